@@ -144,7 +144,8 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     ledger(&life, LedgerCommand::CreateTrait { name: "CUSTOM_FAST".into() }).await;
     let add = vec!["CUSTOM_FAST".to_owned(), "HW_CPU_X86_AVX512F".to_owned(), "HW_GPU_API_VULKAN".to_owned()];
     let add = [add, vec!["COMPUTE_VOLUME_EXTEND".to_owned(), DISABLED.to_owned()]].concat();
-    ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove: vec![] }).await;
+    let remove = vec!["COMPUTE_NODE".to_owned(), "HW_CPU_X86_AVX2".to_owned()];
+    ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove }).await;
     life.stop().await;
 
     let life = world.live(None, None).await;
@@ -154,7 +155,7 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     life.until(lost).await;
     let known = provider(&life, host);
     assert!(known.traits.contains("CUSTOM_FAST") && known.traits.contains("HW_GPU_API_VULKAN"), "{:?}", known.traits);
-    assert!(known.traits.contains("COMPUTE_NODE"));
+    assert!(known.traits.contains("COMPUTE_NODE") && known.traits.contains("HW_CPU_X86_AVX2"), "a trait stays removed");
     assert!(!known.traits.contains("COMPUTE_VOLUME_EXTEND"), "a host's trait that no driver reports is left");
     assert!((known.inventories["VCPU"].inventory.allocation_ratio - 9.0).abs() < f64::EPSILON, "the ratio changed");
     life.stop().await;

@@ -306,6 +306,9 @@ async fn openstacks_tree_has_at_each_version_what_came_with_it() {
         );
     }
     assert_eq!(service.get(&bare, "/openstack/latest/user_data").await.status, 404);
+    // Without `use_forwarded_for` not even a trusted proxy forwards an address.
+    let forwarded = service.ask("GET", META, "192.0.2.7", &[("X-Forwarded-For", &address)], "").await;
+    assert_eq!(forwarded.status, 404);
     let head = service.ask("HEAD", META, &address, &[], "").await;
     assert_eq!((head.status, head.body.len()), (200, 0));
 

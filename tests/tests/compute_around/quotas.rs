@@ -108,6 +108,8 @@ async fn the_default_class_is_what_projects_without_limits_have() {
     // Other classes are stored and have no effect.
     assert_eq!(set("gold", "2.57", json!({"instances": 50})).await.body["quota_class_set"]["instances"], 50);
     assert_eq!(api.get("/os-quota-class-sets/gold", "2.57").await["quota_class_set"]["id"], "gold");
+    let deleted = api.call("DELETE", "/os-quota-class-sets/default", "2.57", ADMIN, None).await;
+    assert_eq!(deleted.status, 404, "a class is deleted");
     assert_eq!(api.get("/os-quota-sets/other/defaults", "2.57").await["quota_set"]["instances"], 1);
     api.life.settled().await;
     api.stop().await;

@@ -49,8 +49,13 @@ fn image_properties_name_what_hosts_run() {
     assert_eq!(pass(&[("hw_vm_mode", "pv")]), Vec::<String>::new());
     assert_eq!(pass(&[("img_hv_type", "qemu"), ("img_hv_requested_version", ">=8.0")]), Vec::<String>::new());
     assert_eq!(pass(&[("img_hv_requested_version", ">=8.0")]), ["h1", "h2"], "the version alone is not checked");
+    assert_eq!(pass(&[("img_hv_type", "qemu"), ("img_hv_requested_version", ">=7.0,<7.3")]), ["h1", "h2"]);
     cell.options.image_properties_default_architecture = Some("aarch64".into());
     assert_eq!(cell.pass("ImagePropertiesFilter", &imaged(&[])).0, ["h2"]);
+    cell.options = SchedulerOptions::default();
+    cell.host_that(3, 8, 4096, 100, |host| host.hypervisor_version = 0);
+    let newer = imaged(&[("img_hv_type", "qemu"), ("img_hv_requested_version", ">=8.0")]);
+    assert_eq!(cell.pass("ImagePropertiesFilter", &newer).0, ["h3"], "a host without a version is not checked");
 }
 
 #[test]
@@ -67,6 +72,12 @@ fn aggregates_restrict_servers_by_their_metadata() {
     assert_eq!(pass(extra, &specs(&[("aggregate_instance_extra_specs:ssd", "true")])), ["h1"]);
     assert_eq!(pass(extra, &specs(&[("ssd", "<or> true <or> yes")])), ["h1"]);
     assert_eq!(pass(extra, &specs(&[("hw:numa_nodes", "1")])), ["h1", "h2", "h3"]);
+    assert_eq!(pass(extra, &small()), ["h1", "h2", "h3"], "a flavor without extra specs passes");
+    assert_eq!(pass(extra, &specs(&[("owner", "x")])), ["h1", "h2"]);
+    assert_eq!(pass(extra, &specs(&[("owner", "x"), ("ssd", "true")])), ["h1"], "all extra specs count");
+    assert_eq!(pass(extra, &specs(&[("instance_type", "m1.tiny")])), ["h1"], "one word of a list is enough");
+    assert_eq!(pass(extra, &specs(&[("instance_type", "m1.large")])), ["h1", "h2"], "all aggregates count");
+    assert_eq!(pass(extra, &specs(&[("instance_type", "<in> tiny")])), ["h1"]);
     // The filter must be in the list, and it is not in the default list.
     let on_ssd = specs(&[("aggregate_instance_extra_specs:ssd", "true")]);
     assert_eq!(cell.fitting(&on_ssd), ["h1", "h2", "h3"]);
@@ -85,7 +96,10 @@ fn aggregates_restrict_servers_by_their_metadata() {
     for project in ["s", "t", "u"] {
         assert_eq!(kept(project), ["h3"], "a key with any suffix adds a project");
     }
-    cell.aggregate(&[1], &[("filter_tenant_id", "v")]);
+    cell.aggregate(&[1], &[("filter_tenant_id", "v"), ("os_distro", "fedora")]);
+    let distro = |name: &str| cell.pass(isolation, &imaged(&[("os_distro", name)])).0;
+    assert_eq!(distro("fedora"), ["h1", "h2", "h3"], "all aggregates of a host count");
+    assert_eq!((distro("ubuntu").len(), distro("windows").len()), (3, 2));
     let kept = |project: &str| cell.pass(tenancy, &RequestSpec { project: project.into(), ..small() }).0;
     assert_eq!((kept("v"), kept("q")), (vec!["h1".to_owned()], vec!["h1".into(), "h2".into()]), "all aggregates count");
     let pass = |filter: &str, request: &RequestSpec| cell.pass(filter, request).0;

@@ -194,6 +194,9 @@ fn options_of_new_servers_reach_their_fields() {
     let runtime = targets(text).runtime;
     assert_eq!((runtime.servers.shutdown_timeout, runtime.servers.max_disk_devices), (9, Some(4)));
     assert_eq!(targets("").runtime.servers.max_disk_devices, None);
+    let skipped =
+        targets("[api]\nconfig_drive_skip_versions = 1.0 2009-04-04\n").runtime.servers.metadata.skipped_versions;
+    assert_eq!(skipped, ["1.0", "2009-04-04"]);
 }
 
 #[test]
