@@ -119,6 +119,9 @@ async fn a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_ba
     assert_eq!(scene.api.world.fleet.whereabouts()[&scene.instance()].len(), 1);
     scene.api.life.settled().await;
     assert_eq!(scene.migration().await["status"], "completed");
+    let path = format!("/placement/resource_providers/{}/allocations", scene.api.world.fleet.uri().host_id(old));
+    let held = scene.api.ask("GET", &path, "1.28", ADMIN, None).await.body["allocations"].take();
+    assert_eq!(held, json!({}), "the old host has allocations");
     scene.ends_well().await;
 }
 
