@@ -87,9 +87,13 @@ fn a_changed_provider_config_takes_effect_at_the_next_start() {
     cloud.configure("[DEFAULT]\nsync_power_state_interval = 1\n");
     cloud.environment.push(("RUST_LOG".to_owned(), String::new()));
     cloud.start();
-    cloud.wait("the host is known", |cloud| names(cloud).len() == 1);
-    let found = cloud.client().get("/placement/resource_providers?name=sim-0001").unwrap().expect(200);
-    let inventories = format!("/placement/resource_providers/{}/inventories", found.text("/resource_providers/0/uuid"));
+    let mut provider = String::new();
+    cloud.wait("the host is a resource provider", |cloud| {
+        let found = cloud.client().get("/placement/resource_providers?name=sim-0001").unwrap().expect(200).body;
+        provider = found["resource_providers"][0]["uuid"].as_str().unwrap_or_default().to_owned();
+        !provider.is_empty()
+    });
+    let inventories = format!("/placement/resource_providers/{provider}/inventories");
     let custom = |cloud: &Cloud| -> Vec<String> {
         let shown = cloud.client().get(&inventories).unwrap().expect(200).body;
         let classes = shown["inventories"].as_object().unwrap().keys();
