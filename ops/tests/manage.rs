@@ -298,6 +298,17 @@ fn orphaned_allocations_are_found_and_deleted() {
     for option in ["--resource_provider", "--resource-provider"] {
         site.manage(&format!("placement audit {option} {NOBODY}"), 127);
     }
+    // A migration has the allocation on the old host until it is confirmed.
+    site.act(&server, &json!({"migrate": null}), "VERIFY_RESIZE");
+    let known = site.client().get("/placement/resource_providers").unwrap().expect(200).body;
+    let held = |provider: &Value| {
+        let path = format!("/placement/resource_providers/{}/allocations", provider["uuid"].as_str().unwrap());
+        let held = site.client().get(&path).unwrap().expect(200).body["allocations"].clone();
+        held.as_object().unwrap().keys().cloned().collect::<Vec<String>>()
+    };
+    let consumers: Vec<String> = known["resource_providers"].as_array().unwrap().iter().flat_map(held).collect();
+    assert!(consumers.len() == 2 && consumers.contains(&server), "{consumers:?}");
+    assert_eq!(site.manage("placement audit --verbose", 0), "");
     let theirs = json!({
         "allocations": {provider.clone(): {"resources": {"VCPU": 1}}},
         "project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE",

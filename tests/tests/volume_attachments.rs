@@ -112,6 +112,12 @@ async fn a_volumes_way_through_a_server() {
     let names: Vec<&str> = actions.iter().map(|action| action["action"].as_str().unwrap()).collect();
     assert_eq!(names, ["attach_volume", "detach_volume", "swap_volume", "attach_volume", "create"]);
     assert!(actions.iter().all(|action| action["message"].is_null()), "{actions:?}");
+
+    // The requested name is that of another disk: the volume gets the next free one.
+    let request = json!({"volumeAttachment": {"volumeId": two, "device": "/dev/vdb"}});
+    let (status, body, _) = call(&api, "POST", &all, "2.60", Some(request)).await;
+    assert_eq!((status, &body["volumeAttachment"]["device"]), (200, &json!("/dev/vdc")), "{body}");
+    api.life.settled().await;
     api.world.check().await;
     api.stop().await;
 }

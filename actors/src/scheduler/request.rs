@@ -212,9 +212,7 @@ impl ResourceRequest {
         if request.spec("hw:emulator_threads_policy") == Some("isolate") {
             dedicated += 1;
         }
-        // The flavor's `prefer` leaves the decision to the image.
-        let flavor = request.spec("hw:cpu_thread_policy").filter(|policy| *policy != "prefer");
-        match flavor.or_else(|| request.property("hw_cpu_thread_policy")) {
+        match request.hardware("cpu_thread_policy") {
             Some("require") => self.take_trait("", "HW_CPU_HYPERTHREADING", "required"),
             Some("isolate") => self.take_trait("", "HW_CPU_HYPERTHREADING", "forbidden"),
             _ => {}

@@ -1,5 +1,6 @@
 //! The NUMA topology that a flavor and an image request. Precedence and refusals are Nova's (`numa_get_constraints`).
-//! Some messages also say what to change.
+//! Some messages also say what to change. In one point the precedence is that of Nova's documents: a flavor and an image
+//! that both have a thread policy must have the same one.
 
 use std::collections::BTreeSet;
 
@@ -182,11 +183,10 @@ fn thread_policy(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<CpuTh
         )),
     };
     match (read("flavor extra specs", flavor)?, read("image properties", image)?) {
-        (None | Some(CpuThreadPolicy::Prefer), Some(image)) => Ok(Some(image)),
         (Some(flavor), Some(image)) if flavor != image => Err("Image property 'hw_cpu_thread_policy' is not permitted to \
                                                                override CPU thread pinning policy set against the flavor"
             .to_owned()),
-        (flavor, _) => Ok(flavor),
+        (flavor, image) => Ok(flavor.or(image)),
     }
 }
 

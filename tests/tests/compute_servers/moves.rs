@@ -1,5 +1,6 @@
 //! Resize and cold migration through the API, their refusals, and the list of migrations.
 
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::compute_api::{ADMIN, Api};
 use serde_json::{Value, json};
 
@@ -167,6 +168,28 @@ async fn invalid_resizes_are_refused() {
         moved.api.world
     };
     world.check().await;
+}
+
+/// The hosts cannot copy the disk, as in Nova without trust between the hosts.
+#[actix_rt::test]
+async fn a_migration_whose_disks_cannot_be_copied_fails_with_the_reason() {
+    let moved = Moved::server().await;
+    let home = moved.shown().await["OS-EXT-SRV-ATTR:host"].clone();
+    let refusing = FaultPlan::default().with(DriverCall::ReadDisk, FaultTrigger::Always, Effect::Refuse);
+    moved.api.world.fleet.set_all_faults(&refusing);
+    assert_eq!(moved.act("2.56", ADMIN, json!({"migrate": null})).await.0, 202);
+    moved.api.life.settled().await;
+    assert_eq!(moved.api.life.fault(moved.id.parse().unwrap()), "The hypervisor refused.");
+    let shown = moved.shown().await;
+    assert_eq!((&shown["status"], &shown["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &home));
+    assert_eq!(moved.api.get("/os-migrations", "2.59").await["migrations"][0]["status"], "error");
+    let path = format!("/servers/{}/os-instance-actions", moved.id);
+    let action = moved.api.get(&path, "2.84").await["instanceActions"][0].take();
+    assert_eq!((&action["action"], &action["message"]), (&json!("migrate"), &json!("Error")));
+    moved.api.world.fleet.set_all_faults(&FaultPlan::default());
+    moved.api.life.settled().await;
+    moved.api.world.check().await;
+    moved.api.stop().await;
 }
 
 #[actix_rt::test]

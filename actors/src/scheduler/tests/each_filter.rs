@@ -336,7 +336,28 @@ fn a_guests_node_is_near_its_device() {
         let told = HostCellsReplaced { provider, confines: true, cells: order.map(own).to_vec() };
         cell.placement.take_in(&told.into(), Timestamp(0));
     }
+    // The cell without devices is the fuller one: by CPUs and memory, packing would prefer it and spreading would not.
+    let fitted = vec![FittedNumaCell {
+        cell: 1,
+        floating: vec![0],
+        pinned: vec![],
+        emulator: vec![],
+        memory_mib: 64,
+        page_kib: None,
+    }];
+    let entry = PendingClaim {
+        slot: 0,
+        server: None,
+        resources: vec![],
+        fitted,
+        devices: vec![],
+        group: None,
+        claimed_at: None,
+        placed_at: None,
+    };
+    cell.pending.add(entry);
     let node = [("hw:numa_nodes", "1"), ("pci_passthrough:alias", "gpu:1")];
+    let anywhere = [node[0], node[1], ("hw:pci_numa_affinity_policy", "preferred")];
     for packs in [true, false] {
         cell.options.packs_cells = packs;
         assert_eq!(cell.pass("NUMATopologyFilter", &specs(&node)).0, ["h1"], "h2 has no cell 0");
@@ -346,9 +367,9 @@ fn a_guests_node_is_near_its_device() {
             context.host(0).fitting().unwrap().unwrap()[0].cell
         };
         assert_eq!((chosen(&node), chosen(&node[..1])), (0, 1), "a guest without devices avoids the devices' cell");
+        assert_eq!(chosen(&anywhere), 0, "the devices matter more than the use of the cells");
     }
-    let anywhere = specs(&[node[0], node[1], ("hw:pci_numa_affinity_policy", "preferred")]);
-    assert_eq!(cell.pass("NUMATopologyFilter", &anywhere).0, ["h1", "h2"]);
+    assert_eq!(cell.pass("NUMATopologyFilter", &specs(&anywhere)).0, ["h1", "h2"]);
 }
 
 /// Two hosts have one cell each. One has free dedicated processors, the other has none.
