@@ -223,11 +223,14 @@ async fn servers_without_a_requested_zone_are_in_the_default_one() {
 async fn an_unshelved_server_stays_in_the_zone_that_the_unshelve_named() {
     let (api, hosts) = two_zones().await;
     let id = api.server(OWNER, request("anywhere", None)).await;
-    for body in [json!({"shelve": null}), json!({"shelveOffload": null})] {
-        assert_eq!(act(&api, &id, "2.1", body).await.0, 202);
+    // The second unshelve names no zone, so the zone of the first one still holds.
+    for unshelve in [json!({"unshelve": {"availability_zone": "south"}}), json!({"unshelve": null})] {
+        for body in [json!({"shelve": null}), json!({"shelveOffload": null})] {
+            assert_eq!(act(&api, &id, "2.1", body).await.0, 202);
+        }
+        assert_eq!(act(&api, &id, "2.77", unshelve).await.0, 202);
+        assert_eq!(host(&api, &id).await, hosts[2]);
     }
-    assert_eq!(act(&api, &id, "2.77", json!({"unshelve": {"availability_zone": "south"}})).await.0, 202);
-    assert_eq!(host(&api, &id).await, hosts[2]);
     // There is no other host in that zone.
     assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
     let stays = shown(&api, &id).await;
