@@ -207,8 +207,18 @@ async fn dedicated_processors_are_pcpu_and_shared_ones_vcpu() {
     assert_eq!((of("VCPU").0, of("VCPU").2), (Some(2), Some(4.0)));
     flavor(&api, "pinned", 2, json!({"hw:cpu_policy": "dedicated"})).await;
     let id = create(&api, "one", "pinned", None).await.body["server"]["id"].as_str().unwrap().to_owned();
-    let held = api.ask("GET", &format!("/placement/allocations/{id}"), "2.1", ADMIN, None).await;
-    let held = held.body["allocations"].as_object().unwrap().values().next().unwrap()["resources"].clone();
-    assert_eq!(held, json!({"DISK_GB": 1, "MEMORY_MB": 64, "PCPU": 2}));
+    let held = async |id: &str| {
+        let held = api.ask("GET", &format!("/placement/allocations/{id}"), "2.1", ADMIN, None).await.body;
+        let (provider, held) = held["allocations"].as_object().unwrap().iter().next().unwrap();
+        (provider.clone(), held["resources"].clone())
+    };
+    let pinned = held(&id).await;
+    assert_eq!(pinned.1, json!({"DISK_GB": 1, "MEMORY_MB": 64, "PCPU": 2}));
+    // A guest with floating CPUs may share the host with the pinned one.
+    let home = api.get(&format!("/servers/{id}"), "2.1").await["server"]["OS-EXT-SRV-ATTR:host"].take();
+    let mut request = Api::wish("two");
+    request["availability_zone"] = json!(format!("nova:{}", home.as_str().unwrap()));
+    let floating = held(&api.server(ADMIN, request).await).await;
+    assert_eq!(floating, (pinned.0, json!({"DISK_GB": 1, "MEMORY_MB": 512, "VCPU": 1})));
     api.stop().await;
 }
