@@ -18,6 +18,8 @@ pub(super) const POSITION: &str = "x-chronova-acknowledged";
 pub(super) const EPOCH: &str = "x-chronova-epoch";
 pub(super) const FOLLOWS: &str = "x-chronova-follows";
 pub(super) const INTERNAL: [&str; 7] = [HOST, REMOTE, ONLY, REQUEST, POSITION, EPOCH, FOLLOWS];
+/// The beginning of all names in [`INTERNAL`].
+const PREFIX: &str = "x-chronova-";
 /// The path at which the leader tells the acknowledged position.
 pub(super) const HEAD: &str = "/-/head";
 
@@ -34,7 +36,30 @@ pub(crate) struct RequestOrigin {
 
 /// Removes the headers that only members send to each other.
 pub(crate) fn strip(headers: &mut HeaderMap) {
+    // Nearly all requests have none of them.
+    if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
+        return;
+    }
     for name in INTERNAL {
         headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn internal_headers_are_removed_and_others_stay() {
+        let mut headers = HeaderMap::new();
+        for name in INTERNAL.into_iter().chain(["accept", "x-chronova-as-of"]) {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static("a"));
+        }
+        strip(&mut headers);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["accept", "x-chronova-as-of"]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap as StdHashMap;
 use std::sync::Arc;
+use std::vec::IntoIter;
 
 use chronova_actors::operations::Queries;
 use chronova_actors::ports::FloatingAddress;
@@ -42,7 +43,8 @@ pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<ServerVis
 /// The security groups and floating IPs of the servers of an answer, from the network service.
 #[derive(Default)]
 struct Connected {
-    groups: HashMap<InstanceId, Vec<String>>,
+    /// In the order of the rows, without those of deleted servers.
+    groups: IntoIter<(InstanceId, Vec<String>)>,
     floating: HashMap<PortId, Vec<FloatingAddress>>,
 }
 
@@ -52,7 +54,7 @@ impl Connected {
         let networks = ctx.networks()?;
         let servers: Vec<_> = rows.iter().filter_map(|row| Some((row.id, row.server()?))).collect();
         let groups = match brief {
-            true => HashMap::default(),
+            true => Vec::new(),
             false => {
                 let names = security_groups::names(ctx, networks.as_deref(), &servers).await?;
                 servers.iter().map(|(id, _)| *id).zip(names).collect()
@@ -67,10 +69,19 @@ impl Connected {
         for address in floating.map_err(reject::network)? {
             by_port.entry(address.port).or_default().push(address);
         }
-        Ok(Self { groups, floating: by_port })
+        Ok(Self { groups: groups.into_iter(), floating: by_port })
+    }
+
+    /// The security groups of a server. The servers are asked about in the order of the rows.
+    fn groups_of(&mut self, server: InstanceId) -> Vec<String> {
+        let is_next = self.groups.as_slice().first().is_some_and(|(next, _)| *next == server);
+        if is_next { self.groups.next().map(|(_, names)| names).unwrap_or_default() } else { Vec::new() }
     }
 
     fn floating_of(&self, server: &Alive) -> Vec<FloatingAddress> {
+        if self.floating.is_empty() {
+            return Vec::new();
+        }
         let of = |nic: &NicInfo| self.floating.get(&nic.port).into_iter().flatten().cloned();
         server.nics.iter().flat_map(of).collect()
     }
@@ -97,7 +108,7 @@ impl<'a> Viewer<'a> {
         Ok(Self { queries: ctx.queries()?, views: ctx.views()?, sees, hosts: HashMap::default(), connected })
     }
 
-    /// `None` if no server was ever requested with the row's id.
+    /// Rows come in the order given to [`Viewer::new`]. `None` if no server was ever requested with the row's id.
     pub(super) fn view(&mut self, row: &Arc<ServerRow>) -> Option<ServerView> {
         let placed = row.server().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
         let mut view = ServerView::new(Arc::clone(row), None, &self.sees)?;
@@ -108,7 +119,7 @@ impl<'a> Viewer<'a> {
             });
             (view.host_status, view.zone) = (status, Some(Arc::clone(zone)));
         }
-        view.security_groups = self.connected.groups.remove(&row.id).unwrap_or_default();
+        view.security_groups = self.connected.groups_of(row.id);
         view.floating = row.server().map(|server| self.connected.floating_of(server)).unwrap_or_default();
         if self.sees.groups {
             view.group =

@@ -229,7 +229,7 @@ impl NetworkService for EmbeddedNetworks {
         servers: &[(InstanceId, ProjectId)],
         _: &ServiceCaller,
     ) -> Result<Vec<Option<Vec<String>>>, PortError> {
-        Ok(servers.iter().map(|(server, project)| reads::group_names(&self.views, project, *server)).collect())
+        Ok(reads::group_names(&self.views, servers))
     }
 
     async fn find_security_groups(

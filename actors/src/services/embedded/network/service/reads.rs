@@ -22,19 +22,21 @@ pub(super) fn port_info(port: &Port) -> PortInfo {
     }
 }
 
-/// The present names of a server's groups. The server's events may have older ones, because a port can change its
-/// groups.
-pub(super) fn group_names(views: &Views, project: &ProjectId, server: InstanceId) -> Option<Vec<String>> {
-    let bound: Vec<SecurityGroupId> = views.networks.read(|networks| {
-        let mut ports = networks.of_server(project, server).peekable();
-        ports.peek()?;
-        Some(ports.flat_map(|port| port.settings().security_groups.iter().copied()).collect())
-    })?;
-    let names = views.security_groups.read(|groups| {
-        let name = |id: SecurityGroupId| groups.get(id).map(|group| group.settings().name.clone());
-        bound.into_iter().filter_map(name).collect()
+/// The present names of the servers' groups, in the order of `servers`; `None` for a server without ports. The servers'
+/// events may have older names, because a port can change its groups.
+pub(super) fn group_names(views: &Views, servers: &[(InstanceId, ProjectId)]) -> Vec<Option<Vec<String>>> {
+    let bound: Vec<Option<Vec<SecurityGroupId>>> = views.networks.read(|networks| {
+        let of_ports = |(server, project): &(InstanceId, ProjectId)| {
+            let mut ports = networks.of_server(project, *server).peekable();
+            ports.peek()?;
+            Some(ports.flat_map(|port| port.settings().security_groups.iter().copied()).collect())
+        };
+        servers.iter().map(of_ports).collect()
     });
-    Some(names)
+    views.security_groups.read(|groups| {
+        let name = |id: SecurityGroupId| groups.get(id).map(|group| group.settings().name.clone());
+        bound.into_iter().map(|ids| Some(ids?.into_iter().filter_map(name).collect())).collect()
+    })
 }
 
 /// The floating addresses of these ports. The servers' events do not have them.
