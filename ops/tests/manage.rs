@@ -328,21 +328,6 @@ fn orphaned_allocations_are_found_and_deleted() {
     assert_eq!(site.allocations(NOBODY)["allocations"], json!({}));
     assert_ne!(site.allocations(&server)["allocations"], json!({}), "the server lost its own allocations");
     site.manage("placement audit --delete", 0);
-    // During a resize, the migration holds the allocations of the source. It is no orphan.
-    let flavor = json!({"flavor": {"name": "wider", "vcpus": 2, "ram": 64, "disk": 1}});
-    let flavor = site.client().post("/compute/v2.1/flavors", &flavor).unwrap().expect(200).text("/flavor/id");
-    site.act(&server, &json!({"resize": {"flavorRef": flavor}}), "VERIFY_RESIZE");
-    let providers = site.client().get("/placement/resource_providers").unwrap().expect(200);
-    let consumers: Vec<String> = (0..2)
-        .flat_map(|number| {
-            let provider = providers.text(&format!("/resource_providers/{number}/uuid"));
-            let path = format!("/placement/resource_providers/{provider}/allocations");
-            let held = site.client().get(&path).unwrap().expect(200).body["allocations"].clone();
-            held.as_object().unwrap().keys().cloned().collect::<Vec<String>>()
-        })
-        .collect();
-    assert!(consumers.len() == 2 && consumers.iter().any(|consumer| *consumer != server), "{consumers:?}");
-    site.manage("placement audit --delete", 0);
     site.cloud.stop();
     site.manage("placement audit", 1);
 }
