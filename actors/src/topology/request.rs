@@ -1,6 +1,5 @@
 //! The NUMA topology that a flavor and an image request. Precedence and refusals are Nova's (`numa_get_constraints`).
-//! Some messages also say what to change. In one point the precedence is that of Nova's documents: a flavor and an image
-//! that both have a thread policy must have the same one.
+//! Some messages also say what to change.
 
 use std::collections::BTreeSet;
 
@@ -183,6 +182,8 @@ fn thread_policy(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<CpuTh
         )),
     };
     match (read("flavor extra specs", flavor)?, read("image properties", image)?) {
+        // As in Nova's code; its documents say that any other policy of the image is refused.
+        (Some(CpuThreadPolicy::Prefer), Some(_)) => Ok(Some(CpuThreadPolicy::Prefer)),
         (Some(flavor), Some(image)) if flavor != image => Err("Image property 'hw_cpu_thread_policy' is not permitted to \
                                                                override CPU thread pinning policy set against the flavor"
             .to_owned()),

@@ -100,9 +100,10 @@ fn flavor_and_image_have_nova_s_precedence() {
             .map(|topology| topology.unwrap().threads)
     };
     assert_eq!(threads("isolate", "isolate"), Ok(Some(CpuThreadPolicy::Isolate)));
-    for (flavor, image) in [("isolate", "require"), ("prefer", "require"), ("require", "prefer")] {
+    for (flavor, image) in [("isolate", "require"), ("isolate", "prefer"), ("require", "prefer")] {
         assert!(threads(flavor, image).unwrap_err().contains("override CPU thread pinning policy"), "{flavor} {image}");
     }
+    assert_eq!(threads("prefer", "require"), Ok(Some(CpuThreadPolicy::Prefer)), "as in Nova's code");
     let of_image = asked(&[dedicated], &[("hw_cpu_thread_policy", "isolate")]).unwrap().unwrap();
     assert_eq!(of_image.threads, Some(CpuThreadPolicy::Isolate), "the flavor has no thread policy");
     let pages = |flavor: &str, image: Option<&str>| {
