@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
+use chronova_tests::services::OneImage;
 use serde_json::{Value, json};
 
 mod volume_attachments {
@@ -153,7 +154,7 @@ async fn a_server_on_volumes() {
     let made = api.ask("GET", &format!("/volume/v3/p/volumes/{root}"), "2.1", OWNER, None).await.body["volume"].take();
     assert_eq!((&made["size"], &made["bootable"], &made["status"]), (&json!(3), &json!("true"), &json!("in-use")));
     assert_eq!(made["attachments"][0]["server_id"], json!(server));
-    assert_eq!(made["volume_image_metadata"]["image_id"], IMAGE);
+    assert_eq!(made["volume_image_metadata"]["image_id"], OneImage::snapshot().id.to_string());
     let (status, _, message) = call(&api, "DELETE", &format!("{all}/{root}"), "2.1", None).await;
     assert_eq!((status, message.as_str()), (400, "Cannot detach a root device volume"));
     api.world.check().await;
