@@ -49,8 +49,11 @@ fn databases_that_do_not_exist_have_novas_codes() {
     {
         site.manage(line, 0);
     }
-    let version: u32 = site.manage("db version", 0).trim().parse().unwrap();
-    assert!(version > 0);
+    for line in ["db version", "api_db version"] {
+        let version: u32 = site.manage(line, 0).trim().parse().unwrap();
+        assert!(version > 0, "{line}");
+    }
+    site.manage("api_db sync b30f573d3377", 0);
     for line in ["db sync 402", "api_db sync 67", "db ironic_compute_node_move"] {
         site.manage(line, 255);
     }
@@ -82,9 +85,15 @@ fn there_is_one_cell_and_novas_cell0() {
         cells.contains(&format!("| cell0 | {CELL0} |")) && cells.contains(&format!("| cell1 | {CELL1} |")),
         "{cells}"
     );
-    assert!(cells.contains("none:///"), "{cells}");
+    for head in ["Name", "UUID", "Transport URL", "Database Connection", "Disabled"] {
+        assert!(cells.contains(&format!(" {head} ")), "{head}\n{cells}");
+    }
+    for (value, of) in [(" none:/// ", "transport"), (" sqlite:///", "database"), (" False ", "disabled")] {
+        assert_eq!(cells.matches(value).count(), 2, "{of}\n{cells}");
+    }
     site.cloud.replace("[chronova]\n", "[chronova]\nevent_store = postgresql://nova:secret@127.0.0.1/nova\n");
-    assert!(site.manage("cell_v2 list_cells", 0).contains("postgresql://nova:****@127.0.0.1/nova"));
+    let masked = site.manage("cell_v2 list_cells", 0);
+    assert!(masked.contains("postgresql://nova:****@127.0.0.1/nova") && !masked.contains("secret"), "{masked}");
     assert!(site.manage("cell_v2 list_cells --verbose", 0).contains("postgresql://nova:secret@127.0.0.1/nova"));
     site.manage("cell_v2 map_cell0 --database_connection mysql://x", 0);
     site.manage("cell_v2 simple_cell_setup --transport-url rabbit://x", 0);
@@ -157,6 +166,8 @@ fn hosts_and_servers_of_the_cell_are_shown() {
     });
     site.manage(&verify(&server), 3);
     site.manage(&delete(CELL1, &host), 0);
+    assert_eq!(listed(&site.manage("cell_v2 list_hosts", 0)), 1, "the deleted host is listed");
+    site.manage(&delete(CELL1, &host), 2);
 }
 
 #[test]
@@ -255,6 +266,29 @@ fn lost_allocations_are_healed() {
     assert!(site.manage(heal, 3).is_empty(), "the command prints a result without a running server");
 }
 
+/// A batch has 50 servers. The server of the second batch is healed, too.
+#[test]
+fn lost_allocations_are_healed_in_batches() {
+    let mut site = ManagedCloud::running();
+    let flavor = site.client().get("/compute/v2.1/flavors").unwrap().expect(200).text("/flavors/0/id");
+    let ids: Vec<String> = (0..51).map(|number| site.request(&format!("s{number}"), &flavor)).collect();
+    site.cloud.wait("all servers are ACTIVE", |cloud| {
+        let list = cloud.client().get("/compute/v2.1/servers/detail").unwrap().expect(200).body;
+        list["servers"].as_array().unwrap().iter().filter(|server| server["status"] == "ACTIVE").count() == ids.len()
+    });
+    let lost = [&ids[0], &ids[50]];
+    for id in lost {
+        site.client().delete(&format!("/placement/allocations/{id}")).unwrap().expect(204);
+    }
+    let healed = site.manage("placement heal_allocations --verbose", 0);
+    let found: Vec<&str> = healed.lines().filter(|line| line.starts_with("Found ")).collect();
+    assert_eq!(found, ["Found 50 candidate instances.", "Found 1 candidate instances."]);
+    assert!(healed.ends_with("Processed 2 instances.\n"), "{healed}");
+    for id in lost {
+        assert_ne!(site.allocations(id)["allocations"], json!({}));
+    }
+}
+
 #[test]
 fn orphaned_allocations_are_found_and_deleted() {
     let mut site = ManagedCloud::running();
@@ -264,6 +298,17 @@ fn orphaned_allocations_are_found_and_deleted() {
     for option in ["--resource_provider", "--resource-provider"] {
         site.manage(&format!("placement audit {option} {NOBODY}"), 127);
     }
+    // A migration has the allocation on the old host until it is confirmed.
+    site.act(&server, &json!({"migrate": null}), "VERIFY_RESIZE");
+    let known = site.client().get("/placement/resource_providers").unwrap().expect(200).body;
+    let held = |provider: &Value| {
+        let path = format!("/placement/resource_providers/{}/allocations", provider["uuid"].as_str().unwrap());
+        let held = site.client().get(&path).unwrap().expect(200).body["allocations"].clone();
+        held.as_object().unwrap().keys().cloned().collect::<Vec<String>>()
+    };
+    let consumers: Vec<String> = known["resource_providers"].as_array().unwrap().iter().flat_map(held).collect();
+    assert!(consumers.len() == 2 && consumers.contains(&server), "{consumers:?}");
+    assert_eq!(site.manage("placement audit --verbose", 0), "");
     let theirs = json!({
         "allocations": {provider.clone(): {"resources": {"VCPU": 1}}},
         "project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE",

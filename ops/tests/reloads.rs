@@ -69,6 +69,49 @@ fn a_hang_up_reads_policy_and_log_level_again() {
     cloud.stop();
 }
 
+/// The files of `[compute] provider_config_location` are read once, at the start.
+#[test]
+fn a_changed_provider_config_takes_effect_at_the_next_start() {
+    let mut cloud = Cloud::new("sim://1");
+    let folder = cloud.folder.path().join("providers");
+    std::fs::create_dir(&folder).unwrap();
+    let write = |class: &str| {
+        let entry = format!(
+            "{{identification: {{uuid: $COMPUTE_NODE}}, inventories: {{additional: [{class}: {{total: 4}}]}}}}"
+        );
+        let text = format!("meta: {{schema_version: '1.0'}}\nproviders:\n  - {entry}\n");
+        std::fs::write(folder.join("a.yaml"), text).unwrap();
+    };
+    write("CUSTOM_OLD");
+    cloud.configure(&format!("[compute]\nprovider_config_location = {}\n", folder.display()));
+    cloud.configure("[DEFAULT]\nsync_power_state_interval = 1\n");
+    cloud.environment.push(("RUST_LOG".to_owned(), String::new()));
+    cloud.start();
+    let mut provider = String::new();
+    cloud.wait("the host is a resource provider", |cloud| {
+        let found = cloud.client().get("/placement/resource_providers?name=sim-0001").unwrap().expect(200).body;
+        provider = found["resource_providers"][0]["uuid"].as_str().unwrap_or_default().to_owned();
+        !provider.is_empty()
+    });
+    let inventories = format!("/placement/resource_providers/{provider}/inventories");
+    let custom = |cloud: &Cloud| -> Vec<String> {
+        let shown = cloud.client().get(&inventories).unwrap().expect(200).body;
+        let classes = shown["inventories"].as_object().unwrap().keys();
+        classes.filter(|class| class.starts_with("CUSTOM_")).cloned().collect()
+    };
+    cloud.wait("the host has the addition", |cloud| custom(cloud) == ["CUSTOM_OLD"]);
+    write("CUSTOM_NEW");
+    hang_up(&mut cloud, READ, 1);
+    // The next comparison of the host with the log brings the addition back.
+    cloud.client().delete(&format!("{inventories}/CUSTOM_OLD")).unwrap().expect(204);
+    cloud.wait("the host has an addition again", |cloud| !custom(cloud).is_empty());
+    assert_eq!(custom(&cloud), ["CUSTOM_OLD"], "the changed file was read");
+    cloud.stop();
+    cloud.start();
+    cloud.wait("the host has the new addition alone", |cloud| custom(cloud) == ["CUSTOM_NEW"]);
+    cloud.stop();
+}
+
 #[test]
 fn a_hang_up_exchanges_the_certificate() {
     let mut cloud = Cloud::new("sim://1");

@@ -184,15 +184,19 @@ fn a_request_that_is_too_large_for_the_log_is_refused_alone() {
     cloud.stop();
 }
 
+fn both_hosts_are_up(cloud: &mut Cloud) {
+    cloud.wait("the hosts are up", |cloud| {
+        let hosts = cloud.client().get("/compute/v2.1/os-hypervisors").unwrap().expect(200);
+        hosts.body["hypervisors"].as_array().unwrap().iter().filter(|host| host["state"] == "up").count() == 2
+    });
+}
+
 /// A cloud with a few servers that do not change any more.
 fn settled() -> (Cloud, Vec<String>) {
     let mut cloud = Cloud::new("sim://2?vcpus=64&memory_mib=65536&disk_gib=1000");
     cloud.start();
     let furniture = cloud.furnish();
-    cloud.wait("the hosts are up", |cloud| {
-        let hosts = cloud.client().get("/compute/v2.1/os-hypervisors").unwrap().expect(200);
-        hosts.body["hypervisors"].as_array().unwrap().iter().filter(|host| host["state"] == "up").count() == 2
-    });
+    both_hosts_are_up(&mut cloud);
     let client = cloud.client();
     let servers: Vec<String> = (0..5).map(|number| make(&client, &furniture, &format!("server-{number}"))).collect();
     cloud.wait("the servers run", |cloud| {
@@ -231,6 +235,27 @@ fn asking(client: Client, expected: Value, over: &Arc<AtomicBool>) -> std::threa
         }
         answered
     })
+}
+
+/// Work that a graceful stop interrupts goes on after the next start.
+#[test]
+fn servers_requested_right_before_a_stop_are_built_after_the_next_start() {
+    let mut cloud = Cloud::new("sim://2?latency_ms=20&vcpus=64&memory_mib=65536&disk_gib=1000");
+    cloud.start();
+    let furniture = cloud.furnish();
+    both_hosts_are_up(&mut cloud);
+    let client = cloud.client();
+    let servers: Vec<String> = (0..5).map(|number| make(&client, &furniture, &format!("late-{number}"))).collect();
+    cloud.stop();
+    cloud.start();
+    for id in servers {
+        let path = format!("/compute/v2.1/servers/{id}");
+        cloud.wait("the server runs", |cloud| {
+            let shown = cloud.client().get(&path).unwrap().expect(200);
+            shown.text("/server/status") == "ACTIVE"
+        });
+    }
+    cloud.stop();
 }
 
 #[test]

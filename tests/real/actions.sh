@@ -4,12 +4,16 @@ set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open actions 10.70
 house_furnish
+expect "the flavor limits disks and has a watchdog" os flavor set --property quota:disk_write_iops_sec=2000 --property hw:watchdog_action=pause actions
 
 # The guest prints a counter every second. The counter is only in its memory.
 printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/user-data"
 boot actions-one --config-drive True --user-data "$WORK/user-data"
 ONE=$ID
 ready actions-one "the guest is booted"
+GUEST=$(v dumpxml "$ONE")
+like "the guest's disk has the flavor's limit in libvirt" "$GUEST" '<write_iops_sec>2000</write_iops_sec>'
+like "the guest has the flavor's watchdog in libvirt" "$GUEST" "<watchdog model='[a-z0-9]+' action='pause'"
 within 30 "the guest counts" said actions-one '^GUEST-TICK '
 tick() { console actions-one | grep -aoE '^GUEST-TICK [0-9]+' | tail -n 1 | cut -d' ' -f2; }
 beyond() { local now; now=$(tick); [ "${now:-0}" -gt "$1" ]; } # number

@@ -16,7 +16,7 @@ INSIDE_SECONDS=150
 did() { os "$@" >"$WORK/did" 2>&1 || { tail -n 5 "$WORK/did"; false; }; }
 image() { os image create --disk-format qcow2 --container-format bare --file "$IMAGE" "$@" >"$WORK/image-$1" 2>&1; }
 expect "an image is created that requires a guest agent" image agent-image --property hw_qemu_guest_agent=yes \
-  --property os_require_quiesce=yes --property os_admin_user=root
+  --property os_require_quiesce=yes --property os_admin_user=root --property hw_watchdog_action=poweroff --property hw_pmu=no
 
 # qemu-ga calls this hook with the word `freeze` or `thaw`. The hook prints the word on the console, because the file
 # systems are frozen then. `listen` restarts the agent with the hook.
@@ -33,6 +33,10 @@ os server create --wait --flavor "$NAME" --image agent-image --network "$NAME" -
   || bad "a server is made" "$(tail -n 20 "$WORK/one")"
 ONE=$(get server agent-one id); SERVERS+=("$ONE")
 like "the guest has a channel to its agent" "$(v dumpxml "$ONE")" 'org.qemu.guest_agent.0'
+like "the guest has the watchdog of its image" "$(v dumpxml "$ONE")" "<watchdog model='i6300esb' action='poweroff'"
+like "the guest has no PMU" "$(v dumpxml "$ONE")" "<pmu state='off'/>"
+like "the guest has a random number generator" "$(v dumpxml "$ONE" | tr -d '\n')" "<rng model='virtio'> *<backend model='random'>/dev/urandom</backend>"
+like "the guest has a socket of one core and one thread" "$(v dumpxml "$ONE")" "<topology sockets='1' .*cores='1' threads='1'/>"
 ready agent-one "the guest is booted"
 within 30 "the guest's agent answers" v qemu-agent-command "$ONE" '{"execute":"guest-ping"}'
 expect "a password is set" did server set --password s3cret-of-one agent-one

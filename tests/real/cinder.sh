@@ -1,7 +1,7 @@
 #!/bin/bash
 # A cloud that has Keystone and Cinder, with volumes in a real Ceph. A user's volume is attached to a running guest,
-# which writes a word on the volume. Then the volume is detached, read by another guest, and deleted. With
-# CHRONOVA_SOAK=1 also: a volume is extended while a guest uses it, Cinder is killed during an attachment, Chronova has
+# which writes a word on the volume. Then the volume is detached, read by another guest, and deleted. Another volume
+# serves both guests at once. With CHRONOVA_SOAK=1 also: a volume is extended while a guest uses it, Cinder is killed during an attachment, Chronova has
 # a wrong key for Ceph, and a server that is created with a volume keeps the volume over a hard reboot.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -122,6 +122,29 @@ expect "the volume is attached to another guest" web server add volume cinder-tw
 within 60 "Cinder has the volume in use again" volume_is data in-use
 within 30 "the other guest sees the disk" sees_disk "$TWO" vdb
 same "the other guest reads the word of the first one" "$(read_from "$TWO" vdb)" carried-over
+
+# ------------------------------------------------------------------------------------- one volume for two guests at once
+
+expect "Cinder gets a volume type for several servers" os volume type create --property multiattach='<is> True' several
+volume both --type several
+adds() { web server add volume "$1" both --os-compute-api-version "$2" 2>&1; } # server, version
+like "before 2.60 the shared volume is refused" "$(adds cinder-one 2.59)" '2\.60'
+expect "the shared volume is attached to the first guest" adds cinder-one 2.60
+within 30 "the first guest sees the shared disk" sees_disk "$ONE" vdb
+expect "the first guest writes a word on the shared volume" write_to "$ONE" vdb for-both
+expect "the shared volume is attached to the second guest, too" adds cinder-two 2.60
+within 30 "the second guest sees the shared disk" sees_disk "$TWO" vdc
+same "the second guest reads the word on the shared volume" "$(read_from "$TWO" vdc)" for-both
+same "each server has a complete attachment of its own" "$(attachments)" "$(printf '%s attached\n' "$ONE" "$TWO" "$TWO" | sort)"
+expect "the shared volume is detached from the first guest" web server remove volume cinder-one both
+within 30 "the first guest does not see the shared disk any more" sees_no_disk "$ONE" vdb
+same "the second guest still reads the word" "$(read_from "$TWO" vdc)" for-both
+expect "the shared volume is detached from the second guest" web server remove volume cinder-two both
+within 60 "Cinder has the shared volume available" volume_is both available
+expect "the shared volume is deleted" web volume delete both
+within 60 "Cinder does not have the shared volume any more" no_volume both
+expect "the type for several servers is deleted" os volume type delete several
+
 volume_goes() {
   expect "the volume is deleted" web volume delete data
   within 60 "Cinder does not have the volume any more" no_volume data

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Firmware of real guests. A guest has a virtual IOMMU, a TPM 2.0, and memory in a file. The TPM keeps a word over a
-# hard reboot. Only the key manager has the TPM's passphrase. With another passphrase, or without a key manager, the
-# start fails, and the API gives the reason.
+# Firmware of real guests. A guest has a virtual IOMMU, a TPM 2.0, memory in a file, and a CPU flag that the options add.
+# The TPM keeps a word over a hard reboot. Only the key manager has the TPM's passphrase. With another passphrase, or
+# without a key manager, the start fails, and the API gives the reason.
 # With CHRONOVA_SOAK=1 also: the TPM keeps the word over a cold migration that is confirmed and over one that is
 # reverted. Another guest starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
 set -uo pipefail
@@ -11,7 +11,7 @@ command -v swtpm >/dev/null || cannot "no swtpm on this machine"
 [ -n "$(find /usr/share/qemu/firmware -name '*secure-enrolled*' 2>/dev/null)" ] || cannot "no UEFI firmware with enrolled keys"
 [ -s "$UEFI" ] && [ -z "$(find "$HERE/make-image.sh" "$HERE/guest" -newer "$UEFI" -print -quit)" ] \
   || bash "$HERE/make-image.sh" "$UEFI" --uefi >/dev/null 2>&1 || cannot "the guest image with UEFI cannot be built"
-HOUSE_CONF=$'[chronova]\nkey_manager = embedded\n[libvirt]\nswtpm_enabled = true\nfile_backed_memory = 4096'
+HOUSE_CONF=$'[chronova]\nkey_manager = embedded\n[libvirt]\nswtpm_enabled = true\nfile_backed_memory = 4096\ncpu_mode = custom\ncpu_models = Nehalem\ncpu_model_extra_flags = aes'
 fleet_open firmware fw 10.74 2
 house_furnish
 within 60 "both hosts are up" host_stands h2 up
@@ -70,6 +70,8 @@ same "h1 reports the capacity of its files as memory" \
 like "the guest's memory is a file of its host" "$(find "$STATE/$FIRST/lib/qemu/ram" -type f -size +100M)" "/ram/"
 like "the guest's definition has an IOMMU that remaps interrupts" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<ioapic driver='qemu'/>.*<iommu model='intel'> *<driver intremap='on' caching_mode='on' eim='off' iotlb='on' aw_bits='48'/>"
 like "the guest's firmware lists the IOMMU" "$(at "$FIRST" "$TPM" ls /sys/firmware/acpi/tables/DMAR)" 'DMAR$'
+# Nehalem itself does not have this flag. The flags against hardware flaws come to the guest in the same way.
+like "the guest's CPU has the flag that the options add" "$(at "$FIRST" "$TPM" 'grep -m 1 ^flags /proc/cpuinfo')" ' aes '
 like "the guest's definition encrypts the TPM's state" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<tpm model='tpm-crb'> *<backend type='emulator' version='2.0'.*<encryption secret="
 same "libvirt keeps no passphrase" "$(on "$FIRST" secret-list | grep -c vtpm)" 0
 like "the guest has a TPM of version 2" "$(at "$FIRST" "$TPM" cat /sys/class/tpm/tpm0/tpm_version_major)" '^2$'

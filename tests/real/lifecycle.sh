@@ -117,6 +117,7 @@ same "the volume is in use after the unshelve" "$(get volume life-data status)" 
 
 expect "both servers are deleted" did server delete --wait life-one life-two
 same "nothing of both servers is left on the host" "$(leftovers "$ONE" "$PORT")$(leftovers "$TWO")" ""
+same "the image outlives the server of which it was made" "$(get image life-image status)" active
 within 30 "the volume is available in the end" volume_is life-data available
 os volume delete life-data; os port delete "$PORT"; os image delete life-image
 within 30 "the volume is deleted" eval '! os volume show life-data >/dev/null 2>&1'

@@ -1,8 +1,8 @@
 #!/bin/bash
 # A real guest counts on its console while it migrates live to another host. The guest has a volume on storage that both
-# hosts reach; its disks are copied. The count continues at the destination without a gap. With CHRONOVA_SOAK=1 the
-# guest migrates back and forth, also under faults and with post-copy. Then `live.sh shared` repeats all of this with
-# shared storage.
+# hosts reach; its disks are copied. A first migration is aborted. The count continues at the destination without a gap.
+# With CHRONOVA_SOAK=1 the guest migrates back and forth, also under faults and with post-copy. Then `live.sh shared`
+# repeats all of this with shared storage.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 fleet_open "live-${1:-local}" lv 10.72 2 "${1:-local}"
@@ -28,6 +28,23 @@ ready "$ONE" "the guest is booted"
 within 60 "the guest counts" ticks_on "$ONE" 2
 give_volume "$ONE"
 expect "the guest writes a word on its volume" write_on "$FIRST" "$ID" carried-along
+
+# ----------------------------------------------------------------------------------------------------------------- abort
+
+with 'live_migration_bandwidth = 2'
+expect "a slow live migration is requested" leaves
+within 120 "the slow migration runs" migration_is "$ONE" running
+NUMBER=$(number_of "$ONE") NAMED=$(uuid_of "$ONE")
+like "the running migration is shown with its hosts" "$(os server migration show "$ONE" "$NAMED" --os-compute-api-version 2.79 -f value -c Status -c 'Source Compute' -c 'Dest Compute' | paste -sd ' ')" "^running $FIRST $SECOND$"
+expect "the slow migration is aborted" os server migration abort "$ONE" "$(number_of "$ONE")" --os-compute-api-version 2.79
+within 60 "the server is ACTIVE on its old host" is_at "$ONE" "$FIRST"
+expect "the migration is cancelled" migration_is "$ONE" cancelled
+like "the cancelled migration is not shown" "$(os server migration show "$ONE" "$NAMED" --os-compute-api-version 2.79 2>&1)" 'is not found for server'
+like "the cancelled migration cannot be aborted" "$(os server migration abort "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
+like "the cancelled migration cannot be forced to complete" "$(os server migration force complete "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
+same "nothing of the server is on the other host" "$(left_on "$SECOND" "$ID")" ""
+counts_on "$ONE"
+with
 
 # -------------------------------------------------------------------------------------------- migrations there and back
 
@@ -56,22 +73,9 @@ ok "control plane: $(median <"$WORK/overhead") ms, the median of $(wc -l <"$WORK
 counts_on "$ONE"
 like "the migrations are listed" "$(moves_of "$ONE" --type live-migration -c Type -c Status | sort | uniq -c)" '^ *8 completed live-migration$'
 
-# --------------------------------------------------------------------------------------------- abort and force complete
+# -------------------------------------------------------------------------------------------------------- force complete
 
 with 'live_migration_bandwidth = 2'
-expect "a slow live migration is requested" leaves
-within 60 "the slow migration runs" migration_is "$ONE" running
-NUMBER=$(number_of "$ONE") NAMED=$(uuid_of "$ONE")
-like "the running migration is shown with its hosts" "$(os server migration show "$ONE" "$NAMED" --os-compute-api-version 2.79 -f value -c Status -c 'Source Compute' -c 'Dest Compute' | paste -sd ' ')" "^running $FIRST $SECOND$"
-expect "the slow migration is aborted" os server migration abort "$ONE" "$(number_of "$ONE")" --os-compute-api-version 2.79
-within 60 "the server is ACTIVE on its old host" is_at "$ONE" "$FIRST"
-expect "the migration is cancelled" migration_is "$ONE" cancelled
-like "the cancelled migration is not shown" "$(os server migration show "$ONE" "$NAMED" --os-compute-api-version 2.79 2>&1)" 'is not found for server'
-like "the cancelled migration cannot be aborted" "$(os server migration abort "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
-like "the cancelled migration cannot be forced to complete" "$(os server migration force complete "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
-same "nothing of the server is on the other host" "$(left_on "$SECOND" "$ID")" ""
-counts_on "$ONE"
-
 expect "another migration is requested" leaves
 within 60 "the second slow migration runs" migration_is "$ONE" running
 within 20 "the running migration shows its progress" tells_bytes "$ONE" "$(uuid_of "$ONE")"

@@ -67,6 +67,7 @@ within 120 "the first server is in VERIFY_RESIZE again" at_rest "$(one)" VERIFY_
 same "the first server is on the named host" "$(place "$(one)")" h1
 same "the migrated server keeps its id, name, addresses and metadata" "$(identity "$(one)")" "$IDENTITY"
 same "the first guest's disk moved to the named host" "$(marker_at h1 "$ONE")" first
+same "the first guest was shut down and started again" "$(boots_at h1 "$ONE")" 3
 expect "the first guest writes another word" mark_at h1 "$ONE" between
 same "the first guest runs on one host" "$(runs "$ONE")" 1
 expect "the migration is reverted" os server migration revert "$(one)"

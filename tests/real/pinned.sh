@@ -13,8 +13,14 @@ PINNED=$NAME-pinned
 ONE=$NAME-one
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED" >"$WORK/pinned" 2>&1 || bad "the flavor with a dedicated CPU is made" "$(cat "$WORK/pinned")"
 os flavor create --vcpus 2 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED-two" >"$WORK/two" 2>&1 || bad "the flavor with two dedicated CPUs is made" "$(cat "$WORK/two")"
-os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated --property hw:emulator_threads_policy=share "$PINNED-share" \
-  >"$WORK/share" 2>&1 || bad "the flavor with shared emulator threads is made" "$(cat "$WORK/share")"
+# Where cores have one thread, a guest may be isolated, and none gets two threads of a core. Where they have more, no
+# guest is isolated.
+FOLLOWED=isolate REFUSED=require
+! grep -q '[,-]' /sys/devices/system/cpu/cpu0/topology/thread_siblings_list || FOLLOWED=prefer REFUSED=isolate
+os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated --property hw:emulator_threads_policy=share \
+  --property hw:cpu_thread_policy=$FOLLOWED "$PINNED-share" >"$WORK/share" 2>&1 || bad "the flavor with shared emulator threads is made" "$(cat "$WORK/share")"
+os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated --property hw:cpu_thread_policy=$REFUSED "$PINNED-threads" \
+  >"$WORK/threads" 2>&1 || bad "the flavor with threads that no host has is made" "$(cat "$WORK/threads")"
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 
 # The pinning in libvirt: the host processors of the vCPUs and of the emulator, and the NUMA nodes of the memory.
@@ -57,7 +63,10 @@ expect "the server with a floating CPU is deleted" os server delete --wait "$NAM
 os server create --wait --flavor "$PINNED-two" --image "$NAME" --network "$NAME" "$NAME-two" >"$WORK/none" 2>&1
 same "a server with two dedicated CPUs finds no host" "$(status_of "$NAME-two")" ERROR
 like "the fault says that dedicated CPUs are missing" "$(get server "$NAME-two" fault)" 'No valid host was found.*dedicated CPUs?'
-expect "the server with two dedicated CPUs is deleted" os server delete --wait "$NAME-two"
+os server create --wait --flavor "$PINNED-threads" --image "$NAME" --network "$NAME" "$NAME-threads" >"$WORK/none" 2>&1
+same "a server whose thread policy no host can follow finds no host" "$(status_of "$NAME-threads")" ERROR
+like "the fault of that server says that no host is valid" "$(get server "$NAME-threads" fault)" 'No valid host was found'
+expect "the servers that fit no host are deleted" os server delete --wait "$NAME-two" "$NAME-threads"
 
 # ------------------------------------------------------------------------------------------------------- live migration
 
@@ -70,7 +79,7 @@ counts_on "$ONE"
 
 boot "$NAME-next" --no-wait --flavor "$PINNED-share"
 within 90 "another server gets the old processor" is_at "$NAME-next" "$FIRST"
-same "that guest's CPU has the old processor" "$(pins "$FIRST" "$ID")" "$(processor_of "$FIRST")"
+same "with a thread policy that the host can follow, that guest's CPU has the old processor" "$(pins "$FIRST" "$ID")" "$(processor_of "$FIRST")"
 same "with the policy share, the emulator has the shared processor" "$(emulator "$FIRST" "$ID")" "$((1 - $(processor_of "$FIRST")))"
 os server create --wait --flavor "$PINNED" --image "$NAME" --network "$NAME" "$NAME-full" >"$WORK/full" 2>&1
 same "a third server with a dedicated CPU finds no host" "$(status_of "$NAME-full")" ERROR

@@ -82,6 +82,10 @@ GENERATION=$(value rp show "$TOP" -c generation)
 rp aggregate set --aggregate "$AGGREGATE" --generation "$GENERATION" "$TOP" >/dev/null
 same "a provider's aggregates are set" "$(value rp aggregate list "$TOP")" "$AGGREGATE"
 same "providers are found by aggregate and trait" "$(value rp list --member-of "$AGGREGATE" --required CUSTOM_PC_FAST -c name)" pc-top
+NODE=$(value rp list -c uuid --name "$(value rp list -c name | grep -m 1 '^sim-')")
+os --os-placement-api-version 1.2 resource provider aggregate set --aggregate "$AGGREGATE" "$NODE" >/dev/null
+same "at 1.2 a compute node is in an aggregate with another provider" "$(value rp list --member-of "$AGGREGATE" -c uuid | sort)" \
+  "$(printf '%s\n' "$TOP" "$NODE" | sort)"
 like "a stale generation is refused" "$(rp aggregate set --aggregate "$AGGREGATE" --generation "$GENERATION" "$TOP" 2>&1)" 'generation|conflict|409'
 
 # ------------------------------------------------------------------------------------------- candidates and allocations
@@ -104,6 +108,9 @@ like "an allocation of too much is refused" "$(rp allocation set "$(uuid)" --all
 like "a provider that is in use is not deleted" "$(rp delete "$CARD" 2>&1)" 'allocations|in use|409'
 rp allocation unset "$CONSUMER" --provider "$CARD" >/dev/null
 unlike "an allocation is unset for one provider" "$(rp allocation show "$CONSUMER" -f json)" "$CARD"
+rp allocation set "$CONSUMER" --allocation "rp=$TOP,VCPU=1" --project-id "$PROJECT" --user-id "$USER_ID" --consumer-type INSTANCE >/dev/null
+like "another allocation names its project and user" "$(rp allocation show "$CONSUMER" -f json | tr -d '\n ')" "\"project_id\":\"$PROJECT\",\"user_id\":\"$USER_ID\""
+same "another allocation replaces the one before" "$(value rp allocation show "$CONSUMER" -c resources)" "{'VCPU': 1}"
 rp allocation delete "$CONSUMER"
 same "a deleted allocation is gone" "$(rp allocation show "$CONSUMER" -f json | tr -d '\n ')" '[]'
 like "the provider has no usage any more" "$(value rp usage show "$TOP")" '^VCPU 0$'

@@ -55,11 +55,49 @@ async fn aggregates_are_made_changed_and_removed() {
     is(&make(ADMIN, json!({"name": "a"})).await, 409, "Aggregate a already exists.");
     assert_eq!(make(ADMIN, json!({"name": "a", "availability_zone": "x:y"})).await.status, 400);
     assert_eq!(make(ADMIN, json!({"name": ""})).await.status, 400);
+    // Users may also not change a zone or remove it.
+    for (method, path, body) in [
+        ("PUT", "/os-aggregates/1", json!({"aggregate": {"availability_zone": "south"}})),
+        ("POST", "/os-aggregates/1/action", json!({"set_metadata": {"metadata": {"availability_zone": "south"}}})),
+        ("POST", "/os-aggregates/1/action", json!({"add_host": {"host": h0}})),
+        ("DELETE", "/os-aggregates/1", Value::Null),
+    ] {
+        let sent = Some(body).filter(|body| !body.is_null());
+        let denied = api.call(method, path, "2.1", USER, sent).await;
+        assert_eq!(denied.status, 403, "{method} {path}: {}", denied.body);
+    }
 
     let shown = api.get("/os-aggregates/1", "2.41").await["aggregate"].clone();
     assert!(shown["uuid"].is_string() && shown["updated_at"].is_null() && shown["deleted"] == false, "{shown}");
     assert_eq!((&shown["hosts"], &shown["metadata"]), (&json!([]), &json!({"availability_zone": "north"})));
+    assert!(shown["created_at"].is_string() && shown["deleted_at"].is_null(), "{shown}");
+    let mut keys: Vec<&String> = shown.as_object().unwrap().keys().collect();
+    keys.sort();
+    assert_eq!(
+        keys,
+        [
+            "availability_zone",
+            "created_at",
+            "deleted",
+            "deleted_at",
+            "hosts",
+            "id",
+            "metadata",
+            "name",
+            "updated_at",
+            "uuid"
+        ]
+    );
+    assert_eq!(api.get("/os-aggregates", "2.41").await["aggregates"], json!([shown]));
     assert!(api.get("/os-aggregates", "2.40").await["aggregates"][0].get("uuid").is_none());
+    assert_eq!(api.get("/os-aggregates", "2.41").await["aggregates"][0]["uuid"], shown["uuid"]);
+    assert_eq!(api.call("GET", "/os-aggregates", "2.41", USER, None).await.status, 403);
+    let own = json!({"aggregate": {"name": "x", "uuid": "6ba7b810-9dad-41d1-80b4-00c04fd430c8"}});
+    assert_eq!(
+        api.call("POST", "/os-aggregates", "2.41", ADMIN, Some(own)).await.status,
+        400,
+        "a request sets the UUID"
+    );
     let show = async |id: &str| api.call("GET", &format!("/os-aggregates/{id}"), "2.1", ADMIN, None).await;
     is(&show("9").await, 404, "Aggregate 9 could not be found.");
     is(&show("x").await, 400, "Invalid input received: id must be an integer");
@@ -204,6 +242,30 @@ async fn zones_are_where_the_services_are() {
     api.stop().await;
 }
 
+/// `[DEFAULT] default_availability_zone`: hosts without a zone are in it. Users see its name and no reason.
+#[actix_rt::test]
+async fn hosts_without_a_zone_are_in_the_configured_default_zone() {
+    let mut world = World::new(2);
+    assert_eq!(world.options.servers.availability_zone, "nova");
+    world.options.servers.availability_zone = "rest".to_owned();
+    let api = Api::start_of(world, "", None).await;
+    let (h0, h1) = hosts(&api).await;
+    let north = aggregate(&api, "n", Some("north")).await;
+    assert_eq!(add(&api, north, &h0).await.status, 200);
+    let zones = api.call("GET", "/os-availability-zone", "2.1", USER, None).await.body;
+    let zone = |name: &str| json!({"zoneName": name, "zoneState": {"available": true}, "hosts": null});
+    assert_eq!(zones["availabilityZoneInfo"], json!([zone("north"), zone("rest")]));
+    let services = api.get("/os-services?binary=nova-compute", "2.1").await;
+    let listed: Vec<_> = services["services"].as_array().unwrap().iter().map(|s| (&s["host"], &s["zone"])).collect();
+    assert_eq!(listed, [(&json!(h0), &json!("north")), (&json!(h1), &json!("rest"))]);
+    let mut request = Api::wish("there");
+    request["availability_zone"] = json!("rest");
+    let server = api.server(USER, request).await;
+    let shown = api.get(&format!("/servers/{server}"), "2.1").await["server"].take();
+    assert_eq!((&shown["OS-EXT-SRV-ATTR:host"], zone_of(&api, &server).await), (&json!(h1), json!("rest")));
+    api.stop().await;
+}
+
 #[actix_rt::test]
 async fn images_are_brought_to_the_hosts_of_an_aggregate() {
     let api = Api::start().await;
@@ -239,6 +301,15 @@ async fn server_groups_look_as_their_version_has_them() {
     assert_eq!((made.status, &shown["policies"], &shown["metadata"]), (200, &json!(["affinity"]), &json!({})));
     assert!(shown.get("project_id").is_none() && shown["members"] == json!([]));
     let id = shown["id"].as_str().unwrap().to_owned();
+    // Groups show their project and their user from 2.13 on.
+    for (version, has) in [("2.12", false), ("2.13", true)] {
+        let one = api.get(&format!("/os-server-groups/{id}"), version).await["server_group"].take();
+        let listed = api.call("GET", "/os-server-groups", version, USER, None).await.body["server_groups"][0].take();
+        for shown in [one, listed] {
+            let told = ["project_id", "user_id"].map(|key| shown.get(key).cloned());
+            assert_eq!(told, ["web", "alice"].map(|word| has.then(|| json!(word))), "{version}: {shown}");
+        }
+    }
     let soft = json!({"name": "soft", "policies": ["soft-affinity"]});
     assert_eq!(group(&api, USER, "2.14", soft.clone()).await.status, 400);
     assert_eq!(group(&api, USER, "2.15", soft).await.status, 200);
@@ -411,16 +482,17 @@ async fn soft_policies_group_or_spread_members() {
     }
 }
 
-/// Only administrators create zones; every user may request one.
+/// Only administrators create zones; every user may request one. A zone's name is free text.
 #[actix_rt::test]
 async fn an_ordinary_user_may_request_a_zone() {
     let api = Api::start().await;
     let (h0, h1) = hosts(&api).await;
-    for (zone, host) in [("north", &h0), ("south", &h1)] {
+    let zones = [("north", &h0), ("Süd, Rack 7", &h1)];
+    for (zone, host) in zones {
         let id = aggregate(&api, zone, Some(zone)).await;
         assert_eq!(add(&api, id, host).await.status, 200);
     }
-    for (zone, host) in [("north", &h0), ("south", &h1)] {
+    for (zone, host) in zones {
         let mut request = Api::wish("zoned");
         request["availability_zone"] = json!(zone);
         let server = api.server(USER, request).await;

@@ -131,6 +131,7 @@ async fn invalid_create_requests_are_refused_before_anything_is_created() {
     let nic = |nic: Value| with("networks", json!([nic]));
     let cases: Vec<(&str, Value, u16, &str)> = vec![
         ("2.1", json!({"name": "x"}), 400, "'flavorRef' is a required property"),
+        ("2.1", json!({"imageRef": IMAGE, "flavorRef": "1"}), 400, "'name' is a required property"),
         ("2.36", json!({"name": "x", "imageRef": IMAGE, "flavorRef": "1", "foo": 1}), 400, "('foo' was unexpected)"),
         ("2.37", json!({"name": "x", "imageRef": IMAGE, "flavorRef": "1"}), 400, "'networks' is a required property"),
         ("2.36", with("networks", json!("auto")), 400, "is not of type 'array'"),
@@ -290,6 +291,7 @@ async fn lists_are_filtered_sorted_and_paged() {
     assert_eq!(names(USER, "2.37", "?status=nonsense").await, Vec::<String>::new());
     let refused = api.call("GET", "/servers?status=nonsense", "2.38", USER, None).await;
     assert_eq!((refused.status, refused.message()), (400, "Invalid status value"));
+    assert_eq!(api.call("GET", "/servers?status=nonsense", "2.38", ADMIN, None).await.status, 400);
     assert_eq!(api.call("GET", "/servers?foo=1", "2.74", USER, None).await.status, 200);
     assert_eq!(api.call("GET", "/servers?foo=1", "2.75", USER, None).await.status, 400);
 
@@ -342,6 +344,11 @@ async fn changes_show_at_once() {
     let id = api.server(USER, Api::wish("a")).await;
     let path = format!("/servers/{id}");
     let change = json!({"server": {"name": "b", "description": "d", "accessIPv4": "192.0.2.1"}});
+    assert_eq!(
+        api.call("PUT", &path, "2.18", USER, Some(change.clone())).await.status,
+        400,
+        "2.18 takes a description"
+    );
     let changed = api.call("PUT", &path, "2.19", USER, Some(change)).await;
     assert_eq!(changed.status, 200, "{:?}", changed.body);
     let server = &changed.body["server"];

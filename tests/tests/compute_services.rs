@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use chronova_actors::host::{HostCommand, HostRoot};
 use chronova_actors::host_aggregate::{HostAggregateCommand, HostAggregatesId, HostAggregatesRoot};
@@ -11,8 +12,10 @@ use chronova_events::envelope::Meta;
 use chronova_events::host::Registered;
 use chronova_events::ids::{HostAggregateId, HostId, ProviderId};
 use chronova_events::ledger::Provider;
+use chronova_events::store::EventStore;
+use chronova_projections::history::{History, HistoryOptions};
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
-use chronova_tests::world::{Life, World};
+use chronova_tests::world::{Life, Setting, World};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -144,7 +147,8 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     ledger(&life, LedgerCommand::CreateTrait { name: "CUSTOM_FAST".into() }).await;
     let add = vec!["CUSTOM_FAST".to_owned(), "HW_CPU_X86_AVX512F".to_owned(), "HW_GPU_API_VULKAN".to_owned()];
     let add = [add, vec!["COMPUTE_VOLUME_EXTEND".to_owned(), DISABLED.to_owned()]].concat();
-    ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove: vec![] }).await;
+    let remove = vec!["COMPUTE_NODE".to_owned(), "HW_CPU_X86_AVX2".to_owned()];
+    ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove }).await;
     life.stop().await;
 
     let life = world.live(None, None).await;
@@ -154,7 +158,7 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     life.until(lost).await;
     let known = provider(&life, host);
     assert!(known.traits.contains("CUSTOM_FAST") && known.traits.contains("HW_GPU_API_VULKAN"), "{:?}", known.traits);
-    assert!(known.traits.contains("COMPUTE_NODE"));
+    assert!(known.traits.contains("COMPUTE_NODE") && known.traits.contains("HW_CPU_X86_AVX2"), "a trait stays removed");
     assert!(!known.traits.contains("COMPUTE_VOLUME_EXTEND"), "a host's trait that no driver reports is left");
     assert!((known.inventories["VCPU"].inventory.allocation_ratio - 9.0).abs() < f64::EPSILON, "the ratio changed");
     life.stop().await;
@@ -203,6 +207,31 @@ async fn a_service_ends_only_without_servers_and_takes_its_traces_along() {
     is(&nova, 404, &format!("Service {host} not found."));
     // Until 2.52 a service is deleted by number. The control plane's own services cannot be deleted.
     assert_eq!(delete("2.1", "1").await.status, 400);
+    api.stop().await;
+}
+
+/// The service of a host that is not configured any more is listed as down until an administrator deletes it.
+#[actix_rt::test]
+async fn an_orphaned_service_is_listed_and_can_be_deleted() {
+    let Api { world, life, .. } = Api::start().await;
+    life.stop().await;
+    let life = world.begin(Setting { hosts: Some(1), ..Setting::default() }).await;
+    let store = Arc::clone(&world.log) as Arc<dyn EventStore>;
+    let history = History::new(store, Arc::clone(&life.context().views), None, HistoryOptions::default());
+    let api = Api::around(world, life, "", history);
+    let orphan = api.world.fleet.hostname(1);
+    let is_down = api
+        .life
+        .until(|context| context.views.hosts.read(|hosts| hosts.named(&orphan).is_some_and(|host| !host.up)))
+        .await;
+    assert!(is_down);
+    let listed = api.get(&format!("/os-services?host={orphan}"), "2.53").await;
+    let shown = &listed["services"][0];
+    assert_eq!((&shown["state"], &shown["status"]), (&json!("down"), &json!("enabled")), "{shown}");
+    let path = format!("/os-services/{}", shown["id"].as_str().unwrap());
+    assert_eq!(api.call("DELETE", &path, "2.53", ADMIN, None).await.status, 204);
+    let left: Vec<String> = compute(&api).await.into_iter().map(|(_, name)| name).collect();
+    assert_eq!(left, [api.world.fleet.hostname(0)]);
     api.stop().await;
 }
 

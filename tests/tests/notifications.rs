@@ -373,9 +373,20 @@ async fn formats_topics_levels_and_drivers_are_those_of_the_options() {
         "{moves:?}"
     );
     assert!(moves.last().is_some_and(|(_, new)| *new == "deleted"), "{moves:?}");
+    assert!(!moves.contains(&("active", "active")), "a change of the task_state alone is sent: {moves:?}");
     for body in &bodies {
         assert_eq!(body["payload"]["nova_object.data"]["block_devices"], json!([]), "{body}");
     }
+    let of_tasks = NotificationOptions {
+        state_changes: StateChangeUpdates::VmAndTaskState,
+        ..options(NotificationFormat::Versioned)
+    };
+    let all: Vec<Value> = all_since(&api.life, of_tasks, Position::START).await.iter().map(opened).collect();
+    let updates = all.iter().filter(|message| message["event_type"] == "instance.update");
+    let mut states = updates.map(|message| &message["payload"]["nova_object.data"]["state_update"]["nova_object.data"]);
+    let powering_off = json!({"old_state": "active", "state": "active", "old_task_state": null,
+        "new_task_state": "powering-off"});
+    assert!(states.any(|state| *state == powering_off), "no update of the task_state alone");
     api.life.stop().await;
 }
 

@@ -120,7 +120,7 @@ async fn hosts_keep_what_is_reserved_for_themselves() {
     world.options.hosts.reserved_host_memory_mb = 1024;
     world.options.hosts.reserved_host_disk_mb = 2049;
     world.options.hosts.cpu_allocation_ratio = 2.0;
-    world.options.hosts.ram_allocation_ratio = 1.0;
+    world.options.hosts.ram_allocation_ratio = 1.5;
     let life = alive(&world).await;
     let provider = providers(&life).remove(0);
     let line = |class: &str| {
@@ -129,7 +129,7 @@ async fn hosts_keep_what_is_reserved_for_themselves() {
     };
     // The hosts have 8 CPUs, 8192 MiB and 100 GiB. The capacity is (total - reserved) x ratio.
     assert_eq!(line("VCPU"), (8, 2, 12));
-    assert_eq!(line("MEMORY_MB"), (8192, 1024, 7168));
+    assert_eq!(line("MEMORY_MB"), (8192, 1024, 10_752));
     assert_eq!((line("DISK_GB").0, line("DISK_GB").1), (100, 3), "the reserved size is not rounded up");
     life.stop().await;
 }

@@ -455,6 +455,10 @@ async fn hypervisors_are_listed_found_and_shown() {
     let show = async |version: &str, query: &str| list(version, &format!("/{empty}{query}")).await["hypervisor"].take();
     assert!(show("2.74", "?with_servers=true").await.get("servers").is_none());
     assert_eq!(show("2.75", "?with_servers=true").await["servers"], json!([]));
+    for path in ["", "/detail"] {
+        let all = list("2.75", &format!("{path}?with_servers=true")).await;
+        assert!(all["hypervisors"].as_array().unwrap().iter().all(|one| one["servers"].is_array()), "{path}: {all}");
+    }
     // The CPU is a text of JSON until 2.27, an object until 2.87.
     let of_number = list("2.27", &format!("/{}", numbers[0])).await["hypervisor"].take();
     let text = of_number["cpu_info"].as_str().unwrap();

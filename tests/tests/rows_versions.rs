@@ -72,11 +72,38 @@ async fn fields_of_servers_come_with_their_versions() {
             assert_eq!(show(path, &at(minor), USER).await.get(field).is_some(), for_users, "{field} for users");
         }
     }
+    // The answers to an update and to a rebuild have `locked`, too.
+    for (version, has) in [("2.8", false), ("2.9", true)] {
+        let update = Some(json!({"server": {"name": "one"}}));
+        let updated = api.call("PUT", &one, version, USER, update).await;
+        let rebuild = Some(json!({"rebuild": {"imageRef": IMAGE}}));
+        let rebuilt = api.call("POST", &format!("{one}/action"), version, USER, rebuild).await;
+        assert_eq!((updated.status, rebuilt.status), (200, 202), "{version}");
+        for answer in [updated, rebuilt] {
+            let locked = answer.body["server"].get("locked").cloned();
+            assert_eq!(locked, has.then(|| json!(false)), "{version}: {}", answer.body);
+        }
+        api.life.settled().await;
+    }
     assert_eq!(show(&one, "2.16", ADMIN).await["host_status"], "UP");
     assert_eq!(show(&one, "2.1", USER).await["security_groups"], json!([{"name": "default"}]));
     let hostname = "OS-EXT-SRV-ATTR:hostname";
     assert!(show(&one, "2.89", USER).await.get(hostname).is_none());
     assert_eq!(show(&one, "2.90", USER).await[hostname], "one");
+
+    // The kernel and the ramdisk are those that the image names. Administrators find servers by them.
+    let (own, ramdisk) = ("155d900f-4e14-4e4c-a73d-069cbf4541e6", "9d0d5b3c-2f8a-4f3e-9b57-3f1f0f5a6c21");
+    for (kernel, expected) in [("nokernel", ["", ""]), (own, [own, ramdisk])] {
+        let image = api.image(&[("kernel_id", kernel), ("ramdisk_id", ramdisk)]).await;
+        let id = api.server(USER, with("imageRef", json!(image))).await;
+        let shown = api.get(&format!("/servers/{id}"), "2.3").await["server"].take();
+        let parts = (&shown["OS-EXT-SRV-ATTR:kernel_id"], &shown["OS-EXT-SRV-ATTR:ramdisk_id"]);
+        assert_eq!(parts, (&json!(expected[0]), &json!(expected[1])));
+    }
+    for filter in [format!("kernel_id={own}"), format!("ramdisk_id={ramdisk}")] {
+        let found = api.get(&format!("/servers?all_tenants=1&{filter}"), "2.3").await["servers"].take();
+        assert_eq!(found.as_array().map(Vec::len), Some(1), "{filter}: {found}");
+    }
     api.stop().await;
 }
 
@@ -269,6 +296,9 @@ async fn from_2_75_nothing_unknown_is_taken_and_changes_answer_in_full() {
         assert_eq!((ask("2.74").await, ask("2.75").await), (200, 400), "{path}");
     }
     let path = format!("/servers/{id}");
+    let unknown = Some(json!({"server": {"name": "a", "unknown": 1}}));
+    assert_eq!(api.call("PUT", &path, "2.75", USER, unknown).await.status, 400);
+    assert_eq!(post(&api, "2.75", USER, with("unknown", json!(1))).await.status, 400);
     let change = |name: &str| Some(json!({"server": {"name": name}}));
     let put = async |version: &str| api.call("PUT", &path, version, USER, change("a")).await.body["server"].take();
     let shown = api.call("GET", &path, "2.75", USER, None).await.body["server"].take();
@@ -395,6 +425,27 @@ async fn actions_of_servers_show_what_their_version_and_the_policy_let() {
     api.stop().await;
 }
 
+/// The name of an event's host comes with 2.62, for those whom the rule for events lets see it.
+#[actix_rt::test]
+async fn the_policy_decides_who_sees_the_host_of_an_event() {
+    for (policy, sees) in [("", false), ("'os_compute_api:os-instance-actions:events': 'role:member'", true)] {
+        let api = Api::start_with(policy, None).await;
+        let id = api.server(USER, Api::wish("one")).await;
+        let path = format!("/servers/{id}/os-instance-actions");
+        let create = api.get(&path, "2.62").await["instanceActions"][0]["request_id"].take();
+        let path = format!("{path}/{}", create.as_str().unwrap());
+        let host = api.get(&format!("/servers/{id}"), "2.1").await["server"]["OS-EXT-SRV-ATTR:host"].take();
+        for version in ["2.61", "2.62"] {
+            let events = api.call("GET", &path, version, USER, None).await.body["instanceAction"]["events"].take();
+            let whole = events.as_array().unwrap().last().unwrap();
+            assert_eq!(whole.get("hostId").is_some(), version == "2.62", "{version} with {policy:?}: {whole}");
+            let wanted = (sees && version == "2.62").then_some(&host);
+            assert_eq!(whole.get("host"), wanted, "{version} with {policy:?}");
+        }
+        api.stop().await;
+    }
+}
+
 #[actix_rt::test]
 async fn removed_operations_answer_404_after_their_last_version() {
     let api = Api::start().await;
@@ -445,10 +496,23 @@ async fn removed_operations_answer_404_after_their_last_version() {
             assert_eq!(get(path, version).await, 410, "{path} at {version}");
         }
     }
+    // No operation changes cells.
+    let cell = || Some(json!({"cell": {"name": "c"}}));
+    for (method, path, body) in [
+        ("POST", "/os-cells", cell()),
+        ("GET", "/os-cells/c", None),
+        ("PUT", "/os-cells/c", cell()),
+        ("DELETE", "/os-cells/c", None),
+        ("POST", "/os-cells/sync_instances", Some(json!({}))),
+    ] {
+        assert_eq!(api.call(method, path, "2.1", ADMIN, body).await.status, 410, "{method} {path}");
+    }
     for path in ["/os-networks", "/os-tenant-networks"] {
-        let made = api.call("POST", path, "2.1", ADMIN, Some(json!({"network": {}}))).await;
-        assert_eq!(made.status, 410, "POST {path}");
-        assert_eq!(api.call("DELETE", &format!("{path}/x"), "2.1", ADMIN, None).await.status, 410, "DELETE {path}");
+        for version in ["2.1", "2.35", "2.36", "2.93"] {
+            let made = api.call("POST", path, version, ADMIN, Some(json!({"network": {}}))).await;
+            let gone = api.call("DELETE", &format!("{path}/x"), version, ADMIN, None).await;
+            assert_eq!((made.status, gone.status), (410, 410), "{path} at {version}");
+        }
     }
     api.stop().await;
 }

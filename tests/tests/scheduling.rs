@@ -165,6 +165,10 @@ async fn servers_of_one_request_are_placed_together_or_not_at_all() {
     assert_eq!(together(1, 6).await, ["ACTIVE"]);
     assert_eq!(per_host(&world), [2, 2, 2], "the servers of the request are not spread");
     assert_eq!(together(100, 7).await, ["ERROR"], "seven servers, where six fit");
+    for n in 100..107 {
+        let fault = life.fault(id(n));
+        assert!(fault.starts_with("No valid host was found. ") && !fault.contains("sim-"), "{fault}");
+    }
     assert_eq!(together(200, 6).await, ["ACTIVE"], "the refused request left a claim");
     life.stop().await;
     world.check().await;

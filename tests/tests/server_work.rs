@@ -162,6 +162,10 @@ async fn images_are_made_of_servers() {
         (&log["instanceActions"][0]["action"], &log["instanceActions"][0]["message"]),
         (&json!("createImage"), &json!("Error"))
     );
+    // The images outlive the server.
+    assert_eq!(api.call("DELETE", &server.path, "2.1", USER, None).await.status, 204);
+    api.life.settled().await;
+    assert_eq!(api.world.images.made().len(), before);
     api.world.check().await;
     api.stop().await;
 }
@@ -175,7 +179,7 @@ async fn only_the_newest_backups_are_kept() {
     let mut daily = Vec::new();
     for _ in 0..3 {
         let answer = server.ask("2.45", backup("daily", json!(2))).await;
-        assert_eq!(answer.status, 202, "{:?}", answer.body);
+        assert_eq!((answer.status, &answer.location), (202, &None), "{:?}", answer.body);
         daily.push(answer.body["image_id"].as_str().unwrap().parse::<ImageId>().unwrap());
         api.life.settled().await;
     }
@@ -195,6 +199,14 @@ async fn only_the_newest_backups_are_kept() {
     assert_eq!((none.status, none.location), (202, None));
     api.life.settled().await;
     assert_eq!(api.world.images.made().into_keys().collect::<Vec<_>>(), [weekly]);
+    // Until 2.38 the quota of metadata items limits the properties of a backup, too.
+    let many: Value = (0..129).map(|n| (format!("k{n}"), json!("v"))).collect::<serde_json::Map<_, _>>().into();
+    let mut action = backup("daily", json!(0));
+    action["createBackup"]["metadata"] = many;
+    let refused = server.ask("2.38", action.clone()).await;
+    assert_eq!((refused.status, refused.message()), (403, "Image metadata limit exceeded"));
+    assert_eq!(server.ask("2.39", action).await.status, 202);
+    api.life.settled().await;
     for rotation in [json!(-1), json!("x"), json!(null)] {
         assert_eq!(server.ask("2.45", backup("daily", rotation)).await.status, 400);
     }
@@ -275,6 +287,10 @@ async fn a_rebuild_replaces_the_disk_and_settings_of_a_server_on_its_host() {
         let action = json!({"rebuild": {"imageRef": IMAGE, field: "eA=="}});
         assert_eq!(server.ask(version, action).await.status, 400, "{field} at {version}");
     }
+    let files = json!({"rebuild": {"imageRef": IMAGE, "personality": [{"path": "/a", "contents": "YQ=="}]}});
+    assert_eq!(server.ask("2.57", files.clone()).await.status, 400, "2.57 accepts files");
+    assert_eq!(server.ask("2.56", files).await.status, 202);
+    api.life.settled().await;
 
     server.refused(json!({"rebuild": {"imageRef": NO_IMAGE.to_string()}}), 400, "Cannot find image for rebuild").await;
     server
@@ -388,6 +404,7 @@ async fn a_shelved_server_comes_back_where_there_is_room() {
     for (version, body, token, status, words) in [
         ("2.76", json!({"availability_zone": "moon"}), USER, 202, ""),
         ("2.77", json!({"availability_zone": "moon"}), USER, 400, "The requested availability zone is not available"),
+        ("2.77", json!({"availability_zone": "nova"}), USER, 202, ""),
         ("2.77", json!({"host": "sim-0"}), USER, 400, ""),
         ("2.90", json!({"availability_zone": null}), USER, 400, ""),
         ("2.91", json!({"host": "nowhere"}), ADMIN, 400, "Compute host nowhere could not be found."),
@@ -398,17 +415,21 @@ async fn a_shelved_server_comes_back_where_there_is_room() {
         assert!(words.is_empty() || answer.message() == words, "{:?}", answer.body);
         api.life.settled().await;
         if status == 202 {
-            assert_eq!(server.status().await, "ACTIVE", "2.76 does not ignore the body");
+            assert_eq!(server.status().await, "ACTIVE", "{version} {body}");
             assert!(api.world.images.made().is_empty(), "the unshelve left the image");
             server.done(json!({"shelve": null})).await;
         }
     }
+    // The server keeps the zone of its last unshelve, until `null` frees it.
+    assert_eq!(server.shown().await["pinned_availability_zone"], "nova");
     for host in [1, 0] {
         let name = api.world.fleet.hostname(host);
         let action = json!({"unshelve": {"host": name, "availability_zone": null}});
         assert_eq!(server.ask_as(ADMIN, "2.91", action).await.status, 202);
         api.life.settled().await;
-        assert_eq!(server.shown().await["OS-EXT-SRV-ATTR:host"], name);
+        let shown = server.shown().await;
+        assert_eq!(shown["OS-EXT-SRV-ATTR:host"], name);
+        assert_eq!(shown["pinned_availability_zone"], Value::Null);
         server.done(json!({"shelve": null})).await;
     }
     let elsewhere = json!({"unshelve": {"host": api.world.fleet.hostname(0), "availability_zone": "nova"}});

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
+use chronova_tests::services::OneImage;
 use serde_json::{Value, json};
 
 mod volume_attachments {
@@ -34,6 +35,12 @@ async fn a_volumes_way_through_a_server() {
     let server = api.server(OWNER, Api::wish("web")).await;
     let all = format!("/servers/{server}/os-volume_attachments");
     let one = volume(&api, Some(&server), 1).await;
+    for (version, field, value) in [("2.48", "tag", json!("db")), ("2.78", "delete_on_termination", json!(true))] {
+        let mut early = attachment(&one);
+        early["volumeAttachment"][field] = value;
+        let (status, _, message) = call(&api, "POST", &all, version, Some(early)).await;
+        assert!(status == 400 && message.contains("was unexpected)"), "{field} at {version}: {status} {message}");
+    }
     let request = json!({"volumeAttachment": {"volumeId": one, "device": "/dev/vdz", "tag": "db", "delete_on_termination": true}});
     let (status, body, _) = call(&api, "POST", &all, "2.79", Some(request)).await;
     let expected = json!({"id": one, "serverId": server, "volumeId": one, "device": "/dev/vdb", "tag": "db",
@@ -47,10 +54,12 @@ async fn a_volumes_way_through_a_server() {
         body["volumeAttachment"].as_object().unwrap().keys().cloned().collect()
     };
     assert_eq!(keys("2.1").await, ["id", "volumeId", "serverId", "device"]);
+    assert_eq!(keys("2.69").await, keys("2.1").await);
     assert_eq!(keys("2.70").await, ["id", "volumeId", "serverId", "device", "tag"]);
     assert_eq!(keys("2.79").await, ["id", "volumeId", "serverId", "device", "tag", "delete_on_termination"]);
     let last = ["volumeId", "serverId", "device", "tag", "delete_on_termination", "attachment_id", "bdm_uuid"];
     assert_eq!(keys("2.89").await, last);
+    assert_eq!(call(&api, "GET", &all, "2.79", None).await.1["volumeAttachments"], json!([expected]));
     let shown = api.get(&format!("/servers/{server}"), "2.3").await["server"].take();
     let attached = json!([{"id": one, "delete_on_termination": true}]);
     assert_eq!(shown["os-extended-volumes:volumes_attached"], attached);
@@ -104,6 +113,12 @@ async fn a_volumes_way_through_a_server() {
     let names: Vec<&str> = actions.iter().map(|action| action["action"].as_str().unwrap()).collect();
     assert_eq!(names, ["attach_volume", "detach_volume", "swap_volume", "attach_volume", "create"]);
     assert!(actions.iter().all(|action| action["message"].is_null()), "{actions:?}");
+
+    // The requested name is that of another disk: the volume gets the next free one.
+    let request = json!({"volumeAttachment": {"volumeId": two, "device": "/dev/vdb"}});
+    let (status, body, _) = call(&api, "POST", &all, "2.60", Some(request)).await;
+    assert_eq!((status, &body["volumeAttachment"]["device"]), (200, &json!("/dev/vdc")), "{body}");
+    api.life.settled().await;
     api.world.check().await;
     api.stop().await;
 }
@@ -116,7 +131,7 @@ async fn a_server_on_volumes() {
         disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         disk
     };
-    let root = disk("image", json!({"uuid": IMAGE, "volume_size": 1, "boot_index": 0, "delete_on_termination": true}));
+    let root = disk("image", json!({"uuid": IMAGE, "volume_size": 3, "boot_index": 0, "delete_on_termination": true}));
     let kind = json!({"volume_type": {"name": "fast"}});
     assert_eq!(api.ask("POST", "/volume/v3/admin/types", "2.1", ADMIN, Some(kind)).await.status, 200);
     let data = disk("blank", json!({"volume_size": 2, "boot_index": -1, "tag": "data", "volume_type": "fast"}));
@@ -135,6 +150,11 @@ async fn a_server_on_volumes() {
     assert_eq!(claims, 0, "a root disk on a volume claims DISK_GB");
     let all = format!("/servers/{server}/os-volume_attachments");
     let root = volumes[0]["id"].as_str().unwrap();
+    // The root volume is made from the image, with the requested size.
+    let made = api.ask("GET", &format!("/volume/v3/p/volumes/{root}"), "2.1", OWNER, None).await.body["volume"].take();
+    assert_eq!((&made["size"], &made["bootable"], &made["status"]), (&json!(3), &json!("true"), &json!("in-use")));
+    assert_eq!(made["attachments"][0]["server_id"], json!(server));
+    assert_eq!(made["volume_image_metadata"]["image_id"], OneImage::snapshot().id.to_string());
     let (status, _, message) = call(&api, "DELETE", &format!("{all}/{root}"), "2.1", None).await;
     assert_eq!((status, message.as_str()), (400, "Cannot detach a root device volume"));
     api.world.check().await;
@@ -174,6 +194,8 @@ async fn mappings_that_are_refused() {
         ("2.1", true, bdm(json!([blank(json!({}))])), "Boot sequence for the instance and image/block device mapping"),
         ("2.1", true, bdm(json!([local, to_volume(sized.clone())])), "Boot sequence for the instance"),
         ("2.1", false, bdm(json!([to_volume(json!({"volume_size": 1, "boot_index": 1}))])), "Boot sequence"),
+        // The boot indexes have a gap.
+        ("2.1", true, bdm(json!([local, to_volume(json!({"volume_size": 1, "boot_index": 2}))])), "Boot sequence"),
         ("2.1", false, bdm(json!([to_volume(json!({}))])), "need to have a non-zero size specified"),
         (
             "2.1",

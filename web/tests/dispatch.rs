@@ -225,6 +225,16 @@ async fn a_plain_request() {
     assert_eq!(answer.headers.iter().filter(|(name, _)| name == "vary").count(), 2);
     assert!(answer.header("x-openstack-request-id").unwrap().starts_with("req-"));
     assert_eq!(answer.header("x-compute-request-id"), answer.header("x-openstack-request-id"));
+    // Both headers of the request's id come at every version, and with refusals.
+    for (path, version, status) in
+        [("/things", "2.1", 200), ("/things", "2.45", 200), ("/nothing", "2.46", 404), ("/things", "2.999", 406)]
+    {
+        let answer = send(at(compute("GET", path), version)).await;
+        assert_eq!(answer.status, status, "{path} at {version}");
+        let id = answer.header("x-openstack-request-id");
+        assert!(id.is_some_and(|id| id.starts_with("req-")), "{path} at {version}: {id:?}");
+        assert_eq!(answer.header("x-compute-request-id"), id, "{path} at {version}");
+    }
 }
 
 #[actix_web::test]

@@ -58,6 +58,8 @@ fn secure_boot_needs_uefi_and_a_board_that_protects_it() {
     says(&[], &[uefi, ("os_secure_boot", "perhaps")], "perhaps");
     // If a flavor forbids the secure boot that an image requires, the request is refused.
     says(&[("os:secure_boot", "disabled")], &[uefi, ("os_secure_boot", "required")], "both have to be the same");
+    says(&[("os:secure_boot", "required")], &[uefi, ("os_secure_boot", "disabled")], "both have to be the same");
+    assert_eq!(asked(&[("os:secure_boot", "required")], &[uefi, ("os_secure_boot", "required")]), Ok(()));
 }
 
 #[test]
@@ -65,6 +67,8 @@ fn a_tpm_has_a_version_and_a_model_that_fits_it() {
     assert_eq!(asked(&[("hw:tpm_version", "2.0"), ("hw:tpm_model", "tpm-crb")], &[("hw_tpm_version", "2.0")]), Ok(()));
     assert_eq!(asked(&[], &[("hw_tpm_version", "1.2"), ("hw_tpm_model", "tpm-tis")]), Ok(()));
     says(&[("hw:tpm_version", "2.0")], &[("hw_tpm_version", "1.2")], "both have to be the same");
+    let crb = [("hw:tpm_version", "2.0"), ("hw:tpm_model", "tpm-crb")];
+    says(&crb, &[("hw_tpm_model", "tpm-tis")], "both have to be the same");
     says(&[("hw:tpm_version", "1.2"), ("hw:tpm_model", "tpm-crb")], &[], "only with version 2.0");
     says(&[("hw:tpm_version", "1.2")], &[("hw_tpm_model", "tpm-crb")], "only with version 2.0");
     says(&[], &[("hw_tpm_model", "tpm-tis")], "without a TPM version");

@@ -143,7 +143,8 @@ impl Agent {
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");
-            return;
+            // Nova's compute service would not start. A host that was up before gets no more servers.
+            return self.report_known_down(&error).await;
         }
         if was_away {
             unquiesce::guests(&self.context, member.host, &self.driver);

@@ -251,14 +251,24 @@ fn a_flavor_requests_devices_by_aliases() {
     assert!(contradiction.contains("is not permitted to override"), "{contradiction}");
     assert!(said(&[], Some(image("near"))).contains("Invalid PCI NUMA affinity policy"));
     assert!(known.requests(&flavor(&[("hw:pci_numa_affinity_policy", "legacy")]), Some(&image("legacy"))).is_ok());
+    let three = flavor(&[("pci_passthrough:alias", "gpu:3")]);
+    let policy = aliases(&[r#"{"name": "gpu", "vendor_id": "10de", "numa_policy": "preferred"}"#], false).unwrap();
+    assert_eq!(policy.requests(&three, None).unwrap()[0].policy, PciNumaPolicy::Preferred);
+    // Two values with one name, one of them without a product: the alias names the devices of both.
+    let both = aliases(&[GPU, r#"{"name": "gpu", "vendor_id": "1af4"}"#], false).unwrap();
+    assert_eq!(assign(&both.requests(&three, None).unwrap(), &[]).unwrap().len(), 3);
 }
 
 /// The addresses of the devices that a guest gets, without their domain. All devices of the host are offered.
 fn assigned(wanted: &str, policy: Option<&str>, cells: &[u32]) -> Result<Vec<String>, String> {
+    assign(&requests(wanted, policy), cells)
+}
+
+fn assign(requests: &[PciRequest], cells: &[u32]) -> Result<Vec<String>, String> {
     let mut ledger = Ledger::default();
     ledger.pci.insert(host(), offer(&["{}"], false).unwrap().into());
     let free = FreePci::of(&ledger, host(), std::iter::empty()).unwrap();
-    let devices = free.assign(&requests(wanted, policy), cells)?;
+    let devices = free.assign(requests, cells)?;
     Ok(devices.iter().map(|device| device.address.to_string()[5..].to_owned()).collect())
 }
 
@@ -281,6 +291,9 @@ fn devices_are_near_the_guest_by_its_policy() {
         ("gpu:1", Some("socket"), &[0, 2], Ok(&["0a:00.0"])),
         ("gpu:1", Some("socket"), &[1, 3], Ok(&["0b:00.0"])),
         ("gpu:1", Some("socket"), &[2, 3], Err("free 0")),
+        ("gpu:2", Some("socket"), &[0, 1], Ok(&["0a:00.0", "0b:00.0"])),
+        ("gpu:2", Some("socket"), &[0, 3], Ok(&["0a:00.0", "0b:00.0"])),
+        ("gpu:2", Some("socket"), &[1, 2], Ok(&["0b:00.0", "0a:00.0"])),
         // The host does not report the cell of this device.
         ("card:1", None, &[0], Ok(&["0c:00.0"])),
         ("card:1", Some("required"), &[0], Err("free 0")),
@@ -301,6 +314,14 @@ fn a_physical_function_and_its_virtual_functions_exclude_each_other() {
     assert_eq!(assigned("pf:1", None, &[]).unwrap(), ["81:00.0"]);
     assert!(assigned("pf:1,vf:1", None, &[]).is_err());
     assert!(assigned("gpu:1,vf:2", None, &[]).is_ok());
+    // An alias without a type names neither.
+    for product in ["10fb", "10ed"] {
+        let text = format!(r#"{{"name": "nic", "vendor_id": "8086", "product_id": "{product}"}}"#);
+        let untyped = aliases(&[text.as_str()], false).unwrap();
+        let wanted = untyped.requests(&flavor(&[("pci_passthrough:alias", "nic:1")]), None).unwrap();
+        let said = assign(&wanted, &[]).unwrap_err();
+        assert!(said.contains("wants 1 of alias nic, free 0"), "{said}");
+    }
 }
 
 /// `any` could take what `gpu` needs; the request with the least choice is served first.

@@ -35,18 +35,51 @@ pub struct CandidateHosts {
     pub lacks: Option<String>,
 }
 
-/// The hosts that Placement would offer. The search first requests dedicated CPUs as `PCPU`. If no host fits, it
-/// requests them as `VCPU` (Nova's fallback, `[workarounds] disable_fallback_pcpu_query`).
+/// The hosts that Placement would offer. One search requests dedicated CPUs as `PCPU`, another one as `VCPU` (Nova's
+/// fallback, `[workarounds] disable_fallback_pcpu_query`). The hosts of both searches are candidates.
 pub fn find(context: &SchedulingContext<'_>) -> CandidateHosts {
     let wanted = |pinned| ResourceRequest::of(context.request, pinned);
-    let pinned = wanted(true);
-    let found = find_hosts_for(context, &pinned);
-    if !found.slots.is_empty() || context.options.disable_fallback_pcpu_query || !found.totals.contains_key("PCPU") {
+    let found = find_hosts_for(context, &wanted(true));
+    if context.options.disable_fallback_pcpu_query || !found.totals.contains_key("PCPU") {
         return found;
     }
     let shared = find_hosts_for(context, &wanted(false));
-    // If the search for shared CPUs finds no host either, the caller gets the reasons of the first search.
-    if shared.slots.is_empty() { found } else { shared }
+    match (found.slots.is_empty(), shared.slots.is_empty()) {
+        // If the search for shared CPUs finds no host either, the caller gets the reasons of the first search.
+        (_, true) => found,
+        (true, false) => shared,
+        (false, false) => merged(context, found, shared),
+    }
+}
+
+/// The hosts of both searches. A host that both searches found gives `PCPU`.
+fn merged(context: &SchedulingContext<'_>, mut found: CandidateHosts, mut shared: CandidateHosts) -> CandidateHosts {
+    let known: BTreeSet<Slot> = found.slots.iter().copied().collect();
+    shared.slots.retain(|slot| !known.contains(slot));
+    if shared.slots.is_empty() {
+        return found;
+    }
+    let mut allocations = shared.by_host(context);
+    allocations.extend(found.by_host(context));
+    found.slots.append(&mut shared.slots);
+    found.allocations = Some(allocations);
+    found
+}
+
+impl CandidateHosts {
+    /// Takes the allocations by host, also if everything comes from the hosts' own providers.
+    fn by_host(&mut self, context: &SchedulingContext<'_>) -> BTreeMap<Slot, Vec<Allocation>> {
+        if let Some(known) = self.allocations.take() {
+            return known;
+        }
+        let resources: Vec<(String, u64)> =
+            self.totals.iter().map(|(class, amount)| (class.clone(), *amount)).collect();
+        let own = |slot: &Slot| {
+            let provider = ProviderId(context.fleet.row(*slot).id.0);
+            (*slot, vec![Allocation { provider, resources: resources.clone() }])
+        };
+        self.slots.iter().map(own).collect()
+    }
 }
 
 fn find_hosts_for(context: &SchedulingContext<'_>, wanted: &ResourceRequest) -> CandidateHosts {

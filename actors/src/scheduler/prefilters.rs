@@ -161,8 +161,13 @@ fn zone(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
 fn image_type(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     let Some(image) = &context.request.image else { return };
     let name = format!("COMPUTE_IMAGE_TYPE_{}", image.format.to_uppercase());
-    if context.options.prefilters.query_placement_for_image_type_support && is_standard_trait(&name) {
-        all.push(with_trait(context, "image type", &name));
+    if !context.options.prefilters.query_placement_for_image_type_support {
+        return;
+    }
+    match is_standard_trait(&name) {
+        true => all.push(with_trait(context, "image type", &name)),
+        // As in Nova, the format then restricts nothing.
+        false => tracing::warn!(trait_name = %name, "the trait of an image's format is not a standard trait"),
     }
 }
 

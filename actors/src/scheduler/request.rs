@@ -212,9 +212,7 @@ impl ResourceRequest {
         if request.spec("hw:emulator_threads_policy") == Some("isolate") {
             dedicated += 1;
         }
-        // The flavor's `prefer` leaves the decision to the image.
-        let flavor = request.spec("hw:cpu_thread_policy").filter(|policy| *policy != "prefer");
-        match flavor.or_else(|| request.property("hw_cpu_thread_policy")) {
+        match request.hardware("cpu_thread_policy") {
             Some("require") => self.take_trait("", "HW_CPU_HYPERTHREADING", "required"),
             Some("isolate") => self.take_trait("", "HW_CPU_HYPERTHREADING", "forbidden"),
             _ => {}
@@ -394,6 +392,10 @@ pub(super) mod tests {
         assert_eq!(
             of(&[("resources:VCPU", "0"), ("resources:CUSTOM_GOLD", "1")]),
             "CUSTOM_GOLD=1 DISK_GB=10 MEMORY_MB=512"
+        );
+        assert_eq!(
+            of(&[("resources:VCPU", "2"), ("resources:MEMORY_MB", "2048"), ("resources:DISK_GB", "1")]),
+            "DISK_GB=1 MEMORY_MB=2048 VCPU=2"
         );
         assert_eq!(
             of(&[("trait:HW_A", "required"), ("trait:HW_B", "forbidden")]),

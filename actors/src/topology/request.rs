@@ -182,11 +182,12 @@ fn thread_policy(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<CpuTh
         )),
     };
     match (read("flavor extra specs", flavor)?, read("image properties", image)?) {
-        (None | Some(CpuThreadPolicy::Prefer), Some(image)) => Ok(Some(image)),
+        // As in Nova's code; its documents say that any other policy of the image is refused.
+        (Some(CpuThreadPolicy::Prefer), Some(_)) => Ok(Some(CpuThreadPolicy::Prefer)),
         (Some(flavor), Some(image)) if flavor != image => Err("Image property 'hw_cpu_thread_policy' is not permitted to \
                                                                override CPU thread pinning policy set against the flavor"
             .to_owned()),
-        (flavor, _) => Ok(flavor),
+        (flavor, image) => Ok(flavor.or(image)),
     }
 }
 

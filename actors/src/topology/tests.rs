@@ -66,7 +66,10 @@ fn the_request_becomes_nodes() {
     assert_eq!(of(&[("hw:numa_nodes", "2")], &[]).unwrap(), "0-1 / 512 | 2-3 / 512");
     assert_eq!(of(&[], &[("hw_numa_nodes", "1")]).unwrap(), "0-3 / 1024");
     // Each of these properties alone implies a topology.
-    assert_eq!(of(&[("hw:mem_page_size", "small")], &[]).unwrap(), "0-3 / 1024");
+    for size in ["small", "large", "any", "2048"] {
+        assert_eq!(of(&[("hw:mem_page_size", size)], &[]).unwrap(), "0-3 / 1024", "{size}");
+    }
+    assert_eq!(of(&[("hw:mem_page_size", "any")], &[("hw_mem_page_size", "small")]).unwrap(), "0-3 / 1024");
     assert_eq!(of(&[("hw:cpu_policy", "dedicated")], &[]).unwrap(), "+0-3 / 1024");
     assert_eq!(of(&[("resources:PCPU", "4")], &[]).unwrap(), "+0-3 / 1024");
     assert_eq!(of(&[], &[("hw_cpu_policy", "dedicated")]).unwrap(), "+0-3 / 1024");
@@ -96,9 +99,13 @@ fn flavor_and_image_have_nova_s_precedence() {
         asked(&[dedicated, ("hw:cpu_thread_policy", flavor)], &[("hw_cpu_thread_policy", image)])
             .map(|topology| topology.unwrap().threads)
     };
-    assert_eq!(threads("prefer", "require"), Ok(Some(CpuThreadPolicy::Require)));
     assert_eq!(threads("isolate", "isolate"), Ok(Some(CpuThreadPolicy::Isolate)));
-    assert!(threads("isolate", "require").is_err());
+    for (flavor, image) in [("isolate", "require"), ("isolate", "prefer"), ("require", "prefer")] {
+        assert!(threads(flavor, image).unwrap_err().contains("override CPU thread pinning policy"), "{flavor} {image}");
+    }
+    assert_eq!(threads("prefer", "require"), Ok(Some(CpuThreadPolicy::Prefer)), "as in Nova's code");
+    let of_image = asked(&[dedicated], &[("hw_cpu_thread_policy", "isolate")]).unwrap().unwrap();
+    assert_eq!(of_image.threads, Some(CpuThreadPolicy::Isolate), "the flavor has no thread policy");
     let pages = |flavor: &str, image: Option<&str>| {
         let image: Vec<_> = image.map(|size| ("hw_mem_page_size", size)).into_iter().collect();
         asked(&[("hw:mem_page_size", flavor)], &image).map(|topology| topology.unwrap().pages.unwrap())
@@ -119,9 +126,28 @@ fn page_sizes_have_units() {
         ("2MB", 2048),
         ("2MiB", 2048),
         ("1GB", 1 << 20),
-        ("16Mb", 2048),
-        ("16Mib", 2048),
+        ("4KB", 4),
+        ("4KiB", 4),
+        ("1GiB", 1 << 20),
+        ("1TB", 1 << 30),
         ("1TiB", 1 << 30),
+        // These are bits.
+        ("16Kb", 2),
+        ("16Kbit", 2),
+        ("16Kib", 2),
+        ("16Kibit", 2),
+        ("16Mb", 2048),
+        ("16Mbit", 2048),
+        ("16Mib", 2048),
+        ("16Mibit", 2048),
+        ("8Gb", 1 << 20),
+        ("8Gbit", 1 << 20),
+        ("8Gib", 1 << 20),
+        ("8Gibit", 1 << 20),
+        ("8Tb", 1 << 30),
+        ("8Tbit", 1 << 30),
+        ("8Tib", 1 << 30),
+        ("8Tibit", 1 << 30),
     ] {
         assert_eq!(kib(text), Ok(Some(MemPageSize::Kib(size))), "{text}");
     }
@@ -262,13 +288,16 @@ fn thread_policies_prefer_require_and_isolate() {
     assert_eq!(pins(&rest), [(0, vec![2, 3, 4])]);
     assert!(on(&threaded, &[one.clone(), rest.clone()], &by("require")).is_err(), "no two threads of a core are free");
     assert_eq!(
-        pins(&on(&threaded, &[one, rest], &by("prefer")).unwrap()),
+        pins(&on(&threaded, &[one.clone(), rest.clone()], &by("prefer")).unwrap()),
         [(0, vec![1, 5])],
         "`prefer` takes the free threads of two cores"
     );
+    let without_policy = on(&threaded, &[one, rest], &wanted(2, &[DEDICATED])).unwrap();
+    assert_eq!(pins(&without_policy), [(0, vec![1, 5])], "`prefer` is the default");
     assert!(on(&threaded, &[], &by("isolate")).is_err(), "its cores have threads");
     let plain = host(1, 6, 0, 1);
     assert_eq!(pins(&on(&plain, &[], &by("isolate")).unwrap()), [(0, vec![0, 1])]);
+    assert_eq!(pins(&on(&plain, &[], &by("prefer")).unwrap()), [(0, vec![0, 1])]);
     assert!(on(&plain, &[], &by("require")).is_err(), "its cores have no threads");
 }
 
@@ -330,6 +359,58 @@ fn cells_are_packed_or_spread() {
     };
     assert_eq!(second(true), [(1, vec![5])], "packing selects the cell with a guest");
     assert_eq!(second(false), [(0, vec![0])], "spreading selects the empty cell");
+}
+
+/// Memory decides only between cells with the same CPUs in use. These are the dedicated ones for a guest with dedicated
+/// CPUs, and otherwise the floating ones.
+#[test]
+fn the_use_of_cpus_matters_more_than_that_of_memory() {
+    let host = host(2, 4, 2, 1);
+    let used = |cell: u32, floating: &[u32], pinned: &[(u32, u32)], memory_mib: u64| FittedNumaCell {
+        cell,
+        floating: floating.to_vec(),
+        pinned: pinned.to_vec(),
+        emulator: vec![],
+        memory_mib,
+        page_kib: None,
+    };
+    let chosen = |guests: &[FittedNumaCell], specs: &[(&str, &str)]| {
+        [true, false].map(|packs| {
+            let bounds = FitLimits { packs, ..FitLimits::default() };
+            fit(&wanted(1, specs), cells(&host, [guests].into_iter()), bounds).unwrap()[0].cell
+        })
+    };
+    let floats = ("hw:numa_nodes", "1");
+    for specs in [[DEDICATED], [floats]] {
+        assert_eq!(chosen(&[used(1, &[], &[], 1024)], &specs), [1, 0], "{specs:?}: only the memory differs");
+    }
+    // Cell 0 has less free memory; cell 1 has more CPUs in use.
+    let floating = [used(0, &[], &[(0, 2)], 2048), used(1, &[0], &[], 64)];
+    assert_eq!(chosen(&floating, &[floats]), [1, 0]);
+    let dedicated = [used(0, &[0, 1], &[], 2048), used(1, &[], &[(0, 6)], 64)];
+    assert_eq!(chosen(&dedicated, &[DEDICATED]), [1, 0]);
+}
+
+/// Nodes and CPUs have the guest's own numbers, and the first node gets the first cell in order.
+#[test]
+fn numbers_of_nodes_and_cpus_are_those_of_the_guest() {
+    let host = host(3, 4, 0, 1);
+    let specs = [
+        DEDICATED,
+        ("hw:numa_nodes", "2"),
+        ("hw:numa_cpus.0", "1"),
+        ("hw:numa_cpus.1", "0"),
+        ("hw:numa_mem.0", "512"),
+        ("hw:numa_mem.1", "512"),
+    ];
+    let other = on(&host[2..], &[], &wanted(1, &[DEDICATED])).unwrap();
+    let of = |packs| {
+        let bounds = FitLimits { packs, ..FitLimits::default() };
+        let fitted = fit(&wanted(2, &specs), cells(&host, [other.as_slice()].into_iter()), bounds).unwrap();
+        fitted.iter().map(|node| (node.cell, node.pinned.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(of(true), [(2, vec![(1, 9)]), (0, vec![(0, 0)])], "the fullest cell is first");
+    assert_eq!(of(false), [(0, vec![(1, 0)]), (1, vec![(0, 4)])]);
 }
 
 #[test]

@@ -152,7 +152,7 @@ fn the_first_cpu_model_with_the_required_traits_is_taken() {
 /// them.
 #[test]
 fn cpu_flags_can_be_added_to_any_model() {
-    for cpu_mode in [CpuMode::HostModel, CpuMode::HostPassthrough, CpuMode::Custom] {
+    for cpu_mode in [CpuMode::HostModel, CpuMode::HostPassthrough, CpuMode::Maximum, CpuMode::Custom] {
         let flags = ["md-clear", "ssbd", "-pcid"].map(CpuFlag::parse).to_vec();
         let guests = GuestOptions { cpu_flags: flags, ..GuestOptions::default() };
         let cpu_models = vec![cpu_model("Cascadelake-Server", &[])];
@@ -204,7 +204,12 @@ fn many_disks_on_q35_without_direct_io() {
         ("unknown_property", "ignored"),
     ]);
     (guest.ephemerals_gib, guest.swap_mib, guest.vcpus) = (vec![2], 64, 8);
-    golden("q35", &guest, &HostFacts { direct_io: false, ..host() });
+    let xml = golden("q35", &guest, &HostFacts { direct_io: false, ..host() });
+    let channel = "<target type='virtio' name='org.qemu.guest_agent.0'/>";
+    assert!(xml.contains(channel), "{xml}");
+    for without in [with(&[("hw_qemu_guest_agent", "no")]), with(&[])] {
+        assert!(!render(&without, &host()).unwrap().contains(channel), "{:?}", without.hardware);
+    }
 }
 
 #[test]
@@ -364,6 +369,12 @@ fn a_flavor_limits_the_resources_of_a_guest() {
     assert!(!xml.contains("<outbound"), "there is a peak without an average, which libvirt refuses");
     let nic = render_interface(&limited.nics[0], &limited.hardware, 1, &host()).unwrap();
     assert!(nic.contains("<inbound average='1024' burst='4096'/>"), "a later interface needs the limit, too: {nic}");
+    for (period, quota) in [("1000", "1000"), ("100000", "200000"), ("1000000", "17592186044415"), ("0", "0")] {
+        let xml = render(&with(&[("quota:cpu_period", period), ("quota:cpu_quota", quota)]), &host()).unwrap();
+        let tuned: String = xml.split_whitespace().collect();
+        let wanted = format!("<cputune><period>{period}</period><quota>{quota}</quota></cputune>");
+        assert!(tuned.contains(&wanted), "{wanted}: {xml}");
+    }
     for (name, value) in
         [("quota:cpu_shares", "many"), ("quota:disk_read_iops_sec", "1.5"), ("hw_rng:rate_bytes", "-1")]
     {

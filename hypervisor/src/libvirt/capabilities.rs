@@ -358,7 +358,28 @@ pub(super) fn host_of(uri: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    /// `[libvirt] virt_type = qemu` emulates guests even where the host has KVM.
+    #[test]
+    fn guests_are_emulated_if_the_option_says_so_or_if_there_is_no_kvm() {
+        let able = CpuInfo { arch: "x86_64".into(), features: vec!["vmx".into()], ..CpuInfo::default() };
+        let plain = CpuInfo { features: vec![], ..able.clone() };
+        let emulates = |kind: &str, cpu: &CpuInfo, virt_type: VirtType| {
+            let xml = format!(
+                "<capabilities><guest><os_type>hvm</os_type><arch name='x86_64'><domain type='qemu'/><domain \
+                 type='{kind}'/></arch></guest></capabilities>"
+            );
+            emulates_because(&parse(&xml).unwrap(), cpu, virt_type).map(|reason| reason.is_some()).ok()
+        };
+        assert_eq!(emulates("kvm", &able, VirtType::Qemu), Some(true));
+        assert_eq!(emulates("kvm", &able, VirtType::Kvm), Some(false));
+        assert_eq!(emulates("kvm", &able, VirtType::Auto), Some(false));
+        assert_eq!(emulates("kvm", &plain, VirtType::Auto), Some(true));
+        assert_eq!(emulates("xen", &able, VirtType::Auto), Some(true));
+        assert_eq!(emulates("xen", &able, VirtType::Kvm), None, "a host without KVM is accepted");
+    }
 
     #[test]
     fn igb_needs_a_libvirt_and_a_qemu_that_have_it() {

@@ -137,7 +137,12 @@ mod tests {
     #[test]
     fn a_device_beyond_the_bounds_is_left_out() {
         assert_eq!(read(&xml("").replace("<domain>0<", "<domain>65536<")).unwrap(), None);
+        assert_eq!(read(&xml("").replace("<bus>129<", "<bus>256<")).unwrap(), None);
         assert_eq!(read(&xml("").replace("<slot>0<", "<slot>32<")).unwrap(), None);
+        assert_eq!(read(&xml("").replace("<function>1<", "<function>8<")).unwrap(), None);
+        let last = xml("").replace("<domain>0<", "<domain>65535<").replace("<bus>129<", "<bus>255<");
+        let last = last.replace("<slot>0<", "<slot>31<").replace("<function>1<", "<function>7<");
+        assert_eq!(read(&last).unwrap().unwrap().address.to_string(), "ffff:ff:1f.7");
     }
 
     #[test]

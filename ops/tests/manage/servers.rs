@@ -84,9 +84,13 @@ fn image_properties_are_shown_and_set() {
     site.manage(&set(&server, "--property hw_disk_bus=scsi --property hw_cdrom_bus=sata"), 0);
     assert_eq!(site.manage(&show(&server, "hw_disk_bus"), 0), "scsi\n");
     assert_eq!(site.manage(&show(&server, "hw_cdrom_bus"), 0), "sata\n");
-    site.act(&server, &json!({"os-start": null}), "ACTIVE");
+    site.act(&server, &json!({"shelve": null}), "SHELVED_OFFLOADED");
+    site.manage(&set(&server, "--property hw_disk_bus=virtio"), 0);
+    assert_eq!(site.manage(&show(&server, "hw_disk_bus"), 0), "virtio\n");
+    site.act(&server, &json!({"unshelve": null}), "ACTIVE");
     site.cloud.stop();
     site.manage(&show(&server, "hw_disk_bus"), 1);
+    site.manage(&set(&server, "--property hw_disk_bus=scsi"), 1);
 }
 
 #[test]
@@ -129,4 +133,5 @@ fn machine_types_are_shown_and_changed() {
     assert!(table.contains("Result: Warning") && table.contains("Instances found without hw_machine_type"), "{table}");
     site.cloud.stop();
     site.manage(&format!("libvirt get_machine_type {server}"), 1);
+    site.manage("libvirt list_unset_machine_type", 1);
 }

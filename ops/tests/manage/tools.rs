@@ -65,6 +65,9 @@ fn rules_are_judged_as_nova_policy_judges_them() {
     assert_eq!((code, own.lines().next()), (0, Some("os_compute_api:servers:show")));
     let (code, text, _) = policy(&with(&["--api-name", "os_compute_api:servers:create"]));
     assert_eq!((code, text.as_str()), (1, "No rules matched or allowed\n"));
+    let (code, all, _) = policy(&user);
+    let has = |name: &str| all.lines().any(|line| line == name);
+    assert_eq!((code, has("os_compute_api:servers:show"), has("os_compute_api:servers:create")), (0, true, false));
     let (code, _, _) = policy(&with(&["--api-name", "os_compute_api:servers:show", "--target", "project_id=q"]));
     assert_eq!(code, 1);
     for more in ["user_id=u", "quota_class=gold", "availability_zone=north"] {
@@ -125,6 +128,11 @@ fn options_stand_anywhere_and_later_files_win() {
     let (code, out, err) = site.run("nova-manage", &["--config-file", &first, "cell_v2", "list_cells", "--verbose"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("postgresql://nova:two@db/nova"), "the file before the sub-command is not read: {out}");
+    // The files of a folder are read after all single files.
+    let words = ["--config-dir", more, "cell_v2", "list_cells", "--verbose", "--config-file", &last];
+    let (code, out, err) = site.run("nova-manage", &words);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("postgresql://nova:two@db/nova"), "a single file wins over the folder: {out}");
     // Short options may be combined.
     for (words, shown) in
         [(["-dh", "cell_v2"], "cell_v2"), (["cell_v2", "-dh"], "list_cells"), (["--version", "-d"], "nova-manage ")]
@@ -135,7 +143,10 @@ fn options_stand_anywhere_and_later_files_win() {
     let (code, _, err) = site.run("nova-manage", &["cell_v2", "list_hosts", "--log-file", log]);
     assert_eq!(code, 255, "{err}");
     let logged = std::fs::read_to_string(log).unwrap();
-    assert!(logged.contains("the sub-command failed"), "{logged}");
+    assert!(logged.contains("the sub-command failed") && !err.contains("the sub-command failed"), "{logged} {err}");
+    // Without a file the log goes to standard error, and there is nothing to watch.
+    let (code, _, err) = site.run("nova-manage", &["cell_v2", "list_hosts", "--watch-log-file"]);
+    assert!(code == 255 && err.contains("the sub-command failed"), "{code} {err}");
     let (code, _, err) = site.run("nova-manage", &["cell_v2", "list_cells", "--config-dir", "/nowhere"]);
     assert_eq!(code, 255, "{err}");
     // Each switch has a counterpart. The last of the two decides.

@@ -166,12 +166,20 @@ fn only_builds_count_as_failed_builds() {
     }
     assert_eq!(counts, [0, 0, 0, 0, 1]);
     assert!(fleet.builds.is_empty(), "a process is counted as a build after it finished");
+    // A build that would fail on every host counts as well: the user may have caused the failure.
+    let process = ProcessId(Uuid::from_u128(19));
+    let failed = StepFailed { elsewhere: false, ..failed };
+    let started = Started { process, task: Task::BuildInstance { instance } };
+    for event in [ProcessEvent::from(started), failed.into()] {
+        fleet.take(&process.to_string(), &event.into());
+    }
+    assert_eq!(fleet.row(0).failed_builds, 2);
     let process = ProcessId(Uuid::from_u128(20));
     let (hostname, availability_zone) = ("H1".to_owned(), "nova".to_owned());
     let placed = Placed { process, host: host_id(1), hostname, attempt: 1, availability_zone };
     fleet.apply_instance(instance, &placed.into());
     fleet.apply_instance(instance, &instance::Unshelved { process, root: None }.into());
-    assert_eq!(fleet.row(0).failed_builds, 1, "an unshelve must not count as a successful build");
+    assert_eq!(fleet.row(0).failed_builds, 2, "an unshelve must not count as a successful build");
     fleet.apply_instance(instance, &instance::BuildSucceeded { process }.into());
     assert_eq!(fleet.row(0).failed_builds, 0);
 }

@@ -100,7 +100,14 @@ async fn old_versions_open_consoles_by_server_actions() {
     let serial = act("2.1", json!({"os-getSerialConsole": {"type": "serial"}})).await;
     is(&serial, 400, "Unavailable console type serial.");
     assert_eq!(act("2.1", json!({"os-getRDPConsole": {"type": "rdp-html5"}})).await.status, 400);
-    assert_eq!(act("2.6", json!({"os-getVNCConsole": {"type": "novnc"}})).await.status, 404);
+    for (action, kind) in [
+        ("os-getVNCConsole", "novnc"),
+        ("os-getSPICEConsole", "spice-html5"),
+        ("os-getSerialConsole", "serial"),
+        ("os-getRDPConsole", "rdp-html5"),
+    ] {
+        assert_eq!(act("2.6", json!({action: {"type": kind}})).await.status, 404, "{action}");
+    }
     api.stop().await;
 }
 

@@ -142,14 +142,30 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
     let tidy = || chronova_actors::services::embedded::network::reconcile::floating_ips::plan(views).is_empty();
     assert!(cloud.api.life.until(|_| tidy()).await, "the log still has the association");
 
-    // Releasing the address also removes it from its server.
-    assert_eq!(town.add(&other, json!({"address": second["ip"]})).await.status, 202);
+    // The address is given to the server's port. Neutron finds the port by the server's id.
+    let ports = cloud.neutron("GET", &format!("/ports?device_id={other}"), None).await.body["ports"].take();
+    assert_eq!(ports.as_array().unwrap().len(), 1, "{ports}");
+    let path = format!("/floatingips/{}", second["id"].as_str().unwrap());
+    let give = json!({"floatingip": {"port_id": ports[0]["id"]}});
+    assert_eq!(cloud.neutron("PUT", &path, Some(give)).await.status, 200);
+    cloud.api.life.settled().await;
+    let listed = town.ask("GET", "/servers/detail", None).await.body["servers"][0].take();
+    let listed = listed["addresses"]["private"].as_array().unwrap();
+    assert!(listed.len() == 2 && listed.iter().any(|one| one["addr"] == second["ip"]), "{listed:?}");
+
+    // Releasing the address also removes it from its server, and the pool has it again.
     for floating in [&floating, &second] {
         let path = format!("/os-floating-ips/{}", floating["id"].as_str().unwrap());
         assert_eq!(town.ask("DELETE", &path, None).await.status, 202);
         is(&town.ask("DELETE", &path, None).await, 404, "Floating IP not found for ID");
     }
     assert_eq!(cloud.addresses(&other, "private").await.len(), 1);
+    cloud.api.life.settled().await;
+    let mut pool = Vec::new();
+    for _ in 0..4 {
+        pool.push(town.allocate().await["ip"].clone());
+    }
+    assert!(pool.contains(address) && pool.contains(&second["ip"]), "{pool:?}");
     town.cloud.api.stop().await;
 }
 

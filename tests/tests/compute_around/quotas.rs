@@ -108,7 +108,29 @@ async fn the_default_class_is_what_projects_without_limits_have() {
     // Other classes are stored and have no effect.
     assert_eq!(set("gold", "2.57", json!({"instances": 50})).await.body["quota_class_set"]["instances"], 50);
     assert_eq!(api.get("/os-quota-class-sets/gold", "2.57").await["quota_class_set"]["id"], "gold");
+    let deleted = api.call("DELETE", "/os-quota-class-sets/default", "2.57", ADMIN, None).await;
+    assert_eq!(deleted.status, 404, "a class is deleted");
     assert_eq!(api.get("/os-quota-sets/other/defaults", "2.57").await["quota_set"]["instances"], 1);
     api.life.settled().await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn quotas_of_networks_end_with_their_last_version() {
+    let api = Api::start().await;
+    let networks = ["fixed_ips", "floating_ips", "networks", "security_group_rules", "security_groups"];
+    for (path, top, without) in
+        [("/os-quota-sets/web", "quota_set", "2.36"), ("/os-quota-class-sets/default", "quota_class_set", "2.50")]
+    {
+        let shown = api.get(path, without).await[top].take();
+        for name in networks {
+            assert!(shown.get(name).is_none(), "{name} at {without}: {shown}");
+            let set = api.call("PUT", path, without, ADMIN, Some(json!({top: {name: 5}}))).await;
+            is(&set, 400, "Additional properties are not allowed");
+        }
+        for name in ["cores", "instances", "ram", "key_pairs", "metadata_items", "server_groups"] {
+            assert!(shown[name].is_i64(), "{name} at {without}: {shown}");
+        }
+    }
     api.stop().await;
 }

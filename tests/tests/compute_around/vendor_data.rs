@@ -59,6 +59,8 @@ async fn other_services_say_their_part_of_a_server() {
     service.get(&address, "/openstack/latest/meta_data.json").await;
     assert_eq!(service.get(&address, "/openstack/latest/vendor_data.json").await.json(), json!({}));
     assert_eq!(told(&inventory).len(), 1, "documents without dynamic data ask the service");
+    service.get(&address, path).await;
+    assert_eq!(told(&inventory).len(), 2, "each request for dynamic data asks the service");
 
     // The data is also on the config drive.
     let (drive, _) = service.server("2.100", json!({"config_drive": true})).await;

@@ -80,7 +80,7 @@ async fn host(api: &Api, id: &str) -> String {
 #[actix_rt::test]
 async fn a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_back() {
     let scene = Scene::new(2).await;
-    let addresses = scene.shown().await["addresses"].clone();
+    let before = scene.shown().await;
     scene.lose(&scene.home).await;
     let (status, body, _) = scene.ask("2.14", json!({})).await;
     assert_eq!((status, body), (200, Value::Null));
@@ -88,13 +88,19 @@ async fn a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_ba
     let now = scene.shown().await;
     assert_eq!((&now["status"], &now["OS-EXT-STS:power_state"]), (&json!("ACTIVE"), &json!(1)));
     assert_ne!(now["OS-EXT-SRV-ATTR:host"], scene.home);
-    assert_eq!(now["addresses"], addresses, "the server has other addresses");
+    for key in
+        ["id", "name", "user_id", "tenant_id", "addresses", "image", "flavor", "metadata", "config_drive", "key_name"]
+    {
+        assert_eq!(now[key], before[key], "{key}");
+    }
     let row = scene.migration().await;
     let left = async |host: &str| {
         let path = format!("/os-migrations?source_compute={host}&migration_type=evacuation");
         scene.api.get(&path, "2.59").await["migrations"].as_array().unwrap().len()
     };
     assert_eq!((left(&scene.home).await, left(now["OS-EXT-SRV-ATTR:host"].as_str().unwrap()).await), (1, 0));
+    let path = format!("/os-migrations?source_compute={}&migration_type=resize", scene.home);
+    assert_eq!(scene.api.get(&path, "2.59").await["migrations"], json!([]), "an evacuation is no resize");
     assert_eq!((&row["status"], &row["source_compute"]), (&json!("done"), &json!(scene.home)));
     assert_eq!((&row["dest_compute"], &row["old_instance_type_id"]), (&now["OS-EXT-SRV-ATTR:host"], &Value::Null));
     let path = format!("/placement/allocations/{}", scene.id);
@@ -113,6 +119,9 @@ async fn a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_ba
     assert_eq!(scene.api.world.fleet.whereabouts()[&scene.instance()].len(), 1);
     scene.api.life.settled().await;
     assert_eq!(scene.migration().await["status"], "completed");
+    let path = format!("/placement/resource_providers/{}/allocations", scene.api.world.fleet.uri().host_id(old));
+    let held = scene.api.ask("GET", &path, "1.28", ADMIN, None).await.body["allocations"].take();
+    assert_eq!(held, json!({}), "the old host has allocations");
     scene.ends_well().await;
 }
 

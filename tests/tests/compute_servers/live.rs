@@ -1,5 +1,7 @@
 //! Live migrations through the API: the request of each version, the views of running migrations, and refusals.
 
+use std::time::Duration;
+
 use chronova_hypervisor::guest::NicPlug;
 use chronova_tests::compute_api::{ADMIN, Api, contract, read};
 use serde_json::{Value, json};
@@ -50,7 +52,7 @@ impl Subject {
             if all[0]["status"] == "running" && all[0]["memory_total_bytes"] != 0 {
                 return all[0]["id"].as_u64().unwrap();
             }
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
@@ -70,6 +72,7 @@ async fn live_migrations_accept_the_body_of_each_version() {
         ("2.25", json!({"host": null, "block_migration": "auto"})),
         ("2.30", json!({"host": subject.other().await, "block_migration": "auto", "force": true})),
         ("2.34", json!({"host": null, "block_migration": "auto"})),
+        ("2.34", json!({"host": subject.other().await, "block_migration": "auto"})),
         ("2.68", json!({"host": null, "block_migration": "auto"})),
     ] {
         let (before, mut body) = (subject.host().await, body);
@@ -79,6 +82,14 @@ async fn live_migrations_accept_the_body_of_each_version() {
         assert_eq!(subject.ask(version, body.clone()).await, (202, String::new()), "{version}");
         subject.api.life.settled().await;
         assert_ne!(subject.host().await, before, "{version}");
+    }
+    // Disks that are shared must not be copied.
+    subject.api.world.fleet.share_storage(true);
+    for (copies, goes) in [(true, false), (false, true)] {
+        let (before, other) = (subject.host().await, subject.other().await);
+        assert_eq!(subject.ask("2.34", json!({"host": other, "block_migration": copies})).await.0, 202);
+        subject.api.life.settled().await;
+        assert_eq!(subject.host().await, if goes { other } else { before }, "block_migration: {copies}");
     }
     for (version, body) in [
         ("2.1", json!({"host": null, "block_migration": "auto", "disk_over_commit": false})),
@@ -217,6 +228,27 @@ async fn a_running_migration_looks_like_its_samples() {
     }
 }
 
+/// The memory that has moved grows while the migration runs, and the rest shrinks.
+#[actix_rt::test]
+async fn the_bytes_of_a_running_migration_are_refreshed() {
+    let subject = Subject::new().await;
+    subject.api.world.fleet.set_travel(Duration::from_hours(10));
+    let number = subject.held().await;
+    let moved = async || {
+        let path = format!("/servers/{}/migrations/{number}", subject.id);
+        let one = subject.api.get(&path, "2.23").await["migration"].take();
+        let bytes = ["memory_total_bytes", "memory_processed_bytes", "memory_remaining_bytes"];
+        let [total, processed, remaining] = bytes.map(|key| one[key].as_u64().unwrap());
+        assert_eq!((total, processed + remaining), (512 << 20, total), "{one}");
+        processed
+    };
+    assert!(moved().await < 256 << 20, "half of the memory has moved at the start");
+    subject.api.world.fleet.set_travel(Duration::from_millis(1));
+    while moved().await < 512 << 20 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 #[actix_rt::test]
 async fn a_running_live_migration_is_forced_to_complete() {
     let subject = Subject::new().await;
@@ -226,4 +258,55 @@ async fn a_running_live_migration_is_forced_to_complete() {
     assert_eq!(subject.host().await, target);
     let user = subject.api.call("GET", &format!("/servers/{}/migrations", subject.id), "2.23", USER, None).await;
     assert_eq!(user.status, 403);
+}
+
+/// Until 2.64 a migration that has not begun to copy cannot be aborted. From 2.65 on it can.
+#[actix_rt::test]
+async fn waiting_live_migrations_are_aborted_from_2_65_on() {
+    let subject = Subject::new().await;
+    let (api, home) = (&subject.api, subject.host().await);
+    let reaches = async |id: &str, status: &str| -> u64 {
+        loop {
+            let all = api.get(&format!("/servers/{id}/migrations"), "2.23").await["migrations"].take();
+            if all[0]["status"] == status {
+                return all[0]["id"].as_u64().unwrap();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    };
+    let abort = async |id: &str, number: u64, state: &str| {
+        let path = format!("/servers/{id}/migrations/{number}");
+        let early = api.call("DELETE", &path, "2.64", ADMIN, None).await;
+        assert_eq!(early.status, 400, "{state}");
+        assert!(early.message().contains(&format!("is {state}.")), "{}", early.message());
+        assert_eq!(api.call("DELETE", &path, "2.65", ADMIN, None).await.status, 202, "{state}");
+    };
+    let live = || json!({"host": null, "block_migration": "auto"});
+
+    api.world.brakes.hold("prepare_destination");
+    assert_eq!(subject.ask("2.34", live()).await.0, 202);
+    let number = reaches(&subject.id, "preparing").await;
+    abort(&subject.id, number, "preparing").await;
+    api.world.brakes.release("prepare_destination");
+    api.life.settled().await;
+    let now = subject.shown().await;
+    assert_eq!((&now["status"], &now["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &json!(home)));
+
+    // A second server on the same host waits until the migration of the first has ended.
+    let mut request = Api::wish("second");
+    request["host"] = json!(home);
+    let second = api.server(ADMIN, request).await;
+    subject.held().await;
+    let body = Some(json!({"os-migrateLive": live()}));
+    assert_eq!(api.call("POST", &format!("/servers/{second}/action"), "2.34", ADMIN, body).await.status, 202);
+    let number = reaches(&second, "queued").await;
+    abort(&second, number, "queued").await;
+    api.world.fleet.hold_travellers(false);
+    api.life.settled().await;
+    assert_ne!(subject.host().await, home);
+    let stays = api.get(&format!("/servers/{second}"), "2.46").await["server"].take();
+    assert_eq!((&stays["status"], &stays["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &json!(home)));
+    let all = api.get("/os-migrations", "2.59").await["migrations"].take();
+    let ends: Vec<&str> = all.as_array().unwrap().iter().map(|row| row["status"].as_str().unwrap()).collect();
+    assert_eq!(ends, ["cancelled", "completed", "cancelled"]);
 }

@@ -1,6 +1,9 @@
 //! Disks and volumes of a moved server: on one host, on another, and back.
 
+use chronova_actors::reconcile::unconfirmed_moves;
+use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{InstanceId, VolumeId};
+use chronova_events::instance::Phase;
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
@@ -134,6 +137,22 @@ async fn an_unconfirmed_resize_is_confirmed_after_the_configured_time() {
     let now = shown(&api, &server).await;
     assert_eq!(now["flavor"]["id"], "2");
     assert_ne!(now["OS-EXT-SRV-ATTR:host"], home);
+    ends_well(api).await;
+}
+
+/// A move becomes due when it is as old as `resize_confirm_window`, and never without a window, which is the default.
+#[actix_rt::test]
+async fn a_resize_is_not_confirmed_before_its_time() {
+    let api = api(|_| {}).await;
+    assert!(api.world.options.reconcile.resize_confirm_window.is_zero());
+    let server = api.server(OWNER, Api::wish("web")).await;
+    assert_eq!(act(&api, &server, resize("2")).await.0, 202);
+    let id = server.parse::<InstanceId>().unwrap();
+    let Phase::Resized { since, .. } = api.life.instance_now(id).alive().unwrap().phase else {
+        panic!("the server is not resized");
+    };
+    let due = |moved_by: Option<i64>| unconfirmed_moves::plan(&api.life.context().views, moved_by.map(Timestamp));
+    assert_eq!((due(None), due(Some(since.0 - 1)), due(Some(since.0))), (vec![], vec![], vec![id]));
     ends_well(api).await;
 }
 

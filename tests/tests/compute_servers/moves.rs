@@ -1,5 +1,6 @@
 //! Resize and cold migration through the API, their refusals, and the list of migrations.
 
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::compute_api::{ADMIN, Api};
 use serde_json::{Value, json};
 
@@ -105,6 +106,38 @@ async fn a_resize_is_confirmed_and_another_reverted() {
     assert!(world.fleet.whereabouts().is_empty());
 }
 
+/// A server keeps its copy of the flavor, also when it moves. Only a resize takes a flavor as it is now.
+#[actix_rt::test]
+async fn a_resize_takes_a_flavor_as_it_is_now() {
+    let moved = Moved::server().await;
+    moved.api.flavor("3", 1024, 2).await;
+    let set = async |flavor: &str, shares: &str| {
+        let specs = Some(json!({"extra_specs": {"quota:cpu_shares": shares}}));
+        let path = format!("/flavors/{flavor}/os-extra_specs");
+        assert_eq!(moved.api.call("POST", &path, "2.1", ADMIN, specs).await.status, 200);
+    };
+    let has = async || {
+        let shown = moved.api.get(&format!("/servers/{}", moved.id), "2.47").await;
+        shown["server"]["flavor"]["extra_specs"]["quota:cpu_shares"].clone()
+    };
+    set("2", "100").await;
+    set("3", "300").await;
+    moved.done(resize("2"), 202).await;
+    moved.done(json!({"confirmResize": null}), 204).await;
+    assert_eq!(has().await, "100");
+    set("2", "200").await;
+    assert_eq!(moved.act("2.56", ADMIN, json!({"migrate": null})).await.0, 202);
+    moved.api.life.settled().await;
+    moved.done(json!({"confirmResize": null}), 204).await;
+    assert_eq!(has().await, "100", "a migration took the changed flavor");
+    for (flavor, shares) in [("3", "300"), ("2", "200")] {
+        moved.done(resize(flavor), 202).await;
+        moved.done(json!({"confirmResize": null}), 204).await;
+        assert_eq!(has().await, shares, "the resize to {flavor} did not take its present values");
+    }
+    moved.api.stop().await;
+}
+
 #[actix_rt::test]
 async fn invalid_resizes_are_refused() {
     let moved = Moved::server().await;
@@ -135,6 +168,28 @@ async fn invalid_resizes_are_refused() {
         moved.api.world
     };
     world.check().await;
+}
+
+/// The hosts cannot copy the disk, as in Nova without trust between the hosts.
+#[actix_rt::test]
+async fn a_migration_whose_disks_cannot_be_copied_fails_with_the_reason() {
+    let moved = Moved::server().await;
+    let home = moved.shown().await["OS-EXT-SRV-ATTR:host"].clone();
+    let refusing = FaultPlan::default().with(DriverCall::ReadDisk, FaultTrigger::Always, Effect::Refuse);
+    moved.api.world.fleet.set_all_faults(&refusing);
+    assert_eq!(moved.act("2.56", ADMIN, json!({"migrate": null})).await.0, 202);
+    moved.api.life.settled().await;
+    assert_eq!(moved.api.life.fault(moved.id.parse().unwrap()), "The hypervisor refused.");
+    let shown = moved.shown().await;
+    assert_eq!((&shown["status"], &shown["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &home));
+    assert_eq!(moved.api.get("/os-migrations", "2.59").await["migrations"][0]["status"], "error");
+    let path = format!("/servers/{}/os-instance-actions", moved.id);
+    let action = moved.api.get(&path, "2.84").await["instanceActions"][0].take();
+    assert_eq!((&action["action"], &action["message"]), (&json!("migrate"), &json!("Error")));
+    moved.api.world.fleet.set_all_faults(&FaultPlan::default());
+    moved.api.life.settled().await;
+    moved.api.world.check().await;
+    moved.api.stop().await;
 }
 
 #[actix_rt::test]
@@ -173,6 +228,11 @@ async fn a_cold_migration_goes_to_the_requested_host() {
         (&json!(1), &json!("finished"), &json!("migration"))
     );
     assert_eq!((&row["source_compute"], &row["dest_compute"]), (&home, other));
+    // `dest_host` is the address of the destination, not its name.
+    let hypervisors = moved.api.get("/os-hypervisors/detail", "2.53").await["hypervisors"].take();
+    let there = hypervisors.as_array().unwrap().iter().find(|one| one["service"]["host"] == *other).unwrap();
+    assert!(there["host_ip"].is_string(), "{there}");
+    assert_eq!(row["dest_host"], there["host_ip"]);
     assert_eq!((&row["user_id"], &row["project_id"]), (&json!("admin"), &json!("admin")));
     assert_eq!(row["instance_uuid"], json!(moved.id));
     let keys = |version: &'static str| {
@@ -215,6 +275,11 @@ async fn a_cold_migration_goes_to_the_requested_host() {
     }
     let page = moved.api.get("/os-migrations?limit=1", "2.59").await;
     assert!(page["migrations_links"][0]["href"].as_str().unwrap().contains("marker="), "{page}");
+    let marker = page["migrations"][0]["uuid"].as_str().unwrap();
+    let rest = moved.api.get(&format!("/os-migrations?limit=1&marker={marker}"), "2.59").await;
+    assert_eq!(rest["migrations"], json!([]), "the page after the last migration");
+    assert_eq!(before("2.58", "surprise=1").await, 200);
+    assert_eq!(before("2.59", "surprise=1").await, 400);
     let bad = moved.api.call("GET", "/os-migrations?marker=x", "2.59", ADMIN, None).await;
     assert_eq!(bad.status, 400);
 

@@ -359,6 +359,22 @@ async fn guests_leave_with_native_tls_only_where_both_hosts_have_it() {
     }
 }
 
+/// Only administrators and managers may migrate a server, unless the operator's policy allows it to others.
+#[actix_rt::test]
+async fn a_policy_may_let_members_migrate() {
+    for (policy, status) in [("", 403), ("'os_compute_api:os-migrate-server:migrate': 'role:member'", 202)] {
+        let api = Api::start_with(policy, None).await;
+        let id = api.server(OWNER, Api::wish("web")).await;
+        let home = host(&api, &id).await;
+        let path = format!("/servers/{id}/action");
+        let answer = api.call("POST", &path, "2.56", OWNER, Some(json!({"migrate": null}))).await;
+        assert_eq!(answer.status, status, "{policy}: {}", answer.body);
+        api.life.settled().await;
+        assert_eq!(host(&api, &id).await != home, status == 202, "{policy}");
+        ends_well(api).await;
+    }
+}
+
 #[actix_rt::test]
 async fn a_cold_migration_changes_nothing_of_what_a_server_is() {
     let api = Api::start().await;

@@ -170,11 +170,17 @@ async fn contradictory_flavor_and_image_are_refused_with_the_request() {
     flavor(&api, "realtime", 2, json!({"hw:cpu_policy": "dedicated", "hw:cpu_realtime": "yes"})).await;
     flavor(&api, "odd", 3, json!({"hw:numa_nodes": "2"})).await;
     flavor(&api, "threads", 2, json!({"hw:cpu_thread_policy": "isolate"})).await;
+    let one_node =
+        |cpus: &str, memory: &str| json!({"hw:numa_nodes": "1", "hw:numa_cpus.0": cpus, "hw:numa_mem.0": memory});
+    flavor(&api, "cpus", 2, one_node("0-2", "64")).await;
+    flavor(&api, "memory", 2, one_node("0-1", "128")).await;
     let wants_pins = api.image(&[("hw_cpu_policy", "dedicated")]).await.to_string();
     let plain = api.image(&[]).await.to_string();
     refused(&create(&api, "a", "shared", Some(&wants_pins)).await, "override CPU pinning policy");
     refused(&create(&api, "a", "realtime", None).await, "at least 1 RT vCPU");
     refused(&create(&api, "a", "odd", None).await, "evenly distributed");
+    refused(&create(&api, "a", "cpus", None).await, "larger than max 1");
+    refused(&create(&api, "a", "memory", None).await, "128 MB of memory assigned, but expected 64 MB");
     refused(&create(&api, "a", "threads", None).await, "non dedicated cpu pinning");
     // The image's value is used if the flavor has none.
     let id = create(&api, "b", "1", Some(&wants_pins)).await.body["server"]["id"].as_str().unwrap().to_owned();
@@ -201,8 +207,18 @@ async fn dedicated_processors_are_pcpu_and_shared_ones_vcpu() {
     assert_eq!((of("VCPU").0, of("VCPU").2), (Some(2), Some(4.0)));
     flavor(&api, "pinned", 2, json!({"hw:cpu_policy": "dedicated"})).await;
     let id = create(&api, "one", "pinned", None).await.body["server"]["id"].as_str().unwrap().to_owned();
-    let held = api.ask("GET", &format!("/placement/allocations/{id}"), "2.1", ADMIN, None).await;
-    let held = held.body["allocations"].as_object().unwrap().values().next().unwrap()["resources"].clone();
-    assert_eq!(held, json!({"DISK_GB": 1, "MEMORY_MB": 64, "PCPU": 2}));
+    let held = async |id: &str| {
+        let held = api.ask("GET", &format!("/placement/allocations/{id}"), "2.1", ADMIN, None).await.body;
+        let (provider, held) = held["allocations"].as_object().unwrap().iter().next().unwrap();
+        (provider.clone(), held["resources"].clone())
+    };
+    let pinned = held(&id).await;
+    assert_eq!(pinned.1, json!({"DISK_GB": 1, "MEMORY_MB": 64, "PCPU": 2}));
+    // A guest with floating CPUs may share the host with the pinned one.
+    let home = api.get(&format!("/servers/{id}"), "2.1").await["server"]["OS-EXT-SRV-ATTR:host"].take();
+    let mut request = Api::wish("two");
+    request["availability_zone"] = json!(format!("nova:{}", home.as_str().unwrap()));
+    let floating = held(&api.server(ADMIN, request).await).await;
+    assert_eq!(floating, (pinned.0, json!({"DISK_GB": 1, "MEMORY_MB": 512, "VCPU": 1})));
     api.stop().await;
 }

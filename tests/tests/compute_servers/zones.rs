@@ -1,5 +1,6 @@
 //! Placement of servers at creation and at moves: zones, aggregates, scheduler hints and forced hosts.
 
+use chronova_hypervisor::sim::SimUri;
 use chronova_tests::compute_api::{ADMIN, Api};
 use chronova_tests::world::World;
 use chronova_web::compute::{ComputeConfig, ComputeState};
@@ -74,16 +75,17 @@ async fn two_zones() -> (Api, Vec<String>) {
     (api, hosts)
 }
 
-/// The scheduler keeps a server in the zone that its request named, at migrations and evacuations.
+/// The scheduler keeps a server in the zone that its request named, at migrations, resizes and evacuations.
 #[actix_rt::test]
 async fn a_server_made_in_a_zone_moves_within_it() {
     let (api, hosts) = two_zones().await;
+    api.flavor("2", 1024, 1).await;
     let id = api.server(OWNER, request("kept", Some("north"))).await;
     let north = &hosts[..2];
     let live = || json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
     let mut before = host(&api, &id).await;
     assert!(north.contains(&before));
-    for round in 0..2 {
+    for (round, flavor) in ["2", "1"].into_iter().enumerate() {
         assert_eq!(act(&api, &id, "2.34", live()).await.0, 202);
         let now = host(&api, &id).await;
         assert!(north.contains(&now) && now != before, "round {round}: live from {before} to {now}");
@@ -91,7 +93,11 @@ async fn a_server_made_in_a_zone_moves_within_it() {
         let then = host(&api, &id).await;
         assert!(north.contains(&then) && then != now, "round {round}: cold from {now} to {then}");
         assert_eq!(act(&api, &id, "2.1", json!({"confirmResize": null})).await.0, 204);
-        before = then;
+        assert_eq!(act(&api, &id, "2.1", json!({"resize": {"flavorRef": flavor}})).await.0, 202);
+        let last = host(&api, &id).await;
+        assert!(north.contains(&last) && last != then, "round {round}: resized from {then} to {last}");
+        assert_eq!(act(&api, &id, "2.1", json!({"confirmResize": null})).await.0, 204);
+        before = last;
     }
     // No other host of the zone is enabled: the server stays, although the other zone has room.
     let other = north.iter().find(|name| **name != before).unwrap();
@@ -155,8 +161,13 @@ async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
         switch(&api, name, "disabled").await;
     }
     let evacuate = |force: bool| json!({"evacuate": {"host": hosts[0], "force": force}});
-    assert_eq!(act(&api, &id, "2.29", evacuate(false)).await.0, 200);
-    assert_eq!(host(&api, &id).await, hosts[2], "a disabled host got the server");
+    assert_eq!(act(&api, &id, "2.28", evacuate(true)).await.0, 400);
+    let unsaid = json!({"evacuate": {"host": hosts[0]}});
+    for careful in [evacuate(false), unsaid] {
+        assert_eq!(act(&api, &id, "2.29", careful).await.0, 200);
+        assert_eq!(host(&api, &id).await, hosts[2], "a disabled host got the server");
+    }
+    assert_eq!(act(&api, &id, "2.68", evacuate(true)).await.0, 400);
     assert_eq!(act(&api, &id, "2.29", evacuate(true)).await.0, 200);
     assert_eq!(host(&api, &id).await, hosts[0]);
     api.world.fleet.revive_host(2, false).unwrap();
@@ -207,21 +218,42 @@ async fn servers_without_a_requested_zone_are_in_the_default_one() {
     ends_well(api).await;
 }
 
+/// From 2.77 on, the zone of an unshelve takes the place of the zone of the server's request.
+#[actix_rt::test]
+async fn an_unshelved_server_stays_in_the_zone_that_the_unshelve_named() {
+    let (api, hosts) = two_zones().await;
+    let id = api.server(OWNER, request("anywhere", None)).await;
+    // The second unshelve names no zone, so the zone of the first one still holds.
+    for unshelve in [json!({"unshelve": {"availability_zone": "south"}}), json!({"unshelve": null})] {
+        for body in [json!({"shelve": null}), json!({"shelveOffload": null})] {
+            assert_eq!(act(&api, &id, "2.1", body).await.0, 202);
+        }
+        assert_eq!(act(&api, &id, "2.77", unshelve).await.0, 202);
+        assert_eq!(host(&api, &id).await, hosts[2]);
+    }
+    // There is no other host in that zone.
+    assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
+    let stays = shown(&api, &id).await;
+    assert_eq!((&stays["status"], &stays["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &json!(hosts[2])));
+    ends_well(api).await;
+}
+
 /// The example of Nova's documentation of aggregates, step by step.
 #[actix_rt::test]
 async fn servers_that_request_fast_disks_get_hosts_with_them() {
-    let mut world = World::new(4);
+    let large = SimUri { vcpus: 8, memory_mib: 65_536, disk_gib: 1000, ..SimUri::new(4) };
+    let mut world = World::of(large);
     world.options.scheduler.enabled_filters.push("AggregateInstanceExtraSpecsFilter");
     let api = Api::start_of(world, "", None).await;
     let hosts = names(&api);
     let fast = &hosts[1..3];
     aggregate(&api, "fast-io", json!({"ssd": "true", "availability_zone": "nova"}), &[&fast[0], &fast[1]]).await;
-    let flavor = json!({"flavor": {"id": "6", "name": "ssd.large", "ram": 2048, "disk": 8, "vcpus": 1}});
+    let flavor = json!({"flavor": {"id": "6", "name": "ssd.large", "ram": 8192, "disk": 80, "vcpus": 4}});
     assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
     let specs = json!({"extra_specs": {"aggregate_instance_extra_specs:ssd": "true"}});
     assert_eq!(api.call("POST", "/flavors/6/os-extra_specs", "2.1", ADMIN, Some(specs)).await.status, 200);
     let mut seen = std::collections::BTreeSet::new();
-    for n in 0..6 {
+    for n in 0..4 {
         let mut request = Api::wish(&format!("fast-{n}"));
         request["flavorRef"] = json!("6");
         let id = api.server(OWNER, request).await;

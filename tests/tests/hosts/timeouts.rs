@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use chronova_actors::hosts::options::HostOptions;
 use chronova_actors::process::context::StepContext;
 
 use super::*;
@@ -142,6 +143,8 @@ async fn a_host_is_down_after_the_configured_time_without_an_answer() {
     life.until(|_| world.fleet.calls(DriverCall::Usage) > before + 5).await;
     assert!(up(&life, &world, 0), "the host is down before its hour has passed");
     life.stop().await;
+    let plain = HostOptions::default();
+    assert_eq!((plain.heartbeat, plain.down_after()), (Duration::from_secs(10), Duration::from_mins(1)));
     // As in Nova, a time that is not above the period of heartbeats becomes 2.5 periods.
     let mut options = world.options.hosts.clone();
     (options.heartbeat, options.down_time) = (Duration::from_secs(10), Duration::from_secs(10));

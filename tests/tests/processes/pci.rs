@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use chronova_actors::pci::HostPciOptions;
+use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_actors::process::{
     build_instance, confirm_resize, delete_instance, evacuate, move_instance, rebuild, revert_resize, unshelve,
 };
@@ -256,5 +258,52 @@ async fn a_restart_takes_over_the_options_of_devices() {
     life.settled().await;
     assert_eq!(life.status(id(3)), "ACTIVE");
     life.stop().await;
+    world.check().await;
+}
+
+/// With such options Nova's compute service does not start. Here the host is down, and gets no servers, until the options
+/// are right again.
+#[actix_rt::test]
+async fn a_host_with_wrong_options_of_devices_is_down_until_they_are_right() {
+    let mut world = World::with_pci(1, "8086:10fb/10ed*2", PciTracking::Tracked);
+    let host = world.fleet.uri().host_id(0);
+    let right = world.options.hosts.host_pci.clone();
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    life.build_with_devices(id(1), "vf:1").await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(1)), "ACTIVE");
+    life.stop().await;
+    let offering = |specs: &[&str]| {
+        let specs: Vec<String> = specs.iter().map(|spec| (*spec).to_owned()).collect();
+        HostPciOptions { others: DeviceSpec::read_all(&specs).unwrap(), ..right.clone() }
+    };
+    let wrong = [
+        // Placement tracks the devices already.
+        HostPciOptions { reports: false, ..right.clone() },
+        // A guest has a virtual function of the card.
+        offering(&[r#"{"product_id": "10fb"}"#]),
+        // The card and its virtual functions.
+        offering(&[r#"{"vendor_id": "8086"}"#]),
+        offering(&[
+            r#"{"address": "*:*:01.0", "resource_class": "A"}"#,
+            r#"{"address": "*:*:01.1", "resource_class": "B"}"#,
+        ]),
+        offering(&[r#"{"address": "*:*:01.0", "traits": "A"}"#, r#"{"address": "*:*:01.1", "traits": "B"}"#]),
+    ];
+    for (n, options) in (2..).zip(wrong) {
+        world.options.hosts.host_pci = options;
+        let life = world.live(None, None).await;
+        life.until(|context| context.views.hosts.read(|hosts| hosts.get(host).is_some_and(|known| !known.up))).await;
+        life.build(id(n)).await.unwrap();
+        life.settled().await;
+        assert_eq!(life.status(id(n)), "ERROR", "options {n}");
+        life.stop().await;
+        world.options.hosts.host_pci = right.clone();
+        let life = world.live(None, None).await;
+        life.hosts_up(1).await;
+        assert_eq!(life.status(id(1)), "ACTIVE");
+        life.stop().await;
+    }
     world.check().await;
 }

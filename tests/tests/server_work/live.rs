@@ -498,6 +498,6 @@ async fn a_failed_live_migration_leaves_the_server_on_its_host_with_a_reason() {
     scene.life.settled().await;
     assert_eq!((scene.home(), scene.boots(home)), (home, Some(1)));
     assert!(scene.server().fault.unwrap().0.message.contains("unable to connect"));
-    assert_eq!(scene.status().await, MigrationStatus::Error);
+    assert_eq!((scene.status().await, scene.life.status(scene.id)), (MigrationStatus::Error, "ACTIVE"));
     scene.end().await;
 }

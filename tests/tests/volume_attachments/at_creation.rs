@@ -227,6 +227,11 @@ async fn a_server_boots_from_a_multiattach_volume() {
     let (status, _, message) = call(&api, "POST", "/servers", "2.59", Some(request.clone())).await;
     assert_eq!(status, 400);
     assert!(message.contains("2.60"), "{message}");
+    // Two servers of one request cannot have it.
+    let mut several = request.clone();
+    several["server"]["min_count"] = json!(2);
+    let (status, _, message) = call(&api, "POST", "/servers", "2.60", Some(several)).await;
+    assert_eq!((status, message.as_str()), (400, "Cannot attach one or more volumes to multiple instances"));
     for _ in 0..2 {
         let (status, body, message) = call(&api, "POST", "/servers", "2.60", Some(request.clone())).await;
         assert_eq!(status, 202, "{message}");
@@ -271,6 +276,16 @@ async fn guests_get_the_requested_swap_and_ephemeral_disks() {
         ),
         (Some(json!([root, named])), vec![3], 512),
         (Some(json!([root, blank(&json!({})), blank(&json!({"guest_format": "swap"}))])), vec![4], 512),
+        // The format is for local disks: a volume never becomes a swap disk.
+        (
+            Some(json!([
+                root,
+                blank(&json!({"destination_type": "volume", "guest_format": "swap", "volume_size": 1,
+                "delete_on_termination": true}))
+            ])),
+            vec![4],
+            512,
+        ),
     ] {
         let mut request = Api::wish("scratch");
         request["flavorRef"] = json!("scratch");
@@ -313,7 +328,7 @@ async fn guests_see_volumes_on_the_requested_bus_and_as_the_requested_device_typ
         (json!({"device_type": "cdrom"}), ("ide", "cdrom", "hdb")),
         (json!({"device_type": "floppy"}), ("fdc", "floppy", "fda")),
         (json!({"device_type": "lun"}), ("scsi", "lun", "sdc")),
-        (json!({}), ("virtio", "disk", "vdb")),
+        (json!({"boot_index": null}), ("virtio", "disk", "vdb")),
     ];
     let mut disks = vec![root];
     for (more, _) in &cases {
@@ -461,6 +476,16 @@ async fn the_older_syntax_boots_from_the_root_device_name() {
     assert_eq!(made.status, 202, "{:?}", made.body);
     let snapshot = made.body["snapshot"]["id"].as_str().unwrap().to_owned();
     api.life.settled().await;
+    // A request may name a snapshot and a size.
+    let sized = json!([{"device_name": "/dev/vda", "snapshot_id": snapshot, "volume_size": 2,
+        "delete_on_termination": true}]);
+    let request =
+        json!({"name": "sized", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "block_device_mapping": sized});
+    let server = api.server(OWNER, request).await;
+    let volumes = attached(&api, &server).await;
+    let copy = volume_now(&api, volumes[0]["volumeId"].as_str().unwrap()).await;
+    assert_eq!((volumes.len(), &copy["snapshot_id"], &copy["size"]), (1, &json!(snapshot), &json!(2)));
+    delete(&api, &server).await;
     let old = json!([{"device_name": "/dev/vda", "snapshot_id": snapshot, "delete_on_termination": true}]).to_string();
     let new = json!([{"source_type": "snapshot", "uuid": snapshot, "destination_type": "volume", "boot_index": 0,
         "device_name": "/dev/vda", "delete_on_termination": true}])

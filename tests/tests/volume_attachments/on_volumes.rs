@@ -15,8 +15,12 @@ use super::super::{OWNER, attachment, call, volume};
 
 /// Creates a server with a root volume from an image, and an empty second volume.
 async fn on_volumes(api: &Api) -> String {
+    on_volumes_of_type(api, "__DEFAULT__").await
+}
+
+async fn on_volumes_of_type(api: &Api, kind: &str) -> String {
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 1,
-        "boot_index": 0, "delete_on_termination": true, "volume_type": "__DEFAULT__"});
+        "boot_index": 0, "delete_on_termination": true, "volume_type": kind});
     let data = json!({"source_type": "blank", "destination_type": "volume", "volume_size": 2, "boot_index": -1});
     let request = json!({"name": "on-volumes", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
         "block_device_mapping_v2": [root, data]});
@@ -51,7 +55,9 @@ fn status(api: &Api, server: &str) -> &'static str {
 #[actix_rt::test]
 async fn an_image_of_volumes_is_a_list_of_snapshots() {
     let api = Api::start().await;
-    let server = on_volumes(&api).await;
+    let kind = json!({"volume_type": {"name": "fast"}});
+    assert_eq!(api.ask("POST", "/volume/v3/admin/types", "2.1", ADMIN, Some(kind)).await.status, 200);
+    let server = on_volumes_of_type(&api, "fast").await;
     let request = json!({"createImage": {"name": "whole", "metadata": {"purpose": "proof"}}});
     let (status, body, _) = act(&api, &server, "2.45", request).await;
     assert_eq!(status, 202);
@@ -74,7 +80,7 @@ async fn an_image_of_volumes_is_a_list_of_snapshots() {
         (&json!("snapshot"), &Value::Null, &json!(2), &json!(false)),
     ];
     assert_eq!(parts, expected);
-    assert_eq!((&mapping[0]["volume_type"], &mapping[1]["volume_type"]), (&json!("__DEFAULT__"), &Value::Null));
+    assert_eq!((&mapping[0]["volume_type"], &mapping[1]["volume_type"]), (&json!("fast"), &Value::Null));
     let listed = api.ask("GET", "/volume/v3/p/snapshots/detail", "2.1", OWNER, None).await.body;
     let mut snapshots: Vec<(&str, &str, &str)> = listed["snapshots"]
         .as_array()
@@ -102,7 +108,16 @@ async fn an_image_of_volumes_is_a_list_of_snapshots() {
     from.sort_unstable();
     assert_eq!(from, named);
     assert_eq!(words(&disks, "status"), ["in-use", "in-use"]);
-    assert_eq!(words(&disks, "volume_type"), ["__DEFAULT__", "__DEFAULT__"]);
+    assert_eq!(words(&disks, "volume_type"), ["fast", "__DEFAULT__"]);
+    // A user may change the mapping in the image's properties, and so choose another type.
+    let mut changed = mapping.clone();
+    changed[0]["volume_type"] = json!("__DEFAULT__");
+    let changed = changed.to_string();
+    let properties = [("bdm_v2", "True"), ("root_device_name", "/dev/vda"), ("block_device_mapping", changed.as_str())];
+    let image = api.image(&properties).await;
+    let request = json!({"name": "slow", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": image});
+    let slow = api.server(OWNER, request).await;
+    assert_eq!(words(&volumes(&api, &slow).await, "volume_type"), ["__DEFAULT__", "__DEFAULT__"]);
     api.world.check().await;
     api.stop().await;
 }
@@ -347,12 +362,12 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     let (code, _, message) = call(&api, "POST", &all, "2.60", Some(tagged)).await;
     let words_of = "Tagged volume attachment is not supported for shelved-offloaded instances.";
     assert_eq!((code, message.as_str()), (400, words_of));
-    assert_eq!(call(&api, "POST", &all, "2.60", Some(attachment(&free))).await.0, 200);
+    assert_eq!(call(&api, "POST", &all, "2.20", Some(attachment(&free))).await.0, 200);
     api.life.settled().await;
     let now = volumes(&api, &server).await;
     assert_eq!(words(&now, "status"), ["reserved", "reserved", "in-use"]);
     let data = words(&now, "id")[1].to_owned();
-    assert_eq!(call(&api, "DELETE", &format!("{all}/{data}"), "2.60", None).await.0, 202);
+    assert_eq!(call(&api, "DELETE", &format!("{all}/{data}"), "2.20", None).await.0, 202);
     api.life.settled().await;
     assert_eq!(volumes(&api, &server).await.len(), 2);
     let root = words(&now, "id")[0];
@@ -363,6 +378,37 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     assert_eq!(act(&api, &server, "2.1", json!({"unshelve": null})).await.0, 202);
     assert_eq!(status(&api, &server), "ACTIVE");
     assert_eq!(words(&volumes(&api, &server).await, "status"), ["in-use", "in-use"]);
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// A shelved server that is still on its host.
+#[actix_rt::test]
+async fn a_shelved_server_gets_and_loses_volumes_on_its_host() {
+    let api = Api::start().await;
+    let server = api.server(OWNER, Api::wish("web")).await;
+    let all = format!("/servers/{server}/os-volume_attachments");
+    let (new, old) = (volume(&api, Some(&server), 1).await, volume(&api, Some(&server), 1).await);
+    assert_eq!(call(&api, "POST", &all, "2.1", Some(attachment(&old))).await.0, 200);
+    api.life.settled().await;
+    assert_eq!(act(&api, &server, "2.1", json!({"shelve": null})).await.0, 202);
+    assert_eq!(status(&api, &server), "SHELVED");
+    let in_no_state =
+        |action: &str| (409, format!("Cannot '{action}' instance {server} while it is in vm_state shelved"));
+    let (code, _, message) = call(&api, "POST", &all, "2.19", Some(attachment(&new))).await;
+    assert_eq!((code, message), in_no_state("attach_volume"));
+    let (code, _, message) = call(&api, "DELETE", &format!("{all}/{old}"), "2.19", None).await;
+    assert_eq!((code, message), in_no_state("detach_volume"));
+    assert_eq!(call(&api, "POST", &all, "2.20", Some(attachment(&new))).await.0, 200);
+    api.life.settled().await;
+    assert_eq!(call(&api, "DELETE", &format!("{all}/{old}"), "2.20", None).await.0, 202);
+    api.life.settled().await;
+    let now = volumes(&api, &server).await;
+    assert_eq!((words(&now, "id"), words(&now, "status")), (vec![new.as_str()], vec!["in-use"]));
+    api.world.check().await;
+    assert_eq!(act(&api, &server, "2.1", json!({"unshelve": null})).await.0, 202);
+    assert_eq!(status(&api, &server), "ACTIVE");
+    assert_eq!(words(&volumes(&api, &server).await, "id"), [new.as_str()]);
     api.world.check().await;
     api.stop().await;
 }
@@ -451,6 +497,46 @@ async fn volumes_of_another_zone_can_be_kept_from_servers() {
     assert_eq!(zone.as_deref(), Some("az2"));
     api.world.check().await;
     api.stop().await;
+}
+
+/// With `cross_az_attach` on, which is the default, zones do not matter. With it off, volumes of the server's zone fit.
+/// Volumes of the default zone bind no server to that zone, but `default_schedule_zone` does.
+#[actix_rt::test]
+async fn volumes_fit_servers_of_their_zone_and_by_default_of_any_zone() {
+    assert!(ComputeConfig::default().cross_az_attach);
+    for (cross_az_attach, zone) in [(true, "az2"), (false, "nova")] {
+        let mut world = World::new(1);
+        world.options.volume.availability_zone = zone.to_owned();
+        let mut api = Api::start_of(world, "", None).await;
+        let config = ComputeConfig { cross_az_attach, ..ComputeConfig::default() };
+        Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config.clone());
+        let server = api.server(OWNER, Api::wish("web")).await;
+        let own = volume(&api, Some(&server), 1).await;
+        let all = format!("/servers/{server}/os-volume_attachments");
+        assert_eq!(call(&api, "POST", &all, "2.60", Some(attachment(&own))).await.0, 200, "{zone}");
+        api.life.settled().await;
+        let with = async |api: &Api, asked: Option<&str>| {
+            let local = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
+            let held = volume(api, None, 1).await;
+            let disk = json!({"source_type": "volume", "uuid": held, "destination_type": "volume", "boot_index": -1});
+            let mut request = Api::wish("with");
+            request["block_device_mapping_v2"] = json!([local, disk]);
+            if let Some(zone) = asked {
+                request["availability_zone"] = json!(zone);
+            }
+            let id = api.server(OWNER, request).await;
+            assert_eq!(self::status(api, &id), "ACTIVE", "{zone} {asked:?}");
+            let server = api.life.instance_now(id.parse().unwrap());
+            server.alive().unwrap().request.availability_zone.clone()
+        };
+        assert_eq!(with(&api, Some("nova")).await.as_deref(), Some("nova"), "{zone}");
+        assert_eq!(with(&api, None).await, None, "{zone}");
+        let config = ComputeConfig { default_schedule_zone: Some("nova".to_owned()), ..config };
+        Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config);
+        assert_eq!(with(&api, None).await.as_deref(), Some("nova"), "{zone}");
+        api.world.check().await;
+        api.stop().await;
+    }
 }
 
 /// With `[cinder] cross_az_attach` off, a build creates its new volumes in the server's zone.

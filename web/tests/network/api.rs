@@ -153,6 +153,12 @@ async fn security_groups_and_rules() {
 
     let web = world.make(BOB, "/security-groups", "security_group", json!({"name": "web"})).await;
     assert_eq!(web["security_group_rules"].as_array().unwrap().len(), 2);
+    // Administrators list the groups of all projects.
+    let lists = async |token: &str| {
+        let listed = world.get(token, "/security-groups").await;
+        listed["security_groups"].as_array().unwrap().iter().any(|group| group["id"] == web["id"])
+    };
+    assert!(lists(BOB).await && lists(ADMIN).await && !lists(EVE).await);
     let rule = |extra: Value| {
         let mut body = json!({"security_group_id": web["id"], "direction": "ingress"});
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());

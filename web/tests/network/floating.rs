@@ -143,6 +143,10 @@ async fn invalid_floating_addresses_are_refused_as_in_neutron() {
     let none = (404, "ExternalGatewayForFloatingIPNotFound".to_owned());
     assert_eq!(refused(json!({"port_id": island["id"]})).await, none);
 
+    // Only administrators make a pool.
+    let own = json!({"network": {"name": "pool", "router:external": true}});
+    let denied = town.world.refused(BOB, "POST", "/networks", Some(own)).await;
+    assert_eq!(denied, (403, "PolicyNotAuthorized".into()));
     // Administrators may choose an address; other callers get the next free one. The external network has five
     // addresses, and the router's gateway uses one of them.
     let chosen =

@@ -252,6 +252,10 @@ async fn a_host_learns_networks_reservations_and_filters() {
     let [filter] = real.filters.as_slice() else { panic!("{real:?}") };
     assert_eq!(real.nics[0].filter.as_deref(), Some(filter.name.as_str()));
     assert_eq!((filter.ips.as_slice(), &filter.mac), (&["10.0.0.2".to_owned()][..], &plain[0].mac));
+    // The default group: nothing comes in from outside of the group, everything goes out.
+    assert!(filter.rules.iter().all(|rule| !rule.ingress || rule.remote.is_some()), "{:?}", filter.rules);
+    let mut out = filter.rules.iter().filter(|rule| !rule.ingress && !rule.ipv6);
+    assert!(out.any(|rule| rule.protocol.is_none() && rule.remote.is_none()), "{:?}", filter.rules);
     let from: Vec<&str> = filter.rules.iter().filter(|r| r.ingress).filter_map(|r| r.remote.as_deref()).collect();
     assert_eq!(from.len(), 2, "addresses of the default group's members on all hosts: {from:?}");
     assert!(from.contains(&"10.0.0.4/32"));

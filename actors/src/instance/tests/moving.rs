@@ -165,6 +165,8 @@ fn an_evacuation_overtakes_tasks_on_the_host_that_is_down() {
     let stopped = || placed_active().and(seen(Power::Shutdown));
     let error = || placed_active().and(declare(DeclaredState::Error));
     let rebooting = || placed_active().and(power(PowerAction::RebootHard));
+    let stopping = || placed_active().and(power(PowerAction::Stop));
+    assert_eq!(shown(&stopping()).2, Some("powering-off"));
     // The undo of the rescue waits for the host that is down.
     let image = request().image.as_deref().cloned().unwrap();
     let rescue = || moving(WorkRequest::Rescue { process: POWER, image: image.clone(), asker: USER });
@@ -175,6 +177,7 @@ fn an_evacuation_overtakes_tasks_on_the_host_that_is_down() {
         (stopped(), "SHUTOFF"),
         (error(), "ACTIVE"),
         (rebooting(), "ACTIVE"),
+        (stopping(), "ACTIVE"),
         (rescuing(), "ACTIVE"),
     ] {
         let given = given.and(evacuate());

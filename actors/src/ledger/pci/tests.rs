@@ -126,6 +126,9 @@ fn tracked_devices_are_allocated_in_the_append_that_assigns_them() {
     let freed = then(state, [Release { consumer: ConsumerId::new("a") }]);
     assert_eq!(line(&freed, class), Some((0, 3)));
     assert!(freed.pci_claims.is_empty());
+    let tagged = given([report(&[r#"{"product_id": "10ed", "traits": "fast,CUSTOM_NEAR"}"#], true)]);
+    let traits = &tagged.providers[&card()].traits;
+    assert!(traits.contains("CUSTOM_FAST") && traits.contains("CUSTOM_NEAR"), "{traits:?}");
 }
 
 #[test]

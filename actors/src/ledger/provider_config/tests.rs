@@ -162,8 +162,9 @@ fn a_provider_that_two_entries_name_and_classes_of_devices_are_refused() {
 #[test]
 fn an_entry_takes_over_what_a_client_of_placement_has_set() {
     let class = LedgerCommand::CreateClass { name: "CUSTOM_SLOT".into() };
-    let add =
-        LedgerCommand::AddInventory { provider: id(1), inventory: inventory("CUSTOM_SLOT", 9), reserve: Reserve::All };
+    let theirs = Inventory { reserved: 3, min_unit: 2, step_size: 2, ..inventory("CUSTOM_SLOT", 9) };
+    let add = LedgerCommand::AddInventory { provider: id(1), inventory: theirs, reserve: Reserve::All };
     let state = given([host(4), class, add, apply(vec![entry(ComputeNode, &["CUSTOM_SLOT"], &[])])]);
-    assert_eq!(state.providers[&id(1)].inventories["CUSTOM_SLOT"].inventory.total, 4);
+    let now = &state.providers[&id(1)].inventories["CUSTOM_SLOT"].inventory;
+    assert_eq!(*now, inventory("CUSTOM_SLOT", 4), "a value of the client is preserved");
 }

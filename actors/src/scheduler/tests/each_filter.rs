@@ -49,8 +49,13 @@ fn image_properties_name_what_hosts_run() {
     assert_eq!(pass(&[("hw_vm_mode", "pv")]), Vec::<String>::new());
     assert_eq!(pass(&[("img_hv_type", "qemu"), ("img_hv_requested_version", ">=8.0")]), Vec::<String>::new());
     assert_eq!(pass(&[("img_hv_requested_version", ">=8.0")]), ["h1", "h2"], "the version alone is not checked");
+    assert_eq!(pass(&[("img_hv_type", "qemu"), ("img_hv_requested_version", ">=7.0,<7.3")]), ["h1", "h2"]);
     cell.options.image_properties_default_architecture = Some("aarch64".into());
     assert_eq!(cell.pass("ImagePropertiesFilter", &imaged(&[])).0, ["h2"]);
+    cell.options = SchedulerOptions::default();
+    cell.host_that(3, 8, 4096, 100, |host| host.hypervisor_version = 0);
+    let newer = imaged(&[("img_hv_type", "qemu"), ("img_hv_requested_version", ">=8.0")]);
+    assert_eq!(cell.pass("ImagePropertiesFilter", &newer).0, ["h3"], "a host without a version is not checked");
 }
 
 #[test]
@@ -67,12 +72,20 @@ fn aggregates_restrict_servers_by_their_metadata() {
     assert_eq!(pass(extra, &specs(&[("aggregate_instance_extra_specs:ssd", "true")])), ["h1"]);
     assert_eq!(pass(extra, &specs(&[("ssd", "<or> true <or> yes")])), ["h1"]);
     assert_eq!(pass(extra, &specs(&[("hw:numa_nodes", "1")])), ["h1", "h2", "h3"]);
+    assert_eq!(pass(extra, &small()), ["h1", "h2", "h3"], "a flavor without extra specs passes");
+    assert_eq!(pass(extra, &specs(&[("owner", "x")])), ["h1", "h2"]);
+    assert_eq!(pass(extra, &specs(&[("owner", "x"), ("ssd", "true")])), ["h1"], "all extra specs count");
+    assert_eq!(pass(extra, &specs(&[("instance_type", "m1.tiny")])), ["h1"], "one word of a list is enough");
+    assert_eq!(pass(extra, &specs(&[("instance_type", "m1.large")])), ["h1", "h2"], "all aggregates count");
+    assert_eq!(pass(extra, &specs(&[("instance_type", "<in> tiny")])), ["h1"]);
     // The filter must be in the list, and it is not in the default list.
     let on_ssd = specs(&[("aggregate_instance_extra_specs:ssd", "true")]);
     assert_eq!(cell.fitting(&on_ssd), ["h1", "h2", "h3"]);
     cell.options.enabled_filters = vec![extra];
     assert_eq!(cell.fitting(&on_ssd), ["h1"]);
     cell.options = SchedulerOptions::default();
+    cell.aggregate(&[3], &[("ssd", "true")]);
+    assert_eq!(cell.pass(extra, &on_ssd).0, ["h1", "h3"], "two aggregates have the same pair");
     let pass = |filter: &str, request: &RequestSpec| cell.pass(filter, request).0;
     let tenancy = "AggregateMultiTenancyIsolation";
     assert_eq!(pass(tenancy, &small()), ["h3"]);
@@ -83,7 +96,10 @@ fn aggregates_restrict_servers_by_their_metadata() {
     for project in ["s", "t", "u"] {
         assert_eq!(kept(project), ["h3"], "a key with any suffix adds a project");
     }
-    cell.aggregate(&[1], &[("filter_tenant_id", "v")]);
+    cell.aggregate(&[1], &[("filter_tenant_id", "v"), ("os_distro", "fedora")]);
+    let distro = |name: &str| cell.pass(isolation, &imaged(&[("os_distro", name)])).0;
+    assert_eq!(distro("fedora"), ["h1", "h2", "h3"], "all aggregates of a host count");
+    assert_eq!((distro("ubuntu").len(), distro("windows").len()), (3, 2));
     let kept = |project: &str| cell.pass(tenancy, &RequestSpec { project: project.into(), ..small() }).0;
     assert_eq!((kept("v"), kept("q")), (vec!["h1".to_owned()], vec!["h1".into(), "h2".into()]), "all aggregates count");
     let pass = |filter: &str, request: &RequestSpec| cell.pass(filter, request).0;
@@ -320,7 +336,28 @@ fn a_guests_node_is_near_its_device() {
         let told = HostCellsReplaced { provider, confines: true, cells: order.map(own).to_vec() };
         cell.placement.take_in(&told.into(), Timestamp(0));
     }
+    // The cell without devices is the fuller one: by CPUs and memory, packing would prefer it and spreading would not.
+    let fitted = vec![FittedNumaCell {
+        cell: 1,
+        floating: vec![0],
+        pinned: vec![],
+        emulator: vec![],
+        memory_mib: 64,
+        page_kib: None,
+    }];
+    let entry = PendingClaim {
+        slot: 0,
+        server: None,
+        resources: vec![],
+        fitted,
+        devices: vec![],
+        group: None,
+        claimed_at: None,
+        placed_at: None,
+    };
+    cell.pending.add(entry);
     let node = [("hw:numa_nodes", "1"), ("pci_passthrough:alias", "gpu:1")];
+    let anywhere = [node[0], node[1], ("hw:pci_numa_affinity_policy", "preferred")];
     for packs in [true, false] {
         cell.options.packs_cells = packs;
         assert_eq!(cell.pass("NUMATopologyFilter", &specs(&node)).0, ["h1"], "h2 has no cell 0");
@@ -330,9 +367,9 @@ fn a_guests_node_is_near_its_device() {
             context.host(0).fitting().unwrap().unwrap()[0].cell
         };
         assert_eq!((chosen(&node), chosen(&node[..1])), (0, 1), "a guest without devices avoids the devices' cell");
+        assert_eq!(chosen(&anywhere), 0, "the devices matter more than the use of the cells");
     }
-    let anywhere = specs(&[node[0], node[1], ("hw:pci_numa_affinity_policy", "preferred")]);
-    assert_eq!(cell.pass("NUMATopologyFilter", &anywhere).0, ["h1", "h2"]);
+    assert_eq!(cell.pass("NUMATopologyFilter", &specs(&anywhere)).0, ["h1", "h2"]);
 }
 
 /// Two hosts have one cell each. One has free dedicated processors, the other has none.
@@ -374,4 +411,40 @@ fn a_topology_must_fit_on_the_cells_beside_pending_claims() {
     }
     assert!(pass(&cell, &[("hw:cpu_policy", "dedicated")]).0.is_empty(), "pending claims have both processors");
     assert_eq!(pass(&cell, &[("hw:numa_nodes", "two")]).0, Vec::<String>::new(), "an impossible topology fits no host");
+}
+
+/// As in Nova, hosts that report dedicated CPUs in Placement and hosts that do not are candidates together.
+#[test]
+fn hosts_with_and_without_pcpus_are_candidates_together() {
+    let mut cell = Cell::three();
+    for host in [1, 2] {
+        let (shared, dedicated) = (vec![0, 1], vec![2, 3]);
+        let own = HostNumaCell { id: 0, shared, dedicated, siblings: vec![], memory_mib: 8192, pages: vec![] };
+        let told = HostCellsReplaced { provider: ProviderId(host_id(host).0), confines: true, cells: vec![own] };
+        cell.placement.take_in(&told.into(), Timestamp(0));
+    }
+    let line = |class: &str, total: u64| Inventory {
+        class: class.to_owned(),
+        total,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: total,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    };
+    let inventories = vec![line("DISK_GB", 100), line("MEMORY_MB", 4096), line("PCPU", 2)];
+    cell.ledger(InventoryReplaced { provider: ProviderId(host_id(1).0), inventories });
+    let dedicated = specs(&[("hw:cpu_policy", "dedicated")]);
+    let chosen = |cell: &Cell| {
+        let classes = |allocations: &[Allocation]| -> Vec<String> {
+            let resources = allocations.iter().flat_map(|allocation| &allocation.resources);
+            resources.map(|(class, _)| class.clone()).filter(|class| class.ends_with("CPU")).collect()
+        };
+        let ranked = cell.decide(&dedicated).ranked;
+        ranked.into_iter().map(|host| (host.hostname, classes(&host.allocations))).collect::<BTreeMap<_, _>>()
+    };
+    let gives = |host: &str, class: &str| (host.to_owned(), vec![class.to_owned()]);
+    assert_eq!(chosen(&cell), BTreeMap::from([gives("h1", "PCPU"), gives("h2", "VCPU")]));
+    cell.options.disable_fallback_pcpu_query = true;
+    assert_eq!(chosen(&cell), BTreeMap::from([gives("h1", "PCPU")]));
 }

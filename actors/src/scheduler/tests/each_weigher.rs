@@ -155,4 +155,9 @@ fn hosts_with_few_free_pci_devices_are_best() {
     assert!((part.value - 99.0).abs() < f64::EPSILON && (part.weight - 1.0).abs() < f64::EPSILON);
     cell.options.multipliers.pci = 0.0;
     assert_eq!(cell.names(&small()), ["h1", "h2", "h3"]);
+    // From 99 free devices on, hosts do not differ.
+    let mut cell = Cell::three();
+    each_filter::with_devices(&mut cell, [120, 99]);
+    let weighed = cell.decide(&wanted).reasons.weighed;
+    assert!(weighed.len() == 2 && weighed.iter().all(|host| host.parts.is_empty()), "{weighed:?}");
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use chronova_events::host::{Capabilities, Disabled, ForcedDown, HostEvent, Registered, WentDown, samples};
 use chronova_events::host_aggregate::{HostAdded, HostAggregateCreated};
 use chronova_events::ids::{HostAggregateId, HostId, InstanceId, ProcessId, ProviderId};
-use chronova_events::instance::{FlavorSnapshot, Placed};
+use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, Placed};
 use chronova_events::ledger::{Allocation, Claimed, Inventory, InventoryReplaced, ProviderCreated, TraitsReplaced};
 use chronova_events::registry::Event;
 use chronova_events::server_group::ServerGroupPolicy;
@@ -203,6 +203,15 @@ fn imaged(properties: &[(&str, &str)]) -> RequestSpec {
     RequestSpec { image: Some(image_with(properties).into()), ..small() }
 }
 
+/// The lines that are logged meanwhile.
+fn logged(act: impl FnOnce()) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let writer = std::sync::Arc::new(file.reopen().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+    tracing::subscriber::with_default(subscriber, act);
+    std::fs::read_to_string(file.path()).unwrap()
+}
+
 fn hinted(name: &str, values: &[&str]) -> RequestSpec {
     let values = values.iter().map(ToString::to_string).collect();
     RequestSpec { hints: BTreeMap::from([(name.to_owned(), values)]), ..small() }
@@ -321,6 +330,10 @@ fn prefilters_narrow_by_traits_aggregates_and_projects() {
     cell.options.prefilters.query_placement_for_image_type_support = true;
     assert_eq!(cell.fitting(&imaged(&[])), ["h1"]);
     assert_eq!(cell.fitting(&small()), ["h1", "h2"], "without an image there is no type");
+    let unheard = ImageSnapshot { format: "unheard".into(), ..image_with(&[]) };
+    let unheard = RequestSpec { image: Some(unheard.into()), ..small() };
+    let log = logged(|| assert_eq!(cell.fitting(&unheard), ["h1", "h2"], "a format without a trait is skipped"));
+    assert!(log.contains("COMPUTE_IMAGE_TYPE_UNHEARD"), "{log}");
     cell.options.prefilters = PrefilterOptions { image_metadata_prefilter: true, ..PrefilterOptions::default() };
     assert_eq!(cell.fitting(&imaged(&[("hw_disk_bus", "virtio")])), ["h1"]);
     assert_eq!(
@@ -417,6 +430,15 @@ fn filters_run_in_the_order_given_and_count_what_they_leave() {
         ("AllHostsFilter", 2),
     ];
     assert_eq!(counts, expected);
+    // A filter runs only on the hosts that the filters before it left, and none runs if no host is left.
+    cell.options.isolated_hosts = vec!["h1".into()];
+    cell.options.enabled_filters = vec!["ComputeFilter", "IsolatedHostsFilter"];
+    let last = cell.decide(&small()).reasons.checks.pop().unwrap();
+    assert_eq!((last.name.as_str(), last.left, last.refused.len()), ("IsolatedHostsFilter", 2, 0), "it saw h1");
+    cell.options.isolated_hosts = vec!["h2".into(), "h3".into()];
+    cell.options.enabled_filters.push("AllHostsFilter");
+    let last = cell.decide(&small()).reasons.checks.pop().unwrap();
+    assert_eq!((last.name.as_str(), last.left), ("IsolatedHostsFilter", 0), "a filter ran without hosts");
     cell.options.enabled_filters = vec![];
     assert_eq!(cell.fitting(&small()).len(), 3);
     // Nova's default list.

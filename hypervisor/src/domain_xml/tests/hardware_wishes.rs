@@ -176,3 +176,21 @@ fn a_host_reports_the_virtual_iommus_that_it_offers() {
     assert_eq!(of("aarch64", 5_004_000), "");
     assert_eq!(of("s390x", 9_000_000), "");
 }
+
+#[test]
+fn flavors_and_images_choose_the_watchdog_and_the_performance_counters() {
+    for name in ["hw:watchdog_action", "hw_watchdog_action"] {
+        for action in ["none", "pause", "poweroff", "reset"] {
+            let xml = render(&with(&[(name, action)]), &host()).unwrap();
+            assert!(xml.contains(&format!("<watchdog model='i6300esb' action='{action}'/>")), "{name}: {xml}");
+        }
+    }
+    assert!(!render(&guest(), &host()).unwrap().contains("watchdog"), "nobody asks for a watchdog");
+    for name in ["hw:pmu", "hw_pmu"] {
+        for (value, state) in [("true", "on"), ("false", "off")] {
+            let xml = render(&with(&[(name, value)]), &host()).unwrap();
+            assert!(xml.contains(&format!("<pmu state='{state}'/>")), "{name}: {xml}");
+        }
+    }
+    assert!(!render(&guest(), &host()).unwrap().contains("<pmu"), "without a request, QEMU decides");
+}

@@ -102,6 +102,7 @@ fn a_wrong_file_of_provider_configs_is_refused_with_file_entry_and_remedy() {
         (&entry("{identification: {uuid: c60c923990234af5a1d1b0a4b8d7f2e1}}"), "is neither a UUID nor"),
         (&entry(&format!("{{{named}, trait: {{}}}}")), "the entry has the key trait"),
         (&entry(&format!("{{{named}, traits: {{required: []}}}}")), "traits has the key required"),
+        (&entry(&format!("{{{named}, inventories: {{reserved: []}}}}")), "inventories has the key reserved"),
         (
             &entry(&format!("{{{named}, traits: {{additional: [HW_CPU_X86_AVX]}}}}")),
             "HW_CPU_X86_AVX is not a custom trait",
@@ -148,6 +149,10 @@ fn a_provider_is_named_once_in_all_files() {
         "{remark}"
     );
     assert_eq!(found.configs.entries.len(), 1);
+    // An entry without additions does not take its provider out of $COMPUTE_NODE.
+    let found = read_all(&[("a.yaml", &one("{uuid: $COMPUTE_NODE}")), ("b.yaml", &empty("{name: node7}"))]).unwrap();
+    let [all] = found.configs.entries.as_slice() else { panic!("{found:?}") };
+    assert_eq!(all.identification, ProviderIdentification::ComputeNode);
 }
 
 #[test]

@@ -111,6 +111,7 @@ fn options_of_live_migrations_reach_the_driver() {
     let plain = targets("").runtime.live;
     assert_eq!(plain, LiveOptions::default());
     assert!(!plain.permit_auto_converge && !plain.permit_post_copy && !plain.native_tls && !plain.tunnelled);
+    assert!(!plain.force_at_timeout, "a late migration must be aborted");
     let text = "[DEFAULT]\nmax_concurrent_live_migrations = 3\n[libvirt]\nlive_migration_permit_auto_converge = true\n\
                 live_migration_permit_post_copy = true\nlive_migration_with_native_tls = true\n\
                 live_migration_scheme = tls\nlive_migration_inbound_addr = %s.migration\nlive_migration_bandwidth = 9\n\
@@ -193,6 +194,16 @@ fn options_of_new_servers_reach_their_fields() {
     let runtime = targets(text).runtime;
     assert_eq!((runtime.servers.shutdown_timeout, runtime.servers.max_disk_devices), (9, Some(4)));
     assert_eq!(targets("").runtime.servers.max_disk_devices, None);
+    let skipped =
+        targets("[api]\nconfig_drive_skip_versions = 1.0 2009-04-04\n").runtime.servers.metadata.skipped_versions;
+    assert_eq!(skipped, ["1.0", "2009-04-04"]);
+}
+
+#[test]
+fn the_time_after_which_resizes_are_confirmed_reaches_its_field() {
+    let window = |text: &str| targets(text).runtime.reconcile.resize_confirm_window;
+    assert_eq!(window(""), std::time::Duration::ZERO);
+    assert_eq!(window("[DEFAULT]\nresize_confirm_window = 9\n"), std::time::Duration::from_secs(9));
 }
 
 #[test]
@@ -200,6 +211,8 @@ fn certificates_of_the_configuration_are_recorded_if_both_checks_are_on() {
     let ids = "[keystone_authtoken]\nauth_url = http://controller:5000\nauth_type = password\nusername = nova\n\
                password = s\nuser_domain_name = Default\nproject_name = service\nproject_domain_name = Default\n\
                [glance]\ndefault_trusted_certificate_ids = a,b\nenable_certificate_validation = true\n";
+    let plain = targets("").runtime.signatures;
+    assert!(!plain.verify && !plain.validate_certificates);
     let half = targets(ids);
     assert_eq!(half.runtime.signatures.default_trusted, ["a", "b"]);
     assert!(half.runtime.signatures.validate_certificates && !half.runtime.signatures.verify);

@@ -47,3 +47,17 @@ fn apis_that_are_not_enabled_have_no_listener() {
     assert_eq!(offers("metadata"), [Offer::All, metadata]);
     assert_eq!(offers("osapi_compute"), [Offer::All, compute]);
 }
+
+#[test]
+fn enabled_ssl_apis_are_the_listeners_with_tls() {
+    let text = "[wsgi]\nssl_cert_file = /c.pem\nssl_key_file = /k.pem\n[DEFAULT]\nmetadata_listen_port = 8775\n\
+                osapi_compute_listen_port = 9774\n";
+    let secure = |apis: &str| -> Vec<bool> {
+        let all = listeners(&config(&format!("{text}{apis}"))).unwrap();
+        all.into_iter().map(|listener| listener.secure).collect()
+    };
+    // The listener of all APIs, the one of compute, and the one of the metadata service.
+    assert_eq!(secure(""), [true, true, false], "the default");
+    assert_eq!(secure("enabled_ssl_apis = metadata\n"), [false, false, true]);
+    assert_eq!(secure("enabled_ssl_apis = osapi_compute,metadata\n"), [true, true, true]);
+}

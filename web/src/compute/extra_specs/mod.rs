@@ -217,6 +217,9 @@ mod tests {
             {
                 assert_eq!(words(&format!("quota:{what}_{end}"), value), "", "{what}_{end}={value}");
             }
+            for level in ["high", "normal", "low"] {
+                assert_eq!(words(&format!("quota:{what}_shares_level"), level), "", "{what}: {level}");
+            }
             assert_ne!(words(&format!("quota:{what}_shares_level"), "loud"), "", "{what}");
         }
     }

@@ -15,6 +15,7 @@ use regex::Regex;
 
 use crate::compute::flavors;
 use crate::compute::versions;
+use crate::compute::views::server::image_part;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::microversion::{Microversion, v};
@@ -290,8 +291,8 @@ impl ServerListQuery {
                 s.lock.as_ref().is_some_and(|lock| if lock.by_admin { text == "admin" } else { text == "owner" })
             }),
             "tags" | "tags-any" | "not-tags" | "not-tags-any" => self.by_tags(key, value),
-            // Nova's database has these columns. Here no server has a value for them.
-            "kernel_id" | "ramdisk_id" => self.nothing |= !value.is_empty(),
+            "kernel_id" => self.matching(value, |s| Some(image_part(s, "kernel_id")))?,
+            "ramdisk_id" => self.matching(value, |s| Some(image_part(s, "ramdisk_id")))?,
             _ => {}
         }
         Ok(())

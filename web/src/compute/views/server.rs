@@ -173,6 +173,14 @@ fn entry(nic: &NicInfo, address: &str, kind: &str, extended: bool) -> Value {
     entry
 }
 
+/// The kernel (`kernel_id`) or the ramdisk (`ramdisk_id`) that the server's image names. As in Nova, an image with the
+/// kernel `nokernel` names neither.
+pub fn image_part(server: &Alive, name: &str) -> String {
+    let properties = server.hardware_image().map(|image| image.properties.as_slice()).unwrap_or_default();
+    let named = |name: &str| properties.iter().find(|(key, _)| key == name).map_or("", |(_, id)| id.as_str());
+    if named("kernel_id") == "nokernel" { String::new() } else { named(name).to_owned() }
+}
+
 pub fn disk_config(config: DiskConfig) -> &'static str {
     match config {
         DiskConfig::Auto => "AUTO",
@@ -331,8 +339,12 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
         .until(2, 89)
         .when(extended),
     field("OS-EXT-SRV-ATTR:hostname", |v: &ServerView| v.with(|s| json!(s.request.hostname))).since(2, 90),
-    field("OS-EXT-SRV-ATTR:kernel_id", |_| json!("")).since(2, 3).when(extended),
-    field("OS-EXT-SRV-ATTR:ramdisk_id", |_| json!("")).since(2, 3).when(extended),
+    field("OS-EXT-SRV-ATTR:kernel_id", |v: &ServerView| v.with(|s| json!(image_part(s, "kernel_id"))))
+        .since(2, 3)
+        .when(extended),
+    field("OS-EXT-SRV-ATTR:ramdisk_id", |v: &ServerView| v.with(|s| json!(image_part(s, "ramdisk_id"))))
+        .since(2, 3)
+        .when(extended),
     field("OS-EXT-SRV-ATTR:root_device_name", |v: &ServerView| v.with(|s| json!(root_name(s))))
         .since(2, 3)
         .when(extended),
