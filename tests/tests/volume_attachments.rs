@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
-use chronova_tests::services::OneImage;
 use serde_json::{Value, json};
 
 mod volume_attachments {
@@ -131,7 +130,8 @@ async fn a_server_on_volumes() {
         disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         disk
     };
-    let root = disk("image", json!({"uuid": IMAGE, "volume_size": 3, "boot_index": 0, "delete_on_termination": true}));
+    let image = api.image(&[]).await;
+    let root = disk("image", json!({"uuid": image, "volume_size": 3, "boot_index": 0, "delete_on_termination": true}));
     let kind = json!({"volume_type": {"name": "fast"}});
     assert_eq!(api.ask("POST", "/volume/v3/admin/types", "2.1", ADMIN, Some(kind)).await.status, 200);
     let data = disk("blank", json!({"volume_size": 2, "boot_index": -1, "tag": "data", "volume_type": "fast"}));
@@ -154,7 +154,7 @@ async fn a_server_on_volumes() {
     let made = api.ask("GET", &format!("/volume/v3/p/volumes/{root}"), "2.1", OWNER, None).await.body["volume"].take();
     assert_eq!((&made["size"], &made["bootable"], &made["status"]), (&json!(3), &json!("true"), &json!("in-use")));
     assert_eq!(made["attachments"][0]["server_id"], json!(server));
-    assert_eq!(made["volume_image_metadata"]["image_id"], OneImage::snapshot().id.to_string());
+    assert_eq!(made["volume_image_metadata"]["image_id"], json!(image));
     let (status, _, message) = call(&api, "DELETE", &format!("{all}/{root}"), "2.1", None).await;
     assert_eq!((status, message.as_str()), (400, "Cannot detach a root device volume"));
     api.world.check().await;
