@@ -1,4 +1,4 @@
-//! An operator's options for hosts and guests: Nova's `[libvirt]` options, typed.
+//! An operator's options for hosts and guests, typed. Many of them are Nova's `[libvirt]` options.
 
 mod guests;
 mod machine_types;
@@ -172,7 +172,7 @@ impl Default for RbdOptions {
     }
 }
 
-/// The protocols of guests' screens. Each has the address of the host on which its server listens.
+/// The protocols of guests' screens. For each protocol, QEMU listens on the given address of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screens {
     /// `[vnc] server_listen`; `None` if `[vnc] enabled = false`.
@@ -210,7 +210,7 @@ pub struct Spice {
 pub struct LibvirtOptions {
     pub virt_type: VirtType,
     /// `None`: the driver decides. With KVM, it uses `host-passthrough` on AArch64 and `host-model` on other hosts, as
-    /// Nova does. Under emulation, it names no model, but Nova uses `host-model`.
+    /// Nova does. Under emulation, the driver names no model, but Nova chooses the mode as with KVM.
     pub cpu_mode: Option<CpuMode>,
     /// `[libvirt] cpu_models`, in the order of preference.
     pub cpu_models: Vec<String>,
@@ -238,7 +238,8 @@ pub struct LibvirtOptions {
     /// The address of the host. `None`: the URI's host, or loopback for a local URI.
     pub host_ip: Option<String>,
     pub forward: ForwardMode,
-    /// How long one hypervisor call may take before its outcome counts as unknown.
+    /// How long one hypervisor call may take before its outcome counts as unknown. Slow calls, for example a suspend,
+    /// may take a multiple of this time.
     pub call_deadline: Duration,
     /// `[compute] shutdown_retry_interval`: the time after which a guest is asked again to shut down, because a booting
     /// guest misses the request.

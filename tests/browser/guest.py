@@ -1,7 +1,7 @@
 """Tests the dashboard with a real guest: its launch, serial output, serial line, screen and deletion.
 
-Arguments: the URL, the administrator's password, the folder for screenshots, the name that the image, the flavor and
-the network share, and a file that gets the server's id.
+Arguments: the URL, the administrator's password, the folder for screenshots, NAME and FILE. The image, the flavor and
+the network all have the name NAME. The script writes the server's id to FILE.
 """
 import sys
 
@@ -55,7 +55,7 @@ def serial():
     shot('serial')
     # The screen changes every second from now on.
     say('while sleep 1; do date >/dev/tty1; done &')
-    browser.until('the guest has understood', lambda: '/dev/tty1' in lines())
+    browser.until('the guest echoes the command', lambda: '/dev/tty1' in lines())
 
 
 def picture():

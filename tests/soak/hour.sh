@@ -199,7 +199,7 @@ book = json.loads(read("book.json"))
 out = ["# An hour of everything", "",
        "`tests/soak/hour.sh` wrote this page. Clients use two real libvirt hosts, while the faults below happen; simulated",
        "fleets run beside them. At the end, the acknowledged requests, the APIs, the hosts, Placement, quota, the pool of",
-       "volumes and the log must agree. `CHRONOVA_HOUR_SECONDS` says how long it goes on.", "",
+       "volumes and the log must agree. `CHRONOVA_HOUR_SECONDS` sets the length of a run in seconds.", "",
        *([] if int(seconds) >= 3600 else [f"**This was a trial of {seconds} seconds, not the hour.**", ""]),
        "| | |", "|---|---|", f"| began | {began} UTC |", f"| commit | {commit} |", f"| seconds | {seconds} |", f"| seed | {seed} |",
        f"| result | {'ok' if failed == '0' else failed + ' checks failed'} |", f"| event log | {events or 'not counted'} |", "",

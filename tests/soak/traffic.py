@@ -349,7 +349,7 @@ def check():
     servers = {server["id"]: server for server in all_servers(api)}
     volumes = {volume["id"]: volume for volume in api.listed("/volumes/detail", "volumes", "volume")}
     images = {image["id"] for image in api.listed("/images?limit=1000", "images", "image")}
-    check.none("no answer was an error of the control plane", book["findings"])
+    check.none("no client has a finding", book["findings"])
     for kind, real in (("servers", servers), ("volumes", volumes)):
         noted = book[kind]
         check.none(f"all {kind} whose creation was acknowledged exist", {key for key, state in noted.items() if state == "there"} - set(real))
@@ -379,7 +379,7 @@ def check():
         for consumer, allocation in allocations.items():
             held.setdefault(consumer, []).append((provider["name"], allocation["resources"]))
     on_hosts = {key: host for key, host in placed.items() if host}
-    check.none("every server on a host has one allocation there, of its flavor's size",
+    check.none("every server on a host has one allocation there, with its flavor's VCPUs and memory",
                {f"{key} on {host} holds {held.get(key)}" for key, host in on_hosts.items()
                 if len(held.get(key, [])) != 1 or held[key][0][0] != host
                 or held[key][0][1].get("VCPU") != servers[key]["flavor"]["vcpus"]

@@ -1,5 +1,5 @@
-//! Translates a migration plan into libvirt's flags, parameters and URIs. This file makes no calls to libvirt;
-//! `live_migration` makes them.
+//! Translates a migration plan into libvirt's flags and parameters, and makes the URIs of a plan. This file makes no
+//! calls to libvirt; `live_migration` makes them.
 //!
 //! A plan has two addresses. `peer` (`qemu+tls://HOST/system`) is the address at which the source's libvirtd reaches
 //! the destination's libvirtd. `stream` (`tcp://HOST`) is the address to which QEMU sends the guest's memory and the
@@ -36,7 +36,7 @@ pub(super) fn uris(uri: &str, addressing: &MigrationAddressing<'_>) -> Migration
     MigrationUris { peer, stream: own.then(|| format!("tcp://{address}")) }
 }
 
-/// Writes an IPv6 address in the form of a URI.
+/// Puts an IPv6 address in brackets, as a URI needs it.
 fn escaped(address: &str) -> String {
     match address.contains(':') && !address.starts_with('[') {
         true => format!("[{address}]"),
@@ -92,8 +92,8 @@ pub(super) fn flags(plan: &MigrationPlan) -> u32 {
     wanted.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag)
 }
 
-/// These flags with whole copies of disks. By default, only the part of a disk above its base is copied, because the
-/// destination has the same base.
+/// Changes the flags so that libvirt copies disks as a whole. Without this change, libvirt copies only the part of a
+/// disk above its base, because the destination has the same base.
 pub(super) fn with_whole_disks(flags: u32) -> u32 {
     match flags & sys::VIR_MIGRATE_NON_SHARED_INC {
         0 => flags,
@@ -115,8 +115,8 @@ pub(super) fn parameters(plan: &MigrationPlan, definitions: [Option<String>; 2])
 }
 
 /// The plan without post-copy, if `refusal` says that post-copy is not possible. Examples: the destination's kernel
-/// allows nobody to handle page faults, the guest is paused, or its memory cannot arrive later. QEMU's message is
-/// `Postcopy is not supported`; libvirt's is `post-copy is not supported with ...`.
+/// does not permit userfaultfd, the guest is paused, or the migration is tunnelled. QEMU writes, for example,
+/// `Postcopy is not supported`. libvirt writes, for example, `post-copy is not supported with ...`.
 pub(super) fn without_post_copy(plan: &MigrationPlan, refusal: &str) -> Option<MigrationPlan> {
     let refusal = refusal.to_lowercase();
     let concerns_it = ["postcopy", "post-copy"].iter().any(|name| refusal.contains(name));
@@ -211,8 +211,8 @@ mod tests {
         );
     }
 
-    /// First the refusals of QEMU 7.2, QEMU 10.0 and libvirt. Then messages of other failures, which are not tried
-    /// again.
+    /// The first list has refusals by QEMU 7.2, QEMU 10.0 and libvirt. The second list has other failures. After one of
+    /// them, the driver does not retry without post-copy.
     #[test]
     fn a_guest_migrates_without_post_copy_if_the_hosts_do_not_support_it() {
         let both = MigrationPlan { auto_converge: true, post_copy: true, ..plan() };

@@ -1,6 +1,6 @@
 //! The definition of an option, and how its text becomes a value.
 //!
-//! An [`OptionDef`] is data: the reference page, `chronova config check` and the typed structs all come from it.
+//! An [`OptionDef`] is data: the reference page, `chronova config check` and the parser of values read it.
 //! [`OptionValue`] is the one place where text is turned into a typed value, and back, with oslo.config's rules.
 
 use std::path::PathBuf;
@@ -206,7 +206,7 @@ macro_rules! integers {
 
             fn parse(raw: &[String], def: &OptionDef) -> Result<Self, String> {
                 let text = last(raw);
-                let value: i64 = text.parse().map_err(|_| format!("`{text}` is not a whole number"))?;
+                let value: i64 = text.parse().map_err(|_| format!("`{text}` is not a 64-bit whole number"))?;
                 #[expect(clippy::cast_precision_loss, reason = "bounds are far below 2^53")]
                 def.check_bounds(value as f64)?;
                 <$t>::try_from(value).map_err(|_| format!("{value} is too large or below zero"))
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_repeated_single_values_counts_and_lists_differ() {
+    fn a_list_reads_its_last_occurrence_and_repeatable_options_read_all() {
         let raw = ["1, 2".to_owned(), "3,4,".to_owned()];
         assert_eq!(Vec::<String>::parse(&raw, &def()).unwrap(), ["3", "4"]);
         assert_eq!(Multi::parse(&raw, &def()).unwrap().0, ["1, 2", "3,4,"]);

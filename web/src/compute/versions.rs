@@ -1,8 +1,8 @@
-//! The differences in behaviour between microversions, not in form.
+//! The differences between microversions that the tables in `views` and `bodies` do not express.
 
 use crate::microversion::{Microversion, v};
 
-/// `PUT /servers/{id}` answers without the extended attributes.
+/// `PUT /servers/{id}` and a rebuild answer without some fields of the server, for example its zone.
 pub(super) const fn update_answers_briefly(version: Microversion) -> bool {
     !version.at_least(v(2, 75))
 }
@@ -32,7 +32,7 @@ pub(super) const fn unshelving_has_a_destination(version: Microversion) -> bool 
     version.at_least(v(2, 77))
 }
 
-/// Hosts, hypervisors and services have UUIDs instead of numbers as ids.
+/// Hypervisors and services have UUIDs instead of numbers as ids.
 pub(super) const fn hosts_have_uuids(version: Microversion) -> bool {
     version.at_least(v(2, 53))
 }
@@ -132,7 +132,7 @@ pub(super) const fn volumes_may_be_shared(version: Microversion) -> bool {
     version.at_least(v(2, 60))
 }
 
-/// Volumes are attached asynchronously, so the answer does not name the device.
+/// The answer to the attachment of a volume has no body, so it does not name the device.
 pub(super) const fn volumes_are_attached_in_the_background(version: Microversion) -> bool {
     version.at_least(v(2, 101))
 }
@@ -227,7 +227,7 @@ pub(super) const fn waiting_live_migrations_can_be_aborted(version: Microversion
     version.at_least(v(2, 65))
 }
 
-/// Migrations show their type. A running live migration shows a link to itself.
+/// Migrations show their type. A live migration under way shows a link to itself.
 pub(super) const fn migrations_have_links(version: Microversion) -> bool {
     version.at_least(v(2, 23))
 }

@@ -1,8 +1,9 @@
 //! Logical volumes: `images_type = lvm`.
 //!
 //! libvirt's logical pools create, list and remove volumes. They can neither resize nor rename a volume. So a volume
-//! grows by being copied to a larger one and back. Between the two copies `NAME.larger.complete` exists: exactly then
-//! `NAME.larger` is the disk. Otherwise `NAME` is the disk, even if an interrupted growth has left a `NAME.larger`.
+//! grows by being copied to a larger one and back. `NAME.larger.complete` exists from the end of the first copy to the
+//! end of the second. While it exists, `NAME.larger` is the disk. Otherwise `NAME` is the disk, even if an interrupted
+//! growth has left a `NAME.larger`.
 
 use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
@@ -122,7 +123,8 @@ impl ImageBackend for Logical {
         (!volume.contains(LARGER)).then_some(volume)
     }
 
-    /// Completes an interrupted growth.
+    /// Completes a growth that was interrupted after its first copy. Removes the larger copy if the growth was
+    /// interrupted after its second copy.
     fn lookup(&self, site: HostStorage<'_>, pool: &StoragePool, volume: &str) -> DriverResult<Option<StorageVol>> {
         let found = pool::lookup(pool, volume)?;
         let Some(larger) = pool::lookup(pool, &larger(volume))? else { return Ok(found) };
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_volume_with_the_name_of_a_disk_is_a_disk() {
+    fn the_larger_copy_and_its_mark_are_no_disks() {
         assert_eq!(Logical.disk(DISK), Some(DISK));
         assert_eq!((Logical.disk(&larger(DISK)), Logical.disk(&mark(DISK))), (None, None));
     }

@@ -1,5 +1,5 @@
 //! Values of Nova's options that Chronova does not support. An operator who sets such a value relies on its effect, so
-//! the server does not start.
+//! Chronova does not start.
 
 use super::{Clash, error};
 use crate::config::Config;
@@ -15,7 +15,8 @@ pub(super) fn choices(config: &Config) -> Vec<Clash> {
         (
             config.libvirt.snapshot_image_format.as_deref().is_some_and(|format| matches!(format, "vmdk" | "vdi")),
             ("libvirt", "snapshot_image_format"),
-            "[libvirt] snapshot_image_format: hosts make images of disks as raw or qcow2 only: choose one of them",
+            "[libvirt] snapshot_image_format is not supported with this value: set it to raw or qcow2. Hosts make images \
+             of disks only in these formats",
         ),
         (
             config.scheduler.query_placement_for_routed_network_aggregates,

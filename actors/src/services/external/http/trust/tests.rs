@@ -16,7 +16,8 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use super::super::{CallFailure, CallOptions, ServiceClient, ServiceRequest};
 use super::*;
 
-/// An authority, certificates of a server and a client that it signed, and an authority that signed neither.
+/// Makes a folder with certificates. `authority` signs the certificates of `server` and `client`. `stranger` is an
+/// authority that signs neither. `empty.pem` holds no certificate.
 fn certificates() -> TempDir {
     let script = "
         authority() { openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=$1 -days 2 \
@@ -82,7 +83,7 @@ async fn call(tls: TlsTrust, url: String) -> Result<u16, CallFailure> {
 }
 
 #[tokio::test]
-async fn a_service_is_believed_by_its_certificate() {
+async fn the_certificate_of_a_service_decides_whether_it_is_trusted() {
     let folder = certificates();
     let folder = folder.path();
     let port = serve(folder, false).await;
@@ -102,7 +103,7 @@ async fn a_service_is_believed_by_its_certificate() {
 }
 
 #[tokio::test]
-async fn the_own_certificate_is_shown() {
+async fn the_client_shows_its_own_certificate() {
     let folder = certificates();
     let folder = folder.path();
     let url = format!("https://127.0.0.1:{}", serve(folder, true).await);
@@ -113,7 +114,7 @@ async fn the_own_certificate_is_shown() {
 }
 
 #[tokio::test]
-async fn unusable_certificate_files_are_named_in_the_error() {
+async fn an_error_says_why_certificate_files_cannot_be_used() {
     let folder = certificates();
     let folder = folder.path();
     let told = |tls: TlsTrust| tls.client_config().unwrap_err().to_string();
