@@ -1,7 +1,7 @@
 //! One suite that checks every driver, on the simulated fleet and on real hosts.
 //!
-//! The suite uses only the public interface. If no check fails, it leaves nothing on the host but the cached image and
-//! one owner mark.
+//! The suite uses only the public interface. If no check fails, it leaves only the cached image, one owner mark and the
+//! driver's storage pools on the host.
 
 mod agent;
 mod copies;
@@ -325,7 +325,7 @@ impl Trial {
         require("an existing guest is not listed as an orphan", !orphans.contains(&guest.instance), &orphans)?;
         self.ready(guest.instance).await?;
         let short = self.driver.consoles().needed()?.console_log(guest.instance, 7).await.check("console log")?;
-        require("the console log is cut to its end", short.len() == 7, &short)
+        require("the console log has the requested length", short.len() == 7, &short)
     }
 
     async fn is(&self, instance: InstanceId, check: &'static str, power: PowerState) -> CheckOutcome {

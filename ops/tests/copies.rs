@@ -48,7 +48,7 @@ fn drives(cloud: &mut Cloud, goods: &Furniture) {
     for (host, _) in states(cloud) {
         let server = json!({"server": {"name": "s", "imageRef": goods.image, "flavorRef": goods.flavor,
             "networks": "none", "host": host}});
-        // Until the host has answered, the scheduler finds no valid host.
+        // While the log says that the host is down, the scheduler finds no valid host.
         cloud.wait(&format!("{host} takes a server"), |cloud| {
             let client = cloud.client();
             let made = client.post("/compute/v2.1/servers", &server).unwrap();

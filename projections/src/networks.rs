@@ -53,7 +53,7 @@ pub struct ProjectNetworkResources {
 }
 
 impl ProjectNetworkResources {
-    /// The resources that count against quota.
+    /// The resources of the kinds that reserve quota: all except floating addresses.
     pub fn counted(&self) -> impl Iterator<Item = CountedResource> {
         let networks = self.networks.iter().copied().map(CountedResource::Network);
         let subnets = self.subnets.iter().copied().map(CountedResource::Subnet);
@@ -126,8 +126,8 @@ impl NetworksView {
         self.floating_ips.keys().filter_map(|id| self.floating_ip(*id))
     }
 
-    /// The association of a floating address. `None` as soon as its port is deleted or loses the fixed address; the
-    /// event in the stream of the external network follows later.
+    /// The association of a floating address. `None` as soon as its port is deleted or loses the fixed address. The
+    /// event that ends the association follows later, in the stream of the external network.
     pub fn association<'a>(&self, floating: &'a FloatingIp) -> Option<&'a Association> {
         let to = floating.association.as_ref()?;
         let has = |port: &Arc<Port>| port.addresses().iter().any(|fixed| fixed.address == to.address);
@@ -188,7 +188,7 @@ impl NetworksView {
         self.freed.get(project)
     }
 
-    /// The project's limits that differ from the defaults, and its reserved quota.
+    /// The limits that an administrator set for the project, and its reserved quota.
     pub fn limits(&self, project: &ProjectId) -> Option<&NetworkLimits> {
         self.limits.get(project)
     }
@@ -315,7 +315,8 @@ impl NetworksView {
         self.held.entry(floating.project().clone()).or_default().floating_ips.insert(id);
     }
 
-    /// Takes deleted resources out of the indexes while their rows still exist.
+    /// Takes deleted networks and subnets out of the indexes, and notes deleted resources that hold reserved quota.
+    /// Runs while their rows still exist.
     fn before(&mut self, id: NetworkId, event: &NetworkEvent) {
         match event {
             NetworkEvent::NetworkDeleted(_) => {
@@ -420,7 +421,7 @@ fn addresses(port: &Port) -> impl Iterator<Item = IpAddr> {
     port.addresses().iter().map(|fixed| fixed.address)
 }
 
-/// The router whose gateway or interface a port is.
+/// The router of the port, if the port is a router's gateway or interface.
 fn router_of(port: &Port) -> Option<RouterId> {
     let binding = port.binding();
     matches!(binding.owner.as_str(), GATEWAY_OWNER | INTERFACE_OWNER).then(|| binding.device.parse().ok())?

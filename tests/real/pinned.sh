@@ -13,14 +13,14 @@ PINNED=$NAME-pinned
 ONE=$NAME-one
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED" >"$WORK/pinned" 2>&1 || bad "the flavor with a dedicated CPU is made" "$(cat "$WORK/pinned")"
 os flavor create --vcpus 2 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED-two" >"$WORK/two" 2>&1 || bad "the flavor with two dedicated CPUs is made" "$(cat "$WORK/two")"
-# Where cores have one thread, a guest may be isolated, and none gets two threads of a core. Where they have more, no
-# guest is isolated.
+# A host whose cores have one thread can follow the thread policy isolate, but not require. A host whose cores have more
+# threads can follow prefer, but not isolate.
 FOLLOWED=isolate REFUSED=require
 ! grep -q '[,-]' /sys/devices/system/cpu/cpu0/topology/thread_siblings_list || FOLLOWED=prefer REFUSED=isolate
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated --property hw:emulator_threads_policy=share \
   --property hw:cpu_thread_policy=$FOLLOWED "$PINNED-share" >"$WORK/share" 2>&1 || bad "the flavor with shared emulator threads is made" "$(cat "$WORK/share")"
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated --property hw:cpu_thread_policy=$REFUSED "$PINNED-threads" \
-  >"$WORK/threads" 2>&1 || bad "the flavor with threads that no host has is made" "$(cat "$WORK/threads")"
+  >"$WORK/threads" 2>&1 || bad "the flavor with a thread policy that no host can follow is made" "$(cat "$WORK/threads")"
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 
 # The pinning in libvirt: the host processors of the vCPUs and of the emulator, and the NUMA nodes of the memory.
@@ -79,7 +79,7 @@ counts_on "$ONE"
 
 boot "$NAME-next" --no-wait --flavor "$PINNED-share"
 within 90 "another server gets the old processor" is_at "$NAME-next" "$FIRST"
-same "with a thread policy that the host can follow, that guest's CPU has the old processor" "$(pins "$FIRST" "$ID")" "$(processor_of "$FIRST")"
+same "a guest with a thread policy that the host can follow has the old processor" "$(pins "$FIRST" "$ID")" "$(processor_of "$FIRST")"
 same "with the policy share, the emulator has the shared processor" "$(emulator "$FIRST" "$ID")" "$((1 - $(processor_of "$FIRST")))"
 os server create --wait --flavor "$PINNED" --image "$NAME" --network "$NAME" "$NAME-full" >"$WORK/full" 2>&1
 same "a third server with a dedicated CPU finds no host" "$(status_of "$NAME-full")" ERROR

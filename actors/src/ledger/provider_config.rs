@@ -1,8 +1,8 @@
 //! The additions of `provider.yaml` to the providers of a host.
 //!
 //! The ledger records which classes and traits an entry has added. When the entry is gone, the ledger removes them, and
-//! keeps those of Placement's clients. An entry takes over a class or a trait that a client has set: after an adoption,
-//! the providers already have what the files name.
+//! keeps those of Placement's clients. An entry takes over a class or a trait that a client has set, because the
+//! providers of an adopted cloud already have what the files name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,8 @@ use super::decision::{LedgerDecision, LedgerReject};
 use super::inventories;
 use crate::provider_config::{ProviderConfigEntry, ProviderConfigs};
 
-/// The events that make the providers of the host have what the entries add, and nothing that an earlier entry added.
-/// The list is empty if nothing must change.
+/// The events that give the host's providers what the entries add. They take away what only earlier entries added,
+/// except a class in use. The list is empty if nothing must change.
 pub fn applied(state: &Ledger, host: ProviderId, configs: &ProviderConfigs) -> LedgerDecision {
     let mut wanted: BTreeMap<ProviderId, &ProviderConfigEntry> = BTreeMap::new();
     for (provider, entry) in configs.of(state, host) {
@@ -70,8 +70,8 @@ fn refuse_clash(
     Ok(())
 }
 
-/// The classes and traits that an entry has added and that none of the host's PCI devices has. A device can have come
-/// after the entry.
+/// The classes and traits that an entry has added to a provider, without those that PCI devices have in this provider.
+/// A device can have come after the entry.
 fn without_devices(state: &Ledger, host: ProviderId, former: &ProviderAdditions) -> FormerAdditions {
     let known = state.pci.get(&host).into_iter().flat_map(|known| &known.devices);
     let devices: Vec<_> = known.filter(|device| device.provider == Some(former.provider)).collect();
@@ -83,14 +83,14 @@ fn without_devices(state: &Ledger, host: ProviderId, former: &ProviderAdditions)
     }
 }
 
-/// The classes and traits of a provider that the last entry alone gave it.
+/// The classes and traits that the last entry gave to a provider, without those of PCI devices.
 #[derive(Default)]
 struct FormerAdditions {
     classes: Vec<String>,
     traits: Vec<String>,
 }
 
-/// The classes and traits that the entries name and that the ledger does not know.
+/// The events that create the classes and traits which the entries name and the ledger does not know.
 fn names<'a>(state: &Ledger, entries: impl Iterator<Item = &'a ProviderConfigEntry>) -> Vec<LedgerEvent> {
     let (mut classes, mut traits) = (BTreeSet::new(), BTreeSet::new());
     for entry in entries {

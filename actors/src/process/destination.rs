@@ -1,5 +1,5 @@
-//! Selects the destination of a server: the request to the scheduler, and the records of its answer. Builds and all
-//! kinds of moves send the same request. All kinds of moves record the answer in the same way.
+//! Selects the destination of a server. Builds and all kinds of moves ask the scheduler with the same type of request.
+//! All kinds of moves record the answer in the same way.
 
 use std::sync::Arc;
 
@@ -28,7 +28,8 @@ pub(super) fn name(work: &StepRun, host: HostId) -> Option<String> {
     work.context.views.hosts.read(|hosts| hosts.get(host).map(|host| host.hostname.clone()))
 }
 
-/// The request for a single server. A caller with several servers sets `batch` and `launch_index`.
+/// The request for one server. A build replaces `batch` and `launch_index` by those of the create request, which may
+/// ask for several servers.
 pub(super) fn asked(work: &StepRun, server: &Alive, request: RequestSpec) -> SelectionRequest {
     SelectionRequest {
         request,

@@ -1,4 +1,4 @@
-//! Faults of the image API, in Glance's words where Glance has the same fault.
+//! Faults of the image API. Where Glance has the same fault, most texts are Glance's.
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::services::embedded::image::ImageReject;
