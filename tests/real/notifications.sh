@@ -73,7 +73,7 @@ load() { # NUMBER...: the lives of servers, at the same time
   for one in "${lives[@]}"; do wait "$one" || failed=1; done
   return $failed
 }
-under_way() { ask GET '/compute/v2.1/servers/detail?all_tenants=1' | grep -qE '"status":"(ACTIVE|SHUTOFF)"'; }
+under_way() { grep -qE '"status":"(ACTIVE|SHUTOFF)"' <<<"$(ask GET '/compute/v2.1/servers/detail?all_tenants=1')"; }
 loading() { kill -0 "$LOAD" 2>/dev/null; }
 
 COUNT=12
