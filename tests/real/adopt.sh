@@ -313,6 +313,9 @@ resizes "$ROOMY" small "a resize of a server with volumes and two ports" 3
 resizes "$RESIZED" tiny "a resize of a server with a disk of Nova's" 3
 # Its disk is now one file of Chronova's, without a base.
 goes_live "$RESIZED" "a server with a disk of Nova's after its resize"
+expect "an image of a running server with a disk of Nova's is requested" quiet web server image create --name copy running
+imaged() { [ "$(web image show copy -f value -c status)" = active ] && settled "$RUNNING" ACTIVE; }
+within 180 "the image is there" imaged
 act "$RUNNING" '{"shelve": null}'
 within 180 "a server with a disk of Nova's is shelved" settled "$RUNNING" SHELVED_OFFLOADED
 same "Nova's file of the disk stays" "$(find "$STATE"/h*/local/nova/"$RUNNING" -name disk | wc -l)" 1
