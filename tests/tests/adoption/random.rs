@@ -152,7 +152,7 @@ fn copy_rows(table: &mut NovaTable, old: &str, new: &str, homeless: bool) {
         let mut copy: Vec<_> = row.iter().map(|value| Some(value.as_ref()?.replace(old, new))).collect();
         if let Some(number) = number.filter(|number| row[*number].as_ref().is_some_and(|id| id.parse::<u64>().is_ok()))
         {
-            copy[number] = Some((highest.saturating_add(1).saturating_add(more.len() as u64)).to_string());
+            copy[number] = Some(highest.saturating_add(1 + more.len() as u64).to_string());
         }
         // A block device, a migration or a fault has a UUID of its own.
         if let Some(uuid) = uuid.filter(|uuid| copy[*uuid] == row[*uuid] && row[*uuid].is_some()) {
