@@ -1,7 +1,8 @@
 #!/bin/bash
-# Notifications reach a real RabbitMQ. Six servers are created, stopped, started and deleted: two with the broker, two
-# after the broker is killed, and two after the control plane is killed and started again with the broker. The
-# notifications of each server must be complete and in order, after duplicates are dropped. Needs no hypervisor.
+# Notifications reach a real RabbitMQ. Twelve servers are created, stopped, started and deleted, four at a time. The
+# broker is killed while the first four are under way, and it is missing for the next four. Then the control plane is
+# killed and started again, and the broker starts again while the last four are under way. Each notification of a server
+# must arrive once and in order, after duplicates are dropped by their ids. Needs no hypervisor.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || cannot "RabbitMQ is not installed"
@@ -66,18 +67,32 @@ live() { # NAME: creates, stops, starts and deletes a server
   ask DELETE "/compute/v2.1/servers/$server" && wait_for 60 shows "$server" gone
 }
 
-COUNT=6
-"$SYSTEM_PYTHON" "$HERE/../real/notifications/consume.py" "amqp://guest:guest@127.0.0.1:$AMQP//" versioned_notifications.info $COUNT 200 \
+load() { # NUMBER...: the lives of servers, at the same time
+  local number one lives=() failed=0
+  for number in "$@"; do live "server-$number" >>"$WORK/load" 2>&1 & lives+=($!); done
+  for one in "${lives[@]}"; do wait "$one" || failed=1; done
+  return $failed
+}
+under_way() { grep -qE '"status":"(ACTIVE|SHUTOFF)"' <<<"$(ask GET '/compute/v2.1/servers/detail?all_tenants=1')"; }
+loading() { kill -0 "$LOAD" 2>/dev/null; }
+
+COUNT=12
+"$SYSTEM_PYTHON" "$HERE/../real/notifications/consume.py" "amqp://guest:guest@127.0.0.1:$AMQP//" versioned_notifications.info $COUNT 300 \
   >"$WORK/consumer" 2>&1 &
 CONSUMER=$!
-for number in 1 2; do live "server-$number" || bad "server $number is created, stopped, started and deleted"; done
+load 1 2 3 4 & LOAD=$!
+wait_for 60 under_way || bad "the first servers are under way"
 broker_kill
+expect "servers are under way while the broker is killed" loading
+wait "$LOAD" || bad "four servers are created, stopped, started and deleted while the broker dies" "$(tail -n 5 "$WORK/load")"
 # The control plane continues without the broker.
-for number in 3 4; do live "server-$number" || bad "server $number is created, stopped, started and deleted without a broker"; done
+load 5 6 7 8 || bad "four servers are created, stopped, started and deleted without a broker" "$(tail -n 5 "$WORK/load")"
 house_kill 2>/dev/null || kill -9 "$HOUSE"
 house_start || bad "the control plane starts again" "$(tail -n 20 "$WORK/chronova.log")"
+load 9 10 11 12 & LOAD=$!
+wait_for 60 under_way || bad "the last servers are under way"
 expect "the broker starts again" broker_start
-for number in 5 6; do live "server-$number" || bad "server $number is created, stopped, started and deleted"; done
+wait "$LOAD" || bad "four servers are created, stopped, started and deleted while the broker starts" "$(tail -n 5 "$WORK/load")"
 wait "$CONSUMER"
 same "the notifications of each server are complete and in order" "$?: $(head -n 3 "$WORK/consumer" | sed 's/, [0-9]* doubles dropped//')" \
   "0: $COUNT servers, $((COUNT * 10)) notifications, 0 lives that differ"

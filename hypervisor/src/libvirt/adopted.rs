@@ -53,6 +53,11 @@ impl AdoptedDisk {
     fn has_our_name(&self) -> bool {
         self.place.ends_with(&self.name)
     }
+
+    /// Whether it is a file of our directory.
+    fn is_ours(&self, options: &LibvirtOptions) -> bool {
+        self.place == format!("{}/{}", options.pool_path, self.name)
+    }
 }
 
 fn own_disks(xml: &str, instance: InstanceId) -> DriverResult<Vec<AdoptedDisk>> {
@@ -92,6 +97,25 @@ fn failed(message: String) -> DriverError {
     DriverError::Failed { call: CALL, message }
 }
 
+/// The root disk of a running guest of Nova, and its size in bytes as the guest sees it. `None`: the disk is no file of
+/// Nova's.
+pub(super) fn root_in_use(
+    site: HostStorage<'_>,
+    guest: &Domain,
+    instance: InstanceId,
+) -> DriverResult<Option<(DiskSource, u64)>> {
+    if domain::has_our_definition(guest).during(CALL)? {
+        return Ok(None);
+    }
+    let root = own_disks(&guest.xml_desc(0).during(CALL)?, instance)?
+        .into_iter()
+        .find(|disk| disk.is_file && disk.name == volumes::root(instance) && !disk.is_ours(site.options));
+    let Some(root) = root else { return Ok(None) };
+    let capacity = guest.block_info(&root.place, 0).during(CALL)?.capacity;
+    let format = if root.format == "qcow2" { "qcow2" } else { "raw" };
+    Ok(Some((DiskSource::File { path: root.place, format }, capacity)))
+}
+
 /// The places of the files of a guest of Nova on the host to which it migrates while it runs. `None`: nothing moves.
 pub(super) fn files_there(
     options: &LibvirtOptions,
@@ -127,9 +151,8 @@ pub(super) fn take_disks(site: HostStorage<'_>, instance: InstanceId) -> DriverR
         return Ok(());
     }
     let xml = guest.xml_desc(virt_sys::VIR_DOMAIN_XML_INACTIVE | virt_sys::VIR_DOMAIN_XML_SECURE).during(CALL)?;
-    let ours = |disk: &AdoptedDisk| disk.place == format!("{}/{}", site.options.pool_path, disk.name);
     let mut elsewhere = own_disks(&xml, instance)?;
-    elsewhere.retain(|disk| disk.is_file && !ours(disk));
+    elsewhere.retain(|disk| disk.is_file && !disk.is_ours(site.options));
     if !elsewhere.is_empty() && guest.has_managed_save(0).during(CALL)? {
         return Err(failed("the guest's saved memory names Nova's disks: resume the server first".to_owned()));
     }

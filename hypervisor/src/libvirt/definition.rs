@@ -10,7 +10,7 @@ use virt::storage_pool::StoragePool;
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{adopted, emulated_tpm, pool, snapshot};
+use super::{adopted, cached_image, emulated_tpm, pool, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -210,6 +210,17 @@ fn is_cached(pool: &StoragePool, image: &ImageRef) -> DriverResult<()> {
     }
 }
 
+/// The size of the image as a guest sees it. Nova did not record it, so the record of a server that Nova built has the
+/// size of the file. This matters only without a size in the flavor.
+fn virtual_size(site: HostStorage<'_>, root: &RootDisk) -> DriverResult<u64> {
+    let image = &root.image;
+    if root.size_gib > 0 || image.format != ImageFormat::Qcow2 || image.virtual_size != image.size {
+        return Ok(image.virtual_size);
+    }
+    let base = cached_image::volume(site.connect, site.options, image)?;
+    Ok(base.info().during("disk size")?.capacity.max(image.virtual_size))
+}
+
 fn provide_root(
     site: HostStorage<'_>,
     pool: &StoragePool,
@@ -227,7 +238,7 @@ fn provide_root(
     if wanted > 0 && image.virtual_size > wanted {
         return Err(unusable(image, "it is larger than the flavor's root disk"));
     }
-    let (disk, capacity) = (volumes::root(instance), wanted.max(image.virtual_size));
+    let (disk, capacity) = (volumes::root(instance), wanted.max(virtual_size(site, root)?));
     match content == DiskContent::FromElsewhere && storage::copies_whole(site.options) {
         true => site.provide_empty(&disk, capacity, true).map(drop),
         false => site.provide_image(&disk, capacity, image, undefined),

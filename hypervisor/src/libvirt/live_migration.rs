@@ -115,6 +115,18 @@ fn definitions(
     Ok([again(0)?, again(sys::VIR_DOMAIN_XML_INACTIVE)?])
 }
 
+/// Whether the guest's root disk is a copy-on-write file without a base, as after a resize of a server that Nova built.
+/// The new disk at the destination has a base. Where the guest's disk has nothing, the base would show through.
+fn root_stands_alone(xml: &str, instance: InstanceId) -> Result<bool, roxmltree::Error> {
+    let (document, root) = (Document::parse(xml)?, volumes::root(instance));
+    let mut disks = document.descendants().filter(|node| node.has_tag_name("disk"));
+    Ok(disks.any(|disk| {
+        let part = |name: &str, key: &str| child(disk, name)?.attribute(key);
+        let is_root = part("source", "file").and_then(|path| path.rsplit('/').next()) == Some(root.as_str());
+        is_root && part("driver", "type") == Some("qcow2") && part("backingStore", "type").is_none()
+    }))
+}
+
 /// Performs the migration. The call lasts as long as the migration.
 fn travel(
     connect: &Connect,
@@ -126,11 +138,13 @@ fn travel(
     let domain = connect.lookup_domain_by_uuid(instance.0).map_err(message)?;
     let files = adopted::files_there(options, &domain, instance, plan).map_err(|error| error.to_string())?;
     let definitions = definitions(&domain, plan, files.as_ref())?;
+    // The base of a disk of Nova is not the image that the destination has.
+    let whole = files.is_some()
+        || root_stands_alone(&domain.xml_desc(0).map_err(message)?, instance).map_err(|error| error.to_string())?;
     let go = |plan: &MigrationPlan| {
         let parameters = migration_plan::parameters(plan, definitions.clone());
         let flags = migration_plan::flags(plan);
-        // The base of a disk of Nova is not the image that the destination has.
-        let flags = if files.is_some() { migration_plan::with_whole_disks(flags) } else { flags };
+        let flags = if whole { migration_plan::with_whole_disks(flags) } else { flags };
         domain.migrate_to_uri3(Some(&plan.peer), parameters, flags).map_err(message)
     };
     go(plan).or_else(|refusal| match migration_plan::without_post_copy(plan, &refusal) {
@@ -342,5 +356,31 @@ impl LiveMigration for LibvirtDriver {
             pool::put(connect, &pool, &format!("{}.0", volumes::console_log(instance)), &text)
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn only_a_root_disk_without_a_base_stands_alone() {
+        let id = InstanceId(uuid::Uuid::nil());
+        let (root, other) = (volumes::root(id), volumes::swap(id));
+        let base =
+            "<backingStore type='file'><format type='raw'/><source file='/pool/base-a'/><backingStore/></backingStore>";
+        for (name, format, store, alone) in [
+            (&root, "qcow2", base, false),
+            (&root, "qcow2", "<backingStore/>", true),
+            (&root, "raw", "<backingStore/>", false),
+            (&other, "qcow2", "<backingStore/>", false),
+        ] {
+            let xml = format!(
+                "<domain><devices><disk type='file'><driver name='qemu' type='{format}'/><source file='/pool/{name}'/>\
+                 {store}</disk></devices></domain>"
+            );
+            assert_eq!(root_stands_alone(&xml, id).unwrap(), alone, "{xml}");
+        }
     }
 }

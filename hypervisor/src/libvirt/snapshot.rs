@@ -67,21 +67,27 @@ pub(super) fn begin(
     remove_from(&pool, instance, copy)?;
     let site = HostStorage::new(connect, options);
     super::adopted::take_disks(site, instance)?;
-    let root = site.find(&volumes::root(instance))?.ok_or_else(no_disk)?;
-    let capacity = root.capacity()?;
-    // The new volume has no backing file, so the pool copies the whole content.
-    let xml = pool::volume_xml(&volumes::copy(instance, copy), capacity, format, "0600", None);
+    let xml = |capacity| pool::volume_xml(&volumes::copy(instance, copy), capacity, format, "0600", None);
     if guest.is_active().during(CALL)? {
+        let (source, capacity) = match super::adopted::root_in_use(site, &guest, instance)? {
+            Some(of_nova) => of_nova,
+            None => {
+                let root = site.find(&volumes::root(instance))?.ok_or_else(no_disk)?;
+                (root.source(options), root.capacity()?)
+            }
+        };
         // The pool creates the volume, because it knows only volumes that it created or found at a refresh. QEMU fills
         // the volume.
-        StorageVol::create_xml(&pool, &xml, 0).during(CALL)?;
+        StorageVol::create_xml(&pool, &xml(capacity), 0).during(CALL)?;
         let target = format!("{}/{}", options.pool_path, volumes::copy(instance, copy));
-        return back_up(&guest, &root.source(options), (&target, format), quiesce).map(|()| SnapshotStart::Running);
+        return back_up(&guest, &source, (&target, format), quiesce).map(|()| SnapshotStart::Running);
     }
+    let root = site.find(&volumes::root(instance))?.ok_or_else(no_disk)?;
     if root.is_guessed() {
         is_taken_as_bytes(&root)?;
     }
-    StorageVol::create_xml_from(&pool, &xml, &root.volume, 0).during(CALL)?;
+    // The new volume has no backing file, so the pool copies the whole content.
+    StorageVol::create_xml_from(&pool, &xml(root.capacity()?), &root.volume, 0).during(CALL)?;
     mark(&pool, instance, copy).map(SnapshotStart::Complete)
 }
 

@@ -1,10 +1,13 @@
-//! Random damage: a database within its schema, with orphans, missing rows, NULLs and nonsense values. `adopt` converts
-//! the whole database, or refuses it with a list. It never panics.
+//! Random databases: the recorded one with more servers, and with damage: orphans, missing rows, NULLs and nonsense
+//! values. `adopt` converts the whole database, or refuses it with a list. It never panics, and the log has everything
+//! that the report says is adopted.
 
 use std::sync::LazyLock;
 
-use chronova::commands::adopt::AdoptionVerdict;
+use chronova::commands::adopt::{AdoptedThing, AdoptionHistory, AdoptionReport, AdoptionVerdict};
 use chronova::nova::database::TablesInMemory;
+use chronova::nova::rows::NovaTable;
+use chronova_events::ids::InstanceId;
 use chronova_events::store::memory::MemoryStore;
 use chronova_projections::processes::Processes;
 use chronova_projections::runner;
@@ -30,6 +33,9 @@ enum Damage {
     Piece { table: usize, row: usize, column: usize, find: &'static str, put: &'static str },
     /// A table is emptied.
     Empty { table: usize },
+    /// There is one more server: the rows of a recorded one under another id. Some tables lack its rows, and its host may
+    /// be NULL.
+    Server { of: usize, id: u128, lacks: Vec<usize>, homeless: bool },
 }
 
 fn rubbish() -> impl Strategy<Value = Damage> {
@@ -64,7 +70,10 @@ fn rubbish() -> impl Strategy<Value = Damage> {
         Just(("\"id\"", "\"di\"")),
         Just(("{", "[")),
     ];
+    let lacks = prop_oneof![3 => Just(Vec::new()), 1 => proptest::collection::vec(at(), 1..4)];
+    let server = (at(), any::<u128>(), lacks, proptest::bool::weighted(0.1));
     prop_oneof![
+        3 => server.prop_map(|(of, id, lacks, homeless)| Damage::Server { of, id, lacks, homeless }),
         6 => (at(), at(), at(), value).prop_map(|(table, row, column, value)| Damage::Value { table, row, column, value }),
         2 => (at(), at()).prop_map(|(table, row)| Damage::Gone { table, row }),
         1 => (at(), at()).prop_map(|(table, row)| Damage::Twice { table, row }),
@@ -111,7 +120,51 @@ fn spoil(database: &mut TablesInMemory, rubbish: &Damage) {
             }
         }
         Damage::Empty { table } => pick(table).rows.clear(),
+        // See `another_server`, which changes all databases.
+        Damage::Server { .. } => {}
     }
+}
+
+/// Copies all rows about a server of the cell. The copies have ids of their own.
+fn another_server(tables: &mut Tables, (of, id): (usize, u128), lacks: &[usize], homeless: bool) {
+    let instances = &tables.cell.0["instances"];
+    let at = |column: &str| instances.columns.iter().position(|name| name == column).unwrap();
+    let old = instances.rows.get(of % instances.rows.len().max(1)).and_then(|row| row[at("uuid")].clone());
+    let Some(old) = old.filter(|id| !id.is_empty()) else { return };
+    let new = uuid::Uuid::from_u128(id).to_string();
+    let databases = [&mut tables.cell, &mut tables.api, &mut tables.placement];
+    let all = databases.into_iter().flat_map(|database| database.0.iter_mut());
+    for (number, (name, table)) in all.enumerate() {
+        if name == "instances" || !lacks.iter().any(|lack| lack % 40 == number) {
+            copy_rows(table, &old, &new, homeless && name == "instances");
+        }
+    }
+}
+
+fn copy_rows(table: &mut NovaTable, old: &str, new: &str, homeless: bool) {
+    let at = |column: &str| table.columns.iter().position(|name| name == column);
+    let (number, uuid, host) = (at("id"), at("uuid"), at("host"));
+    let highest = number.map_or(0, |number| {
+        table.rows.iter().filter_map(|row| row[number].as_ref()?.parse::<u64>().ok()).max().unwrap_or(0)
+    });
+    let mut more = Vec::new();
+    for row in table.rows.iter().filter(|row| row.iter().flatten().any(|value| value.contains(old))) {
+        let mut copy: Vec<_> = row.iter().map(|value| Some(value.as_ref()?.replace(old, new))).collect();
+        if let Some(number) = number.filter(|number| row[*number].as_ref().is_some_and(|id| id.parse::<u64>().is_ok()))
+        {
+            copy[number] = Some(highest.saturating_add(1 + more.len() as u64).to_string());
+        }
+        // A block device, a migration or a fault has a UUID of its own.
+        if let Some(uuid) = uuid.filter(|uuid| copy[*uuid] == row[*uuid] && row[*uuid].is_some()) {
+            let own = row[uuid].clone().unwrap_or_default();
+            copy[uuid] = Some(uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, (own + new).as_bytes()).to_string());
+        }
+        if let Some(host) = host.filter(|_| homeless) {
+            copy[host] = None;
+        }
+        more.push(copy);
+    }
+    table.rows.extend(more);
 }
 
 /// Some damages, each with the number of its database.
@@ -119,8 +172,8 @@ fn spoilt() -> impl Strategy<Value = Vec<(u8, Damage)>> {
     proptest::collection::vec((0_u8..6, rubbish()), 1..6)
 }
 
-/// Checks that the log folds into consistent read models.
-fn folds(events: chronova::commands::adopt::AdoptionHistory) -> Result<(), TestCaseError> {
+/// Checks that the log folds into consistent read models, which have each server and each host that the report adopts.
+fn folds(report: &AdoptionReport, events: AdoptionHistory) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let log = MemoryStore::new();
@@ -128,6 +181,19 @@ fn folds(events: chronova::commands::adopt::AdoptionHistory) -> Result<(), TestC
         let views = Views::new();
         runner::catch_up(log.as_ref(), &views).await.unwrap();
         prop_assert!(views.processes.read(Processes::is_empty), "the adoption begins a process");
+        let adopted = |wanted: AdoptedThing| {
+            let kept = [AdoptionVerdict::Adopted, AdoptionVerdict::Noted];
+            report.verdicts().filter(move |(thing, _, verdict)| *thing == wanted && kept.contains(verdict))
+        };
+        for (_, id, _) in adopted(AdoptedThing::Server) {
+            let known = views.servers.read(|servers| servers.get(InstanceId(id.parse().unwrap())).is_some());
+            prop_assert!(known, "the report adopts the server {}, and the log lacks it", id);
+        }
+        prop_assert_eq!(
+            adopted(AdoptedThing::Host).count(),
+            views.hosts.read(|hosts| hosts.all().count()),
+            "the log has other hosts than the report adopts"
+        );
         views.servers.read(|servers| {
             for row in servers.all() {
                 let Some(server) = row.instance.alive() else { continue };
@@ -156,6 +222,10 @@ proptest! {
     fn a_spoilt_database_is_adopted_or_refused(changes in spoilt()) {
         let mut tables = RECORDED.clone();
         for (which, rubbish) in &changes {
+            if let Damage::Server { of, id, lacks, homeless } = rubbish {
+                another_server(&mut tables, (*of, *id), lacks, *homeless);
+                continue;
+            }
             let database = match which {
                 0 | 1 => &mut tables.cell,
                 2 => &mut tables.cell0,
@@ -166,7 +236,7 @@ proptest! {
         }
         let (report, history) = tables.clone().judge();
         if report.is_clear() {
-            folds(history)?;
+            folds(&report, history)?;
         } else {
             let obstacles: Vec<_> =
                 report.verdicts().filter(|(_, _, verdict)| *verdict == AdoptionVerdict::InTheWay).collect();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::{Bytes, BytesMut};
 use chronova_hypervisor::driver::ByteStream;
 use futures::{StreamExt as _, stream};
-use sha2::{Digest as _, Sha512};
+use sha2::{Digest as _, Sha256, Sha512};
 
 use crate::services::image_inspection::{InspectError, Inspected, RandomAccess, inspect};
 
@@ -107,6 +107,31 @@ pub(super) fn counted(bytes: ByteStream) -> (stream::BoxStream<'static, io::Resu
     (counted.boxed(), receipt)
 }
 
+/// Returns a stream of the same bytes. It ends with an error if the bytes do not have this SHA-512 or SHA-256.
+pub(super) fn verified(bytes: ByteStream, checksum: &str) -> ByteStream {
+    use sha2::digest::DynDigest;
+    let sum: Box<dyn DynDigest + Send> = match checksum.len() {
+        64 => Box::new(Sha256::new()),
+        _ => Box::new(Sha512::new()),
+    };
+    let state = Some((bytes, sum, checksum.to_ascii_lowercase()));
+    Box::pin(stream::unfold(state, |state| async move {
+        let (mut bytes, mut sum, checksum) = state?;
+        match bytes.next().await {
+            Some(Ok(chunk)) => {
+                sum.update(&chunk);
+                Some((Ok(chunk), Some((bytes, sum, checksum))))
+            }
+            Some(Err(error)) => Some((Err(error), None)),
+            None => {
+                let same = hex(&sum.finalize()) == checksum;
+                let refusal = || io::Error::other("its bytes do not have the os_hash_value that Glance shows");
+                (!same).then(|| (Err(refusal()), None))
+            }
+        }
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -133,6 +158,16 @@ mod tests {
         assert!(judged.is_err(), "a qcow2 file is not raw");
         let (judged, _) = look(bytes(b"content"), 7, "qcow2").await.unwrap();
         assert!(judged.is_err(), "a raw file is not qcow2");
+    }
+
+    #[tokio::test]
+    async fn bytes_with_another_hash_end_with_an_error() {
+        let sums = [hex(&Sha256::digest(b"content")), hex(&Sha512::digest(b"content")).to_uppercase()];
+        for sum in sums {
+            assert_eq!(read(verified(bytes(b"content"), &sum)).await.unwrap(), b"content");
+            let refused = read(verified(bytes(b"Content"), &sum)).await.unwrap_err();
+            assert!(refused.to_string().contains("os_hash_value"), "{refused}");
+        }
     }
 
     #[tokio::test]

@@ -56,6 +56,8 @@ pub(super) struct GlanceImage {
     pub owner: Option<String>,
     pub size: Option<u64>,
     pub virtual_size: Option<u64>,
+    /// An MD5.
+    pub checksum: Option<String>,
     pub os_hash_algo: Option<String>,
     pub os_hash_value: Option<String>,
     #[serde(default)]
@@ -76,6 +78,11 @@ pub(super) struct ImagePage {
     pub images: Vec<GlanceImage>,
     /// The path of the next page.
     pub next: Option<String>,
+}
+
+/// Whether a checksum in hexadecimal digits is an MD5.
+pub(super) fn is_md5(checksum: &str) -> bool {
+    checksum.len() == 32
 }
 
 fn time(text: &str) -> Timestamp {
@@ -100,6 +107,21 @@ impl GlanceImage {
             _ => return None,
         };
         self.os_hash_value.as_deref().filter(|value| value.len() == length)
+    }
+
+    /// Checks that the image has the content from which a server was built. `recorded` is the checksum in the server's
+    /// record. A server that Nova built has the image's MD5, because Nova records no other checksum. The error names
+    /// both checksums.
+    pub(super) fn has_content(&self, recorded: &str) -> Result<(), String> {
+        let shown = if is_md5(recorded) { self.checksum.as_deref() } else { self.sha2() };
+        match shown {
+            Some(shown) if shown.eq_ignore_ascii_case(recorded) => Ok(()),
+            shown => Err(format!(
+                "its data in Glance is not the data that the server was built from: Glance shows the checksum {}, and \
+                 the server's record has {recorded}",
+                shown.unwrap_or("(none)")
+            )),
+        }
     }
 
     fn properties(&self) -> SortedPairs {
@@ -217,6 +239,20 @@ mod tests {
                 matches!(&refused, Err(PortError::Invalid(text)) if text.contains(reason)),
                 "{change}: {refused:?}"
             );
+        }
+    }
+
+    #[test]
+    fn content_is_recognised_by_the_checksum_that_the_server_has() {
+        let (md5, sha2) = ("d".repeat(32), "a".repeat(128));
+        let both = image(&json!({"checksum": md5}));
+        assert_eq!((both.has_content(&md5), both.has_content(&sha2)), (Ok(()), Ok(())));
+        assert_eq!(both.has_content(&md5.to_uppercase()), Ok(()));
+        for (shown, recorded) in [(&both, "e".repeat(32)), (&both, "b".repeat(128)), (&image(&json!({})), md5.clone())]
+        {
+            let refused = shown.has_content(&recorded).unwrap_err();
+            let named = if is_md5(&recorded) { shown.checksum.as_deref().unwrap_or("(none)") } else { sha2.as_str() };
+            assert!(refused.contains(&recorded) && refused.contains(named), "{refused}");
         }
     }
 

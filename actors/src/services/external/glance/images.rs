@@ -11,8 +11,8 @@ use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSo
 use chronova_hypervisor::guest::ImageRef;
 use serde::Deserialize;
 
-use super::content::{SentContent, counted, look};
-use super::document::{GlanceImage, ImagePage, new_image};
+use super::content::{SentContent, counted, look, verified};
+use super::document::{GlanceImage, ImagePage, is_md5, new_image};
 use crate::ports::{ImageDraft, ImageResources, ImageService, PortError, ServiceCaller, UserToken};
 use crate::services::external::http::{CallFailure, OpenedAnswer, ServiceAnswer, ServiceRequest, pause_of, query_of};
 use crate::services::external::keystone::{Asker, CalledService, SharedUserTokens};
@@ -349,7 +349,9 @@ impl ImageService for GlanceImages {
 
 impl GlanceImages {
     /// Opens the content for a server's disk. The inspection refuses content that refers to another file. The host
-    /// later compares the checksum of all bytes.
+    /// later compares the checksum of all bytes. If that checksum is an MD5, the bytes are also compared with Glance's
+    /// SHA-2, because other content may have the same MD5. Glance has no SHA-2 of an image that a release before Rocky
+    /// stored.
     async fn open_content(&self, image: &ImageRef, meta: Option<&Meta>) -> DriverResult<ByteStream> {
         let name = || image.id.to_string();
         let unusable = |reason: String| DriverError::BadImage { image: name(), reason };
@@ -364,10 +366,12 @@ impl GlanceImages {
             shown => shown,
         };
         let found = found.map_err(unread)?;
-        if !found.sha2().is_some_and(|checksum| checksum.eq_ignore_ascii_case(&image.checksum)) {
-            return Err(unusable("the image is gone from Glance, or its data has changed".to_owned()));
-        }
+        found.has_content(&image.checksum).map_err(unusable)?;
         let bytes = self.content(image.id, meta).await.map_err(unread)?;
+        let bytes = match found.sha2().filter(|_| is_md5(&image.checksum)) {
+            Some(sha2) => verified(bytes, sha2),
+            None => bytes,
+        };
         let looked = look(bytes, image.size, &found.disk_format.unwrap_or_default()).await;
         let (judged, bytes) = looked.map_err(|error| unread(PortError::Unavailable(error.to_string())))?;
         judged.map_err(|error| unusable(error.to_string()))?;

@@ -7,7 +7,8 @@
 //!
 //! Invariants: a user's request reaches Glance with the user's token, so Glance applies the user's rights. Chronova
 //! writes into a user's project with the user's token, as long as Chronova has that token. Bytes reach a host only
-//! after an inspection. The host compares them with the checksum that Glance showed when the request was accepted.
+//! after an inspection. The host compares them with the checksum that Glance showed when the request was accepted; for
+//! a server that Nova built, with the MD5 that Glance showed to Nova.
 
 pub mod content;
 pub mod document;

@@ -11,13 +11,14 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, ProjectId, RequestId};
 use chronova_hypervisor::driver::{ByteStream, DriverError, ImageSource as _};
 use chronova_hypervisor::guest::{ImageFormat, ImageRef};
+use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 use super::super::http::{CallOptions, ServiceClient, TlsTrust};
 use super::super::keystone::{
     CalledService, CallingAccounts, KeptUserToken, KeptUserTokens, KeystoneSession, ServicePlace,
 };
-use super::super::stub::{LOGIN, StubAnswer, StubService};
+use super::super::stub::{LOGIN, StubAnswer, StubCall, StubService};
 use super::*;
 use crate::ports::{ImageDraft, ImageService as _, PortError, UserToken};
 
@@ -105,6 +106,35 @@ async fn a_glance_that_does_not_answer_is_no_bad_image() {
     );
     let other = glance(&stub, LONG).open(&wanted(&"b".repeat(128))).await.err();
     assert!(matches!(other, Some(DriverError::BadImage { .. })), "{other:?}");
+}
+
+/// Nova recorded the MD5 of an image, so that is what the server's record has.
+#[tokio::test]
+async fn an_image_of_novas_is_found_by_its_md5_and_read_by_its_sha2() {
+    let md5 = "d".repeat(32);
+    let content = |sha2: String| {
+        let document = shown("active");
+        move |call: &StubCall| match call.line.ends_with("/file") {
+            true => StubAnswer::Says(200, "content".to_owned()),
+            false => {
+                let mut document = document.clone();
+                document["checksum"] = json!("d".repeat(32));
+                document["os_hash_value"] = json!(sha2);
+                says(200, &document)
+            }
+        }
+    };
+    // The SHA-512 of `content`.
+    let right = "b2d1d285b5199c85f988d03649c37e44fd3dde01e5d69c50fef90651962f48110e9340b60d49a479c4c0b53f5f07d690686dd87d2481937a512e8b85ee7c617f";
+    for (sha2, is_right) in [(right.to_owned(), true), ("a".repeat(128), false)] {
+        let stub = StubService::beside_keystone(content(sha2)).await;
+        let opened = glance(&stub, LONG).open(&wanted(&md5)).await.unwrap();
+        let read: Vec<_> = opened.collect().await;
+        assert_eq!(read.iter().all(Result::is_ok), is_right, "{read:?}");
+    }
+    let stub = StubService::beside_keystone(content(right.to_owned())).await;
+    let other = glance(&stub, LONG).open(&wanted(&"e".repeat(32))).await.err().unwrap().to_string();
+    assert!(other.contains(&md5) && other.contains(&"e".repeat(32)), "{other}");
 }
 
 /// The right to the bytes was checked when the request was accepted.

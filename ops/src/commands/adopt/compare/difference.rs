@@ -109,7 +109,7 @@ impl AnswerWalk<'_> {
 }
 
 /// The lists of plain values that are sets. Nova and Placement list them in the order of a database index.
-const SETS: [&str; 2] = [".members", ".traits"];
+const SETS: [&str; 3] = [".members", ".traits", ".cpu_info.features"];
 
 /// The lists whose order users see. Other lists have the order of a database index.
 const ORDERED: [&str; 3] = [".servers", ".flavors", ".server_groups"];

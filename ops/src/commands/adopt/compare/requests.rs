@@ -9,8 +9,8 @@ use super::{ComparedRequest, ComparedService, NovaComparison};
 use crate::commands::CommandFailure;
 use crate::nova::address::encoded;
 
-/// The microversions at which servers and flavors are compared, besides Nova's newest: the first, and the newest of each
-/// release from Liberty to Yoga.
+/// The microversions that are compared, besides Nova's newest: the first, and the newest of each release from Liberty to
+/// Yoga.
 const COMPUTE_VERSIONS: [(u32, u32); 13] = [
     (2, 1),
     (2, 12),
@@ -29,6 +29,8 @@ const COMPUTE_VERSIONS: [(u32, u32); 13] = [
 /// The newest microversions that are compared.
 const NEWEST_COMPUTE: (u32, u32) = (2, 93);
 const NEWEST_PLACEMENT: (u32, u32) = (1, 39);
+/// From this version on, an administrator can list the key pairs of other users.
+const KEYPAIRS_OF_OTHERS: (u32, u32) = (2, 10);
 
 const SERVERS: ComparedList = ComparedList { key: "servers", marker: Some("/id") };
 const FLAVORS: ComparedList = ComparedList { key: "flavors", marker: Some("/id") };
@@ -47,15 +49,38 @@ fn shown((major, minor): (u32, u32)) -> String {
     format!("{major}.{minor}")
 }
 
-/// Asks both sides everything.
+/// Asks both sides everything. The newest version comes first, because its servers are those that older versions are
+/// asked for.
 pub(super) async fn ask_all(comparison: &mut NovaComparison) -> Result<(), CommandFailure> {
     let newest = newest(comparison, ComparedService::Compute)?.min(NEWEST_COMPUTE);
-    let version = shown(newest);
+    let all = servers(comparison, &shown(newest)).await?;
+    let ids: Vec<String> = texts(&all, "id").collect();
+    let users: BTreeSet<String> = texts(&all, "user_id").collect();
+    lists(comparison, newest, &users).await?;
+    each_server(comparison, newest, &ids).await?;
     for older in COMPUTE_VERSIONS.into_iter().filter(|older| *older < newest) {
         servers(comparison, &shown(older)).await?;
-        list(comparison, "flavors/detail", "/flavors/detail?is_public=None", &shown(older), FLAVORS).await?;
+        lists(comparison, older, &users).await?;
+        each_server(comparison, older, &ids).await?;
     }
-    let servers = servers(comparison, &version).await?;
+    if comparison.nova.placement.is_some() {
+        placement(comparison, &ids).await?;
+    }
+    Ok(())
+}
+
+/// The values of a field of each server, in the form of an address.
+fn texts<'a>(servers: &'a [Value], field: &'a str) -> impl Iterator<Item = String> + use<'a> {
+    servers.iter().filter_map(move |server| server[field].as_str()).map(encoded)
+}
+
+/// Compares every list but that of the servers.
+async fn lists(
+    comparison: &mut NovaComparison,
+    at: (u32, u32),
+    users: &BTreeSet<String>,
+) -> Result<(), CommandFailure> {
+    let version = shown(at);
     list(comparison, "flavors/detail", "/flavors/detail?is_public=None", &version, FLAVORS).await?;
     list(comparison, "os-server-groups", "/os-server-groups?all_projects=true", &version, GROUPS).await?;
     list(comparison, "os-hypervisors/detail", "/os-hypervisors/detail", &version, HYPERVISORS).await?;
@@ -65,19 +90,19 @@ pub(super) async fn ask_all(comparison: &mut NovaComparison) -> Result<(), Comma
     let request =
         ComparedRequest { service: ComparedService::Compute, name: "os-services", path, version: version.clone() };
     comparison.ask_as(request, |answer| services_by_name(&answer)).await?;
-    for user in servers.iter().filter_map(|server| server["user_id"].as_str()).collect::<BTreeSet<_>>() {
-        let path = format!("/os-keypairs?user_id={}", encoded(user));
-        list(comparison, "os-keypairs", &path, &version, KEYPAIRS).await?;
+    for user in users.iter().filter(|_| at >= KEYPAIRS_OF_OTHERS) {
+        list(comparison, "os-keypairs", &format!("/os-keypairs?user_id={user}"), &version, KEYPAIRS).await?;
     }
-    let ids: Vec<String> = servers.iter().filter_map(|server| server["id"].as_str()).map(encoded).collect();
-    for id in &ids {
+    Ok(())
+}
+
+async fn each_server(comparison: &mut NovaComparison, at: (u32, u32), ids: &[String]) -> Result<(), CommandFailure> {
+    let version = shown(at);
+    for id in ids {
         compute(comparison, "servers/{id}", &format!("/servers/{id}"), &version).await?;
         let path = format!("/servers/{id}/os-instance-actions");
         list(comparison, "os-instance-actions", &path, &version, ACTIONS).await?;
         compute(comparison, "os-volume_attachments", &format!("/servers/{id}/os-volume_attachments"), &version).await?;
-    }
-    if comparison.nova.placement.is_some() {
-        placement(comparison, &ids).await?;
     }
     Ok(())
 }
