@@ -68,8 +68,6 @@ def main():
 
     public = house.make("network", "network", name="public", **{"router:external": True})
     house.subnet(public, "public-subnet", "172.24.4.0/24")
-    shared = house.make("network", "network", name="shared", shared=True)
-    house.subnet(shared, "shared-subnet", "192.168.233.0/24")
     private = house.make("network", "network", name="private", project_id=projects["demo"])
     inside = house.subnet(private, "private-subnet", "10.0.0.0/26", project_id=projects["demo"])
     gateway = {"network_id": public["id"]}

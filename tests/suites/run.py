@@ -14,10 +14,12 @@ import time
 import unittest
 
 def reason(text):
-    """The line that names the last exception of the first traceback."""
-    said = [line.strip() for line in text.splitlines() if re.match(r"\s*[\w.]*(Error|Exception|Failed|Mismatch|NotFound|Timeout\w*)\b", line)]
-    plain = [line.strip() for line in text.splitlines() if line.strip()]
-    return (said or plain or ["no reason"])[-1][:300]
+    """The line that names the exception, and what a failed command wrote."""
+    lines = [line.strip() for line in text.splitlines()]
+    said = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Failed|Forbidden|NotFound|Conflict|BadRequest|Timeout\w*)\b", line)]
+    said = [line for line in said if "_StringException" not in line] or [line for line in lines if line] or ["no reason"]
+    errors = [after for line, after in zip(lines, lines[1:]) if line == "stderr:"]
+    return " | ".join([said[-1][:200]] + [error[-300:] for error in errors[-1:]])
 
 
 class Report(unittest.TestResult):

@@ -14,6 +14,7 @@ import sys
 
 
 def serve(path, client):
+    sys.argv[0] = client  # the name in the texts of help
     shell = importlib.import_module({"openstack": "openstackclient.shell", "nova": "novaclient.shell"}[client])
     for name in () if client == "nova" else ("compute.v2.server", "network.v2.port", "image.v2.image", "common.quota", "identity.v3.token"):
         importlib.import_module("openstackclient." + name)
@@ -46,7 +47,9 @@ def answer(connection, shell):
         status = end.code
     sys.stdout.flush()
     sys.stderr.flush()
-    connection.sendall(b"%d" % (status if isinstance(status, int) else 1))
+    # `nova` returns nothing after success.
+    status = 0 if status is None else status if isinstance(status, int) else 1
+    connection.sendall(b"%d" % status)
 
 
 def run(path, arguments):

@@ -64,7 +64,8 @@ pub struct ClientTimeouts {
 
 impl Default for ClientTimeouts {
     fn default() -> Self {
-        let (head, idle) = (Duration::from_secs(10), Some(Duration::from_secs(5)));
+        // Clients poll every five seconds: a connection that ends at the same moment resets their next request.
+        let (head, idle) = (Duration::from_secs(10), Some(Duration::from_secs(8)));
         Self { head, idle, stalled: Duration::from_mins(15) }
     }
 }

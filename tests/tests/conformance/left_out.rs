@@ -41,8 +41,12 @@ fn operations_that_the_page_leaves_out_are_not_served() {
     let page = left_out();
     assert_eq!(page.len(), services.len(), "{:?}", page.keys());
     for (service, routes) in services {
-        let served: Vec<_> =
-            routes.iter().copied().flatten().map(|route| plain(route.method.as_str(), route.path, route.action)).collect();
+        let served: Vec<_> = routes
+            .iter()
+            .copied()
+            .flatten()
+            .map(|route| plain(route.method.as_str(), route.path, route.action))
+            .collect();
         let both: Vec<_> = page[service].iter().filter(|operation| served.contains(operation)).collect();
         assert!(both.is_empty(), "{service} serves operations that docs/embedded-services.md leaves out: {both:#?}");
     }
