@@ -64,7 +64,9 @@ def main():
     for name, id, ram, disk, vcpus in FLAVORS:
         house.make("compute", "flavor", name=name, id=id, ram=ram, disk=disk, vcpus=vcpus)
     house.image(IMAGE, None)
-    house.make("block-storage", "volume_type", "types", name="lvmdriver-1")
+    types = house.services["block-storage"].rstrip("/") + "/types"
+    default = house.ask("GET", types + "/default")[1]["volume_type"]
+    house.ask("PUT", f"{types}/{default['id']}", {"volume_type": {"name": "lvmdriver-1"}})
 
     public = house.make("network", "network", name="public", **{"router:external": True})
     house.subnet(public, "public-subnet", "172.24.4.0/24")
