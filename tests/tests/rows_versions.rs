@@ -448,6 +448,8 @@ async fn removed_operations_answer_404_after_their_last_version() {
     for path in ["/os-networks", "/os-tenant-networks"] {
         let made = api.call("POST", path, "2.1", ADMIN, Some(json!({"network": {}}))).await;
         assert_eq!(made.status, 410, "POST {path}");
+        let words = "This resource is no longer available. No forwarding address is given.";
+        assert_eq!(made.body["computeFault"]["message"], words, "novaclient's functional tests expect these words");
         assert_eq!(api.call("DELETE", &format!("{path}/x"), "2.1", ADMIN, None).await.status, 410, "DELETE {path}");
     }
     api.stop().await;

@@ -471,6 +471,8 @@ mod tests {
 
     #[actix_web::test]
     async fn an_idle_connection_is_closed_and_one_without_keep_alive_at_once() {
+        let polls = Duration::from_secs(5);
+        assert!(ClientTimeouts::default().idle.is_some_and(|idle| idle > polls + Duration::from_secs(1)));
         for idle in [Some(Duration::from_secs(1)), None] {
             let (address, server) = listening(ClientTimeouts { idle, ..ClientTimeouts::default() });
             let said = web::block(move || {
