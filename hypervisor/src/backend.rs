@@ -15,6 +15,8 @@ pub struct DriverOptions {
     pub libvirt: LibvirtOptions,
     /// The folder for the state of simulated fleets, which then survives this process; `None`: memory only.
     pub sim_state_dir: Option<PathBuf>,
+    /// Whether the hosts of a simulated fleet share one volume pool, as `[volume] shared` says of real hosts.
+    pub sim_shares_volumes: bool,
 }
 
 #[derive(Debug, Error)]
@@ -99,10 +101,12 @@ fn simulated(uri: &str) -> Result<SimUri, UriError> {
 
 fn fleet(uri: &str, options: &DriverOptions) -> Result<Arc<SimFleet>, UriError> {
     let parsed = simulated(uri)?;
+    let kept = |source| UriError::SimState { uri: uri.to_owned(), source };
     match &options.sim_state_dir {
-        Some(directory) => {
-            SimFleet::open(parsed, directory).map_err(|source| UriError::SimState { uri: uri.to_owned(), source })
+        Some(directory) if options.sim_shares_volumes => {
+            SimFleet::open_with_shared_volumes(parsed, directory).map_err(kept)
         }
+        Some(directory) => SimFleet::open(parsed, directory).map_err(kept),
         None => Ok(SimFleet::new(parsed)),
     }
 }

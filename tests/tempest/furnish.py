@@ -89,4 +89,5 @@ def main():
     open(result, "w").write(text)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Runs each command of the openstack client in a fork of one process, which saves a second of start-up per command.
+"""Runs each command of a client in a fork of one process, which saves a second of start-up per command.
 
-client.py serve SOCKET          imports the client once and runs each command in a fork of itself (python of the client)
-client.py run SOCKET ARGS...    runs `openstack ARGS...` in such a fork, which writes to the caller's output; exits with
-the command's status (any python3)
+client.py serve SOCKET [nova]   imports the client once (`openstack`, or `nova`) and runs each command in a fork of itself
+                                (python of the client)
+client.py run SOCKET ARGS...    runs the client with ARGS in such a fork, which writes to the caller's output; exits with
+                                the command's status (any python3)
 """
+import importlib
 import os
 import signal
 import socket
 import sys
 
 
-def serve(path):
-    import importlib
-
-    from openstackclient import shell
-
-    for name in ("compute.v2.server", "network.v2.port", "image.v2.image", "common.quota", "identity.v3.token"):
+def serve(path, client):
+    sys.argv[0] = client  # the name in the texts of help
+    shell = importlib.import_module({"openstack": "openstackclient.shell", "nova": "novaclient.shell"}[client])
+    for name in () if client == "nova" else ("compute.v2.server", "network.v2.port", "image.v2.image", "common.quota", "identity.v3.token"):
         importlib.import_module("openstackclient." + name)
     for name in ("openstack.connection", "keystoneauth1.loading", "osc_placement.resources.resource_provider"):
         try:
@@ -47,7 +47,9 @@ def answer(connection, shell):
         status = end.code
     sys.stdout.flush()
     sys.stderr.flush()
-    connection.sendall(b"%d" % (status if isinstance(status, int) else 1))
+    # `nova` returns nothing after success.
+    status = 0 if status is None else status if isinstance(status, int) else 1
+    connection.sendall(b"%d" % status)
 
 
 def run(path, arguments):
@@ -59,5 +61,5 @@ def run(path, arguments):
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        serve(sys.argv[2])
+        serve(sys.argv[2], *sys.argv[3:] or ["openstack"])
     sys.exit(run(sys.argv[2], sys.argv[3:]))

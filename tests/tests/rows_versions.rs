@@ -512,6 +512,8 @@ async fn removed_operations_answer_404_after_their_last_version() {
             let made = api.call("POST", path, version, ADMIN, Some(json!({"network": {}}))).await;
             let gone = api.call("DELETE", &format!("{path}/x"), version, ADMIN, None).await;
             assert_eq!((made.status, gone.status), (410, 410), "{path} at {version}");
+            let words = "This resource is no longer available. No forwarding address is given.";
+            assert_eq!(made.body["computeFault"]["message"], words, "novaclient's functional tests expect these words");
         }
     }
     api.stop().await;

@@ -64,7 +64,8 @@ pub struct ClientTimeouts {
 
 impl Default for ClientTimeouts {
     fn default() -> Self {
-        let (head, idle) = (Duration::from_secs(10), Some(Duration::from_secs(5)));
+        // Clients poll every five seconds: a connection that ends at the same moment resets their next request.
+        let (head, idle) = (Duration::from_secs(10), Some(Duration::from_secs(8)));
         Self { head, idle, stalled: Duration::from_mins(15) }
     }
 }
@@ -471,6 +472,8 @@ mod tests {
 
     #[actix_web::test]
     async fn an_idle_connection_is_closed_and_one_without_keep_alive_at_once() {
+        let polls = Duration::from_secs(5);
+        assert!(ClientTimeouts::default().idle.is_some_and(|idle| idle > polls + Duration::from_secs(1)));
         for idle in [Some(Duration::from_secs(1)), None] {
             let (address, server) = listening(ClientTimeouts { idle, ..ClientTimeouts::default() });
             let said = web::block(move || {

@@ -40,25 +40,35 @@ impl SimFleet {
 
     /// A fleet that keeps its state in `directory`, so that it survives the process.
     pub fn open(uri: SimUri, directory: &Path) -> Result<Arc<Self>, JournalError> {
+        Self::machines_of(uri).kept_in(directory)
+    }
+
+    /// Like [`Self::open`]; all hosts share one volume pool.
+    pub fn open_with_shared_volumes(uri: SimUri, directory: &Path) -> Result<Arc<Self>, JournalError> {
+        let fleet = Self::machines_of(uri);
+        fleet.share_volumes();
+        fleet.kept_in(directory)
+    }
+
+    fn kept_in(self, directory: &Path) -> Result<Arc<Self>, JournalError> {
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory)
             .map_err(|source| JournalError::Io { path: directory.to_owned(), source })?;
-        let path = directory.join(format!("{}.fleet", uri.name));
-        let fleet = Self::machines_of(uri);
+        let path = directory.join(format!("{}.fleet", self.uri.name));
         for (host, change) in Journal::read(&path)? {
             // The fleet may have fewer hosts than when the journal was written. Changes of the other hosts are dropped.
-            if let Some(machine) = fleet.machines.get(host) {
+            if let Some(machine) = self.machines.get(host) {
                 lock(machine).apply(&change);
             }
         }
-        let lines: String = fleet.machines.iter().map(|machine| lock(machine).lines()).collect();
+        let lines: String = self.machines.iter().map(|machine| lock(machine).lines()).collect();
         let journal = Arc::new(Journal::rewrite(&path, &lines)?);
-        for machine in &fleet.machines {
+        for machine in &self.machines {
             lock(machine).keep_in(&journal);
         }
-        Ok(Arc::new(fleet))
+        Ok(Arc::new(self))
     }
 
     fn machines_of(uri: SimUri) -> Self {
@@ -244,7 +254,7 @@ impl SimFleet {
         }
     }
 
-    /// Makes all hosts share one volume pool. A test calls this before it creates a volume.
+    /// Makes all hosts share one volume pool, before there is a volume.
     pub fn share_volumes(&self) {
         let pool = SimPool::default();
         for host in 0..self.len() {

@@ -103,6 +103,28 @@ async fn a_repeated_creation_needs_no_room_of_its_own() {
 }
 
 #[tokio::test]
+async fn every_host_reaches_the_volumes_of_a_shared_pool_and_a_deleted_one_stays_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || SimFleet::open_with_shared_volumes(SimUri::new(2), folder.path()).unwrap();
+    {
+        let drivers = open().drivers();
+        let [first, second] = [0, 1].map(|host: usize| drivers[host].volume_store().unwrap());
+        for name in ["snapshot", "unwanted"] {
+            first.create_volume(name, 1 << 30, &VolumeContent::Blank).await.unwrap();
+        }
+        let copy = VolumeContent::Copy { of: "snapshot".to_owned(), user: None };
+        second.create_volume("copy", 1 << 30, &copy).await.unwrap();
+        second.delete_volume("unwanted").await.unwrap();
+    }
+    for _ in 0..2 {
+        let fleet = open();
+        for host in 0..2 {
+            assert_eq!(fleet.volumes(host).into_keys().collect::<Vec<_>>(), ["copy", "snapshot"]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_simulated_host_conforms() {
     conformance::run(fleet("sim://1").drivers().remove(0), fixture()).await.unwrap();
 }

@@ -33,6 +33,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     let files = provider_files::read(&config.compute.provider_config_location).unwrap_or_default();
     to.runtime.hosts.provider_configs = Arc::new(files.configs);
     to.drivers.sim_state_dir = Some(config.chronova.data_dir.join("sim"));
+    to.drivers.sim_shares_volumes = to.runtime.volume.shared;
     screens(config, to);
     lockout(config, to);
     notifications(config, to);

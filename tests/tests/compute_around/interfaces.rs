@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chronova_events::store::EventStore;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_projections::history::{History, HistoryOptions};
-use chronova_tests::compute_api::{Answer, Api, IMAGE};
+use chronova_tests::compute_api::{ADMIN, Answer, Api, IMAGE};
 use chronova_tests::world::{Setting, World};
 use serde_json::{Value, json};
 
@@ -189,6 +189,28 @@ async fn without_network_or_port_there_must_be_one_network() {
     assert_eq!(nothing.status, 200, "{:?}", nothing.body);
     cloud.network("other", "10.2.0.0/24").await;
     is(&cloud.attach(&server, "2.1", json!({})).await, 400, "More than one possible network found.");
+    cloud.api.world.check().await;
+    cloud.api.stop().await;
+}
+
+/// Neutron shows administrators the networks of all projects.
+#[actix_rt::test]
+async fn an_administrator_attaches_any_projects_network() {
+    let cloud = Cloud::start().await;
+    let request = json!({"interfaceAttachment": {"net_id": cloud.network}});
+    let on_no_network = json!({"name": "bare", "imageRef": IMAGE, "flavorRef": "1"});
+    for (user, status) in [("eve:other", 404), (ADMIN, 200)] {
+        let server = cloud.api.server(user, on_no_network.clone()).await;
+        let path = format!("/servers/{server}/os-interface");
+        let answer = cloud.api.call("POST", &path, "2.49", user, Some(request.clone())).await;
+        assert_eq!(answer.status, status, "{:?}", answer.body);
+        if status == 200 {
+            let port = answer.body["interfaceAttachment"]["port_id"].as_str().unwrap();
+            let path = format!("/network/v2.0/ports/{port}");
+            let port = cloud.api.ask("GET", &path, "2.1", ADMIN, None).await;
+            assert_eq!(port.body["port"]["project_id"], "admin", "the port belongs to the server's project");
+        }
+    }
     cloud.api.world.check().await;
     cloud.api.stop().await;
 }

@@ -370,6 +370,9 @@ async fn small_resources_of_the_volume_service_are_listed() {
         assert_eq!(answer.status, 200, "{path}: {:?}", answer.body);
         assert!(answer.body.get(key).is_some(), "{path}: {:?}", answer.body);
     }
+    // python-openstackclient's functional tests look for this one.
+    let extensions = ask(&api, ADMIN, "GET", "/extensions", Value::Null).await.body["extensions"].take();
+    assert!(extensions.as_array().unwrap().iter().any(|one| one["name"] == "TypesManage"), "{extensions}");
     let versions = api.ask("GET", "/volume/", "2.1", ADMIN, None).await;
     assert_eq!((versions.status, &versions.body["versions"][0]["min_version"]), (300, &json!("3.0")));
     api.stop().await;

@@ -123,7 +123,7 @@ impl Fault {
 
     /// 410
     pub fn gone() -> Self {
-        Self::new(410, "This resource is no longer available.  No forwarding address is given.")
+        Self::new(410, "This resource is no longer available. No forwarding address is given.")
     }
 
     /// 413

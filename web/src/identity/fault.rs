@@ -14,7 +14,7 @@ pub(super) fn of_command(error: CommandError<IdentityReject>) -> Fault {
     }
 }
 
-fn of(reject: &IdentityReject) -> Fault {
+pub(super) fn of(reject: &IdentityReject) -> Fault {
     match reject {
         IdentityReject::NotFound { kind, id } => not_found(*kind, id),
         IdentityReject::NameTaken { kind, name } => Fault::conflict(match kind {
@@ -54,6 +54,11 @@ fn of(reject: &IdentityReject) -> Fault {
             "You are not authorized to perform the requested action: role {role} can only be assigned within domain \
              {domain}."
         )),
+        IdentityReject::NeverImplied(role) => Fault::forbidden(format!("{role} cannot be an implied roles.")),
+        IdentityReject::ImpliesRoleOfDomain { .. } => {
+            Fault::forbidden("Global role cannot imply a domain-specific role.")
+        }
+        IdentityReject::NotImplied { prior, implied } => Fault::not_found(format!("{prior} does not imply {implied}.")),
         IdentityReject::NoGrant { user, role, scope } => no_grant(role, user, scope),
     }
 }

@@ -18,6 +18,7 @@ mod extra;
 mod fault;
 mod grants;
 mod groups;
+mod implied_roles;
 mod listing;
 mod login;
 mod projects;
@@ -39,6 +40,7 @@ pub const ROUTES: &[&[Route]] = &[
     domains::ROUTES,
     grants::ROUTES,
     groups::ROUTES,
+    implied_roles::ROUTES,
     projects::ROUTES,
     roles::ROUTES,
     users::ROUTES,

@@ -1,4 +1,4 @@
-//! `/v3/roles`, and the implications between roles.
+//! `/v3/roles`.
 
 use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, IdentityResourceKind};
 use chronova_events::identity::{Role, RoleCreated};
@@ -23,7 +23,6 @@ pub(super) const ROUTES: &[Route] = &[
     get("roles.show", "/roles/{id}", handler!(show)).policy("identity:get_role"),
     patch("roles.update", "/roles/{id}", handler!(update)).policy("identity:update_role").body(update_body),
     delete("roles.delete", "/roles/{id}", handler!(remove)).policy("identity:delete_role"),
-    get("roles.inferences", "/role_inferences", handler!(inferences)).policy("identity:list_roles"),
 ];
 
 fn role_name() -> Schema {
@@ -110,17 +109,4 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let role = RoleId::new(ctx.param("id"));
     command(&ctx, &ctx.permit()?, IdentityCommand::DeleteRole(role)).await?;
     Ok(Reply::empty(204))
-}
-
-async fn inferences(ctx: Ctx) -> Result<Reply, Fault> {
-    let items: Vec<Value> = read(&ctx, |identity| {
-        let brief = |role: &Role| json!({"id": role.id, "name": role.name, "links": {"self": ctx.links.to_self("roles", role.id.as_str())}});
-        let of = |prior, implied: &std::collections::BTreeSet<RoleId>| {
-            let prior = identity.roles.get(prior)?;
-            let implied: Vec<Value> = implied.iter().filter_map(|role| identity.roles.get(role)).map(brief).collect();
-            (!implied.is_empty()).then(|| json!({"prior_role": brief(prior), "implies": implied}))
-        };
-        identity.implied.iter().filter_map(|(prior, implied)| of(prior, implied)).collect()
-    })?;
-    Ok(Reply::ok(json!({"role_inferences": items})))
 }

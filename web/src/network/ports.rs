@@ -279,11 +279,11 @@ fn patch(body: &mut Attributes, ctx: &Ctx) -> Result<PortPatch, Fault> {
     })
 }
 
-/// Takes a MAC address, and returns it in lower case with colons. Refuses a multicast address, and
-/// an address of zeros.
+/// Takes a MAC address, and returns it in lower case with colons. As in Neutron, only the addresses of zeros and of ones
+/// are refused.
 fn mac(body: &mut Attributes, name: &str) -> Result<Option<String>, Fault> {
     let Some(text) = body.text_or_null(name, 32)?.filter(|text| !text.is_empty()) else { return Ok(None) };
-    let octets = octets(&text).filter(|octets| octets[0] & 1 == 0 && octets.iter().any(|octet| *octet != 0));
+    let octets = octets(&text).filter(|octets| ![[0; 6], [0xff; 6]].contains(octets));
     octets.map(|octets| Some(octets.map(|octet| format!("{octet:02x}")).join(":"))).ok_or_else(|| {
         Fault::bad_request(format!("Invalid input for {name}. Reason: '{text}' is not a valid MAC address."))
     })

@@ -119,13 +119,14 @@ fn shown(hostname: &str, pool: &PoolStatus, detail: bool) -> Value {
 }
 
 /// The extensions that clients look up by alias: name, alias, description.
-const EXTENSIONS: [(&str, &str, &str); 12] = [
+const EXTENSIONS: [(&str, &str, &str); 13] = [
     ("AdminActions", "os-admin-actions", "Enable admin actions."),
     ("AvailabilityZones", "os-availability-zone", "Describe Availability Zones."),
     ("ExtendedSnapshotAttributes", "os-extended-snapshot-attributes", "Extended SnapshotAttributes support."),
     ("Quotas", "os-quota-sets", "Quota management support."),
     ("Services", "os-services", "Services support."),
     ("TypesExtraSpecs", "os-types-extra-specs", "Type extra specs support."),
+    ("TypesManage", "os-types-manage", "Types manage support."),
     ("UsedLimits", "os-used-limits", "Provide data on limited resources that are being used."),
     ("VolumeActions", "os-volume-actions", "Enable volume actions."),
     ("VolumeHostAttribute", "os-vol-host-attr", "Expose host as an attribute of a volume."),

@@ -244,7 +244,7 @@ section! {
             max: Some(86400.0), unit: "seconds",
             deprecated: &[("DEFAULT", "client_socket_timeout")],
             help: "Close a connection if the client reads nothing of an answer for this time; 0 waits without limit. \
-                   Other limits are fixed: a connection stays open for 5 seconds between two requests. The head of a \
+                   Other limits are fixed: a connection stays open for 8 seconds between two requests. The head of a \
                    request must arrive within 10 seconds, and a JSON body within 60 seconds. An upload must bring \
                    data at least every 60 seconds.",
         }

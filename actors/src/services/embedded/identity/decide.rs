@@ -2,9 +2,10 @@
 
 use chronova_events::identity::{
     Domain, DomainCreated, DomainDeleted, DomainDescribed, DomainSwitched, ExtraAttributes, Grant, Identity,
-    IdentityEvent, IdentityScope, PasswordSet, Project, ProjectAttributes, ProjectCreated, ProjectDeleted,
-    ProjectDescribed, ProjectSwitched, Role, RoleCreated, RoleDeleted, RoleDescribed, RoleGranted, RoleImplied,
-    RoleRevoked, TokenRevoked, User, UserAttributes, UserCreated, UserDeleted, UserDescribed, UserErased, UserSwitched,
+    IdentityEvent, IdentityScope, ImplicationRemoved, PasswordSet, Project, ProjectAttributes, ProjectCreated,
+    ProjectDeleted, ProjectDescribed, ProjectSwitched, Role, RoleCreated, RoleDeleted, RoleDescribed, RoleGranted,
+    RoleImplied, RoleRevoked, TokenRevoked, User, UserAttributes, UserCreated, UserDeleted, UserDescribed, UserErased,
+    UserSwitched,
 };
 use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
 
@@ -14,6 +15,9 @@ use super::{
 
 /// The default domain, which always exists.
 pub const DEFAULT_DOMAIN: &str = "default";
+
+/// The role that Keystone's `prohibited_implied_role` names by default.
+const NEVER_IMPLIED: &str = "admin";
 
 type IdentityDecision = Result<Vec<IdentityEvent>, IdentityReject>;
 
@@ -46,6 +50,14 @@ pub fn decide(state: &Identity, command: IdentityCommand) -> IdentityDecision {
         IdentityCommand::DeleteRole(role) => {
             known_role(state, &role)?;
             Ok(vec![RoleDeleted { role }.into()])
+        }
+        IdentityCommand::ImplyRole { prior, implied } => imply_role(state, prior, implied),
+        IdentityCommand::EndImplication { prior, implied } => {
+            let implies = state.implied.get(&prior).is_some_and(|all| all.contains(&implied));
+            match implies {
+                true => Ok(vec![ImplicationRemoved { prior, implied }.into()]),
+                false => Err(IdentityReject::NotImplied { prior, implied }),
+            }
         }
         IdentityCommand::Grant { user, grant } => grant_role(state, user, grant),
         IdentityCommand::Revoke { user, grant } => revoke_role(state, user, grant),
@@ -323,6 +335,21 @@ fn change_role(state: &Identity, id: &RoleId, name: Option<String>, description:
         return Ok(vec![]);
     }
     Ok(vec![RoleDescribed { role: id.clone(), name, description }.into()])
+}
+
+/// Keystone's rules: no role implies `admin`, and a global role implies no role of a domain.
+fn imply_role(state: &Identity, prior: RoleId, implied: RoleId) -> IdentityDecision {
+    let (above, below) = (known_role(state, &prior)?, known_role(state, &implied)?);
+    if below.name == NEVER_IMPLIED {
+        return Err(IdentityReject::NeverImplied(implied));
+    }
+    if above.domain.is_none() && below.domain.is_some() {
+        return Err(IdentityReject::ImpliesRoleOfDomain { prior, implied });
+    }
+    match state.implied.get(&prior).is_some_and(|all| all.contains(&implied)) {
+        true => Ok(vec![]),
+        false => Ok(vec![RoleImplied { prior, implied }.into()]),
+    }
 }
 
 /// The domain of a scope, which must exist; `None` for the system.

@@ -239,3 +239,41 @@ fn attributes_merge_and_null_removes() {
     let merged = merged(&extra(&[("a", "1"), ("b", "2")]), extra(&[("b", "null"), ("c", "\"x\"")]));
     assert_eq!(merged, extra(&[("a", "1"), ("c", "\"x\"")]));
 }
+
+#[test]
+fn an_implication_gives_a_role_until_it_ends_and_never_the_administrators() {
+    let imply =
+        |prior: &str, implied: &str| IdentityCommand::ImplyRole { prior: prior.into(), implied: implied.into() };
+    let end =
+        |prior: &str, implied: &str| IdentityCommand::EndImplication { prior: prior.into(), implied: implied.into() };
+    let role = |id: &str, domain: Option<&str>| {
+        IdentityCommand::CreateRole(RoleCreated {
+            role: id.into(),
+            domain: domain.map(DomainId::new),
+            name: id.to_owned(),
+            description: None,
+        })
+    };
+    let on = IdentityScope::Project("p".into());
+    let mut state = given([
+        project("p", "default", None),
+        user("u", "default"),
+        role("r-auditor", None),
+        role("r-local", Some("default")),
+        grant("u", "r-auditor", on.clone(), false),
+        imply("r-auditor", "r-member"),
+    ]);
+    assert_eq!(state.roles_on(&"u".into(), &on).len(), 3, "auditor implies member, which implies reader");
+    assert_eq!(decide(&state, imply("r-auditor", "r-member")), Ok(vec![]));
+    assert_eq!(refused(&state, imply("r-auditor", "r-admin")), IdentityReject::NeverImplied("r-admin".into()));
+    let local = IdentityReject::ImpliesRoleOfDomain { prior: "r-auditor".into(), implied: "r-local".into() };
+    assert_eq!(refused(&state, imply("r-auditor", "r-local")), local);
+    assert!(decide(&state, imply("r-local", "r-reader")).is_ok());
+    for unknown in [imply("nope", "r-reader"), imply("r-auditor", "nope")] {
+        assert!(matches!(refused(&state, unknown), IdentityReject::NotFound { .. }));
+    }
+    let events = decide(&state, end("r-auditor", "r-member")).unwrap();
+    fold(&mut state, &events);
+    assert_eq!(state.roles_on(&"u".into(), &on).len(), 1);
+    assert!(matches!(refused(&state, end("r-auditor", "r-member")), IdentityReject::NotImplied { .. }));
+}

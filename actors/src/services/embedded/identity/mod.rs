@@ -107,6 +107,15 @@ pub enum IdentityCommand {
         description: Edit<String>,
     },
     DeleteRole(RoleId),
+    /// From now on, who has the role `prior` has `implied`, too.
+    ImplyRole {
+        prior: RoleId,
+        implied: RoleId,
+    },
+    EndImplication {
+        prior: RoleId,
+        implied: RoleId,
+    },
     Grant {
         user: UserId,
         grant: Grant,
@@ -175,6 +184,12 @@ pub enum IdentityReject {
     ParentElsewhere,
     #[error("role {role} of domain {domain} cannot be used elsewhere")]
     RoleOfOtherDomain { role: RoleId, domain: DomainId },
+    #[error("no role implies role {0}, because it has all rights")]
+    NeverImplied(RoleId),
+    #[error("role {implied} belongs to a domain, and role {prior} does not")]
+    ImpliesRoleOfDomain { prior: RoleId, implied: RoleId },
+    #[error("role {prior} does not imply role {implied}")]
+    NotImplied { prior: RoleId, implied: RoleId },
     #[error("user {user} does not have role {role} there")]
     NoGrant { user: UserId, role: RoleId, scope: IdentityScope },
 }

@@ -48,11 +48,12 @@ pub(super) fn create(
     let trusted = wanted.binding.owner.starts_with("network:");
     let security_groups = match wanted.security_groups {
         Some(groups) => groups,
-        None if port_security && !addresses.is_empty() && !trusted => vec![default_group(&wanted.project)],
+        None if port_security && !trusted => vec![default_group(&wanted.project)],
         None => vec![],
     };
     let settings = PortSettings { port_security, security_groups, ..wanted.settings };
-    if !settings.security_groups.is_empty() && (!port_security || addresses.is_empty()) {
+    // Neutron's ML2 asks for no address, in spite of the words of the refusal.
+    if !settings.security_groups.is_empty() && !port_security {
         return Err(NetworkReject::GroupsNeedSecurity);
     }
     if !settings.allowed_address_pairs.is_empty() && !port_security {
@@ -112,9 +113,9 @@ pub(super) fn change(
         None => known.addresses().to_vec(),
     };
     if mac != known.created.mac || addresses != known.addresses() {
-        events.push(PortReaddressed { network, port, mac, addresses: addresses.clone() }.into());
+        events.push(PortReaddressed { network, port, mac, addresses }.into());
     }
-    let settings = merged(known, &patch, &addresses)?;
+    let settings = merged(known, &patch)?;
     if settings != *known.settings() {
         let made_for = known.created.made_for;
         let (settings, tags) = TagsChange::between(&known.settings().tags, settings);
@@ -152,7 +153,7 @@ pub(super) fn change_groups(
     Ok(events)
 }
 
-fn merged(known: &Port, patch: &PortPatch, addresses: &[FixedAddress]) -> Result<PortSettings, NetworkReject> {
+fn merged(known: &Port, patch: &PortPatch) -> Result<PortSettings, NetworkReject> {
     let old = known.settings();
     let keep = |new: &Option<String>, old: &String| new.clone().unwrap_or_else(|| old.clone());
     let settings = PortSettings {
@@ -170,8 +171,7 @@ fn merged(known: &Port, patch: &PortPatch, addresses: &[FixedAddress]) -> Result
         propagate_uplink_status: old.propagate_uplink_status,
         tags: patch.tags.clone().unwrap_or_else(|| old.tags.clone()),
     };
-    let secured = settings.port_security && !addresses.is_empty();
-    if !settings.security_groups.is_empty() && !secured {
+    if !settings.security_groups.is_empty() && !settings.port_security {
         return Err(match patch.security_groups {
             Some(_) => NetworkReject::GroupsNeedSecurity,
             None => NetworkReject::PortHasGroups,

@@ -245,10 +245,15 @@ fn a_port_gets_an_address_of_each_version() {
 }
 
 #[test]
-fn a_port_without_addresses_has_no_groups_and_a_port_of_the_network_is_trusted() {
+fn a_port_needs_no_address_for_its_groups_and_a_port_of_the_network_is_trusted() {
     let given = a_network().and(NetworkCommand::CreatePort(wanted_port(1)));
     assert_eq!(given.addresses(1), [""; 0]);
-    assert!(given.0.ports[&port(1)].settings().security_groups.is_empty());
+    assert_eq!(given.0.ports[&port(1)].settings().security_groups, [default_group(&project())]);
+    let secured = |port_security| NetworkCommand::ChangePort {
+        port: port(1),
+        patch: PortPatch { port_security: Some(port_security), ..PortPatch::default() },
+    };
+    assert_eq!(given.when(secured(false)), Err(NetworkReject::PortHasGroups));
     let binding = PortBinding { owner: "network:dhcp".into(), ..PortBinding::default() };
     let given = with_subnet().and(NetworkCommand::CreatePort(PortRequest { binding, ..wanted_port(1) }));
     assert!(given.0.ports[&port(1)].settings().security_groups.is_empty());
@@ -364,8 +369,12 @@ fn a_port_changes_its_addresses_and_keeps_those_it_names() {
     let given = given.and(change(vec![at(None, Some("10.0.0.10"))]));
     assert_eq!(given.0.ports[&port(1)].addresses(), [FixedAddress { subnet: subnet(1), address: ip("10.0.0.10") }]);
     assert!(given.when(port_with(2, vec![at(None, Some("10.0.0.9"))])).is_ok(), "the old address is free");
-    let none = given.when(change(vec![]));
-    assert_eq!(none, Err(NetworkReject::PortHasGroups));
+    let none = given.and(change(vec![])).0.ports[&port(1)].clone();
+    assert_eq!(
+        (none.addresses().len(), none.settings().security_groups.len()),
+        (0, 1),
+        "its group stays, as in Neutron"
+    );
 }
 
 #[test]

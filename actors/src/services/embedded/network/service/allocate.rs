@@ -118,7 +118,8 @@ fn plan_nic(
     let network = match (known, nic.network) {
         (Some(network), _) => network,
         (None, Some(network)) => {
-            check::admitted_network(view, &wanted.project, &wanted.networks, network)?.created.network
+            let by_administrator = check::is_of_administrator(&wanted.networks);
+            check::admitted_network(view, &wanted.project, by_administrator, network)?.created.network
         }
         (None, None) => match touched.map_or_else(|| check::automatic(view, &wanted.project), |id| Ok(Some(id)))? {
             Some(network) => network,

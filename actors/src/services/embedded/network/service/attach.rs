@@ -23,7 +23,12 @@ pub(super) fn port_of(process: ProcessId) -> PortId {
 }
 
 /// The network of the interface. The refusals have the messages of Nova's `attach_interface`.
-pub(super) fn check(views: &Views, project: &ProjectId, nic: &RequestedNic) -> Result<NetworkId, PortError> {
+pub(super) fn check(
+    views: &Views,
+    project: &ProjectId,
+    nic: &RequestedNic,
+    by_administrator: bool,
+) -> Result<NetworkId, PortError> {
     let network = views.networks.read(|view| match (nic.port, nic.network) {
         (Some(port), _) => {
             let port = usable_port(view, project, port)?;
@@ -37,6 +42,7 @@ pub(super) fn check(views: &Views, project: &ProjectId, nic: &RequestedNic) -> R
             Ok(port.created.network)
         }
         (None, Some(network)) => {
+            words::admitted_network(view, project, by_administrator, network).map_err(not_found)?;
             free(view, project, network, nic)?;
             Ok(network)
         }
@@ -60,10 +66,8 @@ fn not_found(error: PortError) -> PortError {
     }
 }
 
-/// Checks that the project may use the network, that the network has a subnet, and that no port has the requested
-/// address.
+/// Checks that the network has a subnet, and that no port has the requested address.
 fn free(view: &NetworksView, project: &ProjectId, network: NetworkId, nic: &RequestedNic) -> Result<(), PortError> {
-    words::usable_network(view, project, network).map_err(not_found)?;
     let Some(whole) = view.whole(network).filter(|whole| !whole.subnets.is_empty()) else {
         let message = format!("Network {network} requires a subnet in order to boot instances on.");
         return Err(PortError::Invalid(message));
@@ -127,7 +131,8 @@ impl EmbeddedNetworks {
         });
         let network = match known {
             Some(network) => network,
-            None => check(&self.views, &wanted.project, &wanted.nic)?,
+            // `check_attach` has judged the user, and the event does not say whether an administrator asked.
+            None => check(&self.views, &wanted.project, &wanted.nic, true)?,
         };
         let nic = PlannedInterface {
             port: own,

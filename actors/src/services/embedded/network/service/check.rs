@@ -90,7 +90,7 @@ fn check_nic(
         return Ok(());
     }
     let Some(id) = nic.network else { return automatic(view, project).map(drop) };
-    admitted_network(view, project, networks, id)?;
+    admitted_network(view, project, is_of_administrator(networks), id)?;
     if view.whole(id).is_none_or(|network| network.subnets.is_empty()) {
         return Err(PortError::Invalid(format!("Network {id} requires a subnet in order to boot instances on.")));
     }
@@ -142,16 +142,21 @@ fn external(id: NetworkId) -> PortError {
     PortError::Forbidden(format!("It is not allowed to create an interface on external network {id}"))
 }
 
-/// A network that this request may use: any network if an administrator made the request.
+/// Whether an administrator made the request.
+pub(super) const fn is_of_administrator(networks: &RequestedNetworks) -> bool {
+    matches!(networks, RequestedNetworks::OfAnyProject(_))
+}
+
+/// A network that a request may use: any network if an administrator made the request.
 pub(super) fn admitted_network<'a>(
     view: &'a NetworksView,
     project: &ProjectId,
-    networks: &RequestedNetworks,
+    by_administrator: bool,
     id: NetworkId,
 ) -> Result<&'a Arc<NetworkRow>, PortError> {
-    match networks {
-        RequestedNetworks::OfAnyProject(_) => view.network(id).ok_or_else(|| no_network(id)),
-        _ => usable_network(view, project, id),
+    match by_administrator {
+        true => view.network(id).ok_or_else(|| no_network(id)),
+        false => usable_network(view, project, id),
     }
 }
 
@@ -160,7 +165,7 @@ fn no_network(id: NetworkId) -> PortError {
 }
 
 /// A network that the project's servers may have ports on.
-pub(super) fn usable_network<'a>(
+fn usable_network<'a>(
     view: &'a NetworksView,
     project: &ProjectId,
     id: NetworkId,
