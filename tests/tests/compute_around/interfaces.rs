@@ -198,7 +198,7 @@ async fn without_network_or_port_there_must_be_one_network() {
 async fn an_administrator_attaches_any_projects_network() {
     let cloud = Cloud::start().await;
     let request = json!({"interfaceAttachment": {"net_id": cloud.network}});
-    let on_no_network = json!({"name": "bare", "imageRef": IMAGE, "flavorRef": "1"});
+    let on_no_network = json!({"name": "bare", "imageRef": IMAGE, "flavorRef": "1", "networks": "none"});
     for (user, status) in [("eve:other", 404), (ADMIN, 200)] {
         let server = cloud.api.server(user, on_no_network.clone()).await;
         let path = format!("/servers/{server}/os-interface");
