@@ -21,7 +21,7 @@ neutron() { bash "$TESTBED/neutron.sh" "$@"; }
 nova() { bash "$TESTBED/nova.sh" "$@"; }
 web() { os --os-cloud web "$@"; }
 quiet() { "$@" >"$WORK/quiet" 2>&1 || { tail -n 5 "$WORK/quiet"; false; }; }
-must() { within "$@"; [ $FAILED = 0 ] || exit 1; } # as within, but the rest makes no sense without it
+must() { local before=$FAILED; within "$@"; [ $FAILED = "$before" ] || exit 1; } # as within, but the rest makes no sense without it
 require() { local what=$1; shift; if "$@"; then ok "$what"; else bad "$what" "$*"; exit 1; fi; }
 
 # ------------------------------------------------------------------------------------------------------ the cloud of Nova
@@ -153,6 +153,7 @@ nova_ends() {
   adopt --check >"$WORK/check" 2>&1
   same "a check while Nova runs has no obstacle" "$? $(tail -n 1 "$WORK/check" | grep -oE '[0-9]+ in the way$')" "0 0 in the way"
   grep -B 1 '^  *- ' "$WORK/check" | cut -c 1-200
+  within 120 "Nova's statistics of its hosts have no work any more" idle
   OS_AUTH_URL=$KEYSTONE/v3 OS_USERNAME=admin OS_PASSWORD=secret OS_PROJECT_NAME=admin adopt --dry-run --compare "$URL/compute/v2.1" \
     --compare-placement "$(cat "$CLOUD/nova/placement.url")" >"$WORK/compare" 2>&1
   same "the answers of the running Nova have no unexplained difference" "$?" 0
@@ -164,6 +165,8 @@ nova_ends() {
   nova stop "$CLOUD/nova" || bad "Nova's services end"
   NODES=$(nova_sql nova 'SELECT uuid, hypervisor_hostname FROM compute_nodes WHERE deleted = 0')
 }
+# Each nova-compute counts its servers with a task once a minute.
+idle() { [ "$(nova_sql nova 'SELECT SUM(current_workload) FROM compute_nodes WHERE deleted = 0')" = 0 ]; }
 nova_sql() { mariadb --no-defaults -u root -S "$CLOUD/nova/mariadb.sock" -B -N "$1" -e "$2"; } # database, statement
 
 adopt_it() {
