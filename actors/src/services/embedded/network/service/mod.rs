@@ -125,8 +125,11 @@ impl NetworkService for EmbeddedNetworks {
         project: &ProjectId,
         networks: &RequestedNetworks,
         security_groups: &[String],
-        _: &ServiceCaller,
+        caller: &ServiceCaller,
     ) -> Result<(), PortError> {
+        for nic in networks.listed() {
+            check::chosen_address(&self.views, project, nic, caller)?;
+        }
         check::check(&self.views, project, networks, security_groups)
     }
 
@@ -148,7 +151,13 @@ impl NetworkService for EmbeddedNetworks {
         allocated
     }
 
-    async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic, _: &ServiceCaller) -> Result<(), PortError> {
+    async fn check_attach(
+        &self,
+        project: &ProjectId,
+        nic: &RequestedNic,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        check::chosen_address(&self.views, project, nic, caller)?;
         attach::check(&self.views, project, nic).map(drop)
     }
 
