@@ -380,3 +380,26 @@ async fn a_rescue_disk_is_no_larger_than_the_root_volume() {
     assert_eq!(status(), "RESCUE");
     api.stop().await;
 }
+
+#[actix_rt::test]
+async fn a_volume_out_of_reach_names_no_host() {
+    let api = Api::start().await;
+    let group = json!({"server_group": {"name": "apart", "policies": ["anti-affinity"]}});
+    let (status, group, _) = call(&api, "POST", "/os-server-groups", "2.1", Some(group)).await;
+    assert_eq!(status, 200, "{group}");
+    let mut servers = Vec::new();
+    for name in ["one", "two"] {
+        let hints = json!({"group": group["server_group"]["id"]});
+        let body = Some(json!({"server": Api::wish(name), "os:scheduler_hints": hints}));
+        let (status, made, _) = call(&api, "POST", "/servers", "2.1", body).await;
+        assert_eq!(status, 202, "{made}");
+        api.life.settled().await;
+        servers.push(made["server"]["id"].as_str().unwrap().to_owned());
+    }
+    let far = volume(&api, Some(&servers[0]), 1).await;
+    let path = format!("/servers/{}/os-volume_attachments", servers[1]);
+    let (status, _, message) = call(&api, "POST", &path, "2.60", Some(attachment(&far))).await;
+    let words = format!("Invalid volume: only one host can reach volume {far}, and the server is on another one.");
+    assert_eq!((status, message), (400, words));
+    api.stop().await;
+}
