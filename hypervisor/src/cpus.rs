@@ -5,13 +5,18 @@ use std::collections::BTreeSet;
 /// The highest number of a processor. No machine has so many processors. The limit is low enough that a typing error
 /// (`0-99999999999`) is refused and does not fill the memory.
 const HIGHEST: u32 = 16_383;
+/// The most numbers that the parts of a set name together, repeated ones included. An image of a user may hold a set of
+/// any length (`hw_numa_cpus.0`), and each decision of the scheduler reads the set again.
+const MOST_NAMED: u32 = 4 * (HIGHEST + 1);
 
 /// Parses a set.
 ///
 /// # Errors
-/// If a part is neither a number nor a range; the error names the part.
+/// If a part is neither a number nor a range; the error names the part. Or if the parts together name more
+/// than four times as many numbers as a set can have.
 pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
     let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
+    let mut named = 0;
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (set, range) = match part.strip_prefix('^') {
             // In Nova, `^` excludes only a single processor. Here it also excludes a range, so that long lists become
@@ -22,7 +27,13 @@ pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
         let (from, to) = range.split_once('-').unwrap_or((range, range));
         let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number <= HIGHEST);
         match (number(from), number(to)) {
-            (Some(from), Some(to)) if from <= to => set.extend(from..=to),
+            (Some(from), Some(to)) if from <= to => {
+                named += to - from + 1;
+                if named > MOST_NAMED {
+                    return Err(format!("the parts of the set name more than {MOST_NAMED} CPUs"));
+                }
+                set.extend(from..=to);
+            }
             _ => return Err(format!("{part:?} is neither the number of a CPU nor a range of such numbers")),
         }
     }
@@ -70,5 +81,16 @@ mod tests {
         for wrong in ["a", "3-1", "1-", "-1", "^", "0-99999999999", "1-2-3"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_set_that_repeats_its_numbers_is_refused() {
+        assert_eq!(read_back(&["0-3", &"^100-16383,".repeat(3)]), Ok("0-3".to_owned()));
+        assert!(read_back(&["0-3", &"^100-16383,".repeat(5)]).unwrap_err().contains("more than 65536 CPUs"));
+        assert!(read_back(&[&"0-16383,".repeat(5)]).is_err());
+    }
+
+    fn read_back(parts: &[&str]) -> Result<String, String> {
+        parse(&parts.join(",")).map(format)
     }
 }

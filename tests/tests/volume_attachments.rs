@@ -349,3 +349,57 @@ async fn old_names_of_volumes_snapshots_and_servers() {
     api.world.check().await;
     api.stop().await;
 }
+
+/// The space of a rescue disk is on the host. No flavor with a disk of 0 pays for it, so the root volume limits it.
+#[actix_rt::test]
+async fn a_rescue_disk_is_no_larger_than_the_root_volume() {
+    let api = Api::start().await;
+    api.flavor("diskless", 512, 0).await;
+    let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 1,
+        "boot_index": 0});
+    let request = json!({"name": "diskless", "flavorRef": "diskless", "networks": [{"uuid": NETWORK}],
+        "block_device_mapping_v2": [root]});
+    let server = api.server(OWNER, request).await;
+    let status = || api.life.status(server.parse().unwrap());
+    let rescue = async |more: &[(&str, &str)]| {
+        let stable = [("hw_rescue_bus", "virtio"), ("hw_rescue_device", "disk")];
+        let image = api.image(&[&stable[..], more].concat()).await;
+        let body = Some(json!({"rescue": {"rescue_image_ref": image}}));
+        let answer = call(&api, "POST", &format!("/servers/{server}/action"), "2.87", body).await;
+        api.life.settled().await;
+        answer
+    };
+    let words = format!(
+        "Instance {server} cannot be rescued: the rescue image has 2147483648 bytes, the root volume 1073741824. \
+         Choose a smaller image."
+    );
+    let (code, _, message) = rescue(&[("virtual_gib", "2")]).await;
+    assert_eq!((code, message), (400, words));
+    assert_eq!(status(), "ACTIVE");
+    assert_eq!(rescue(&[]).await.0, 200);
+    assert_eq!(status(), "RESCUE");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_volume_out_of_reach_names_no_host() {
+    let api = Api::start().await;
+    let group = json!({"server_group": {"name": "apart", "policies": ["anti-affinity"]}});
+    let (status, group, _) = call(&api, "POST", "/os-server-groups", "2.1", Some(group)).await;
+    assert_eq!(status, 200, "{group}");
+    let mut servers = Vec::new();
+    for name in ["one", "two"] {
+        let hints = json!({"group": group["server_group"]["id"]});
+        let body = Some(json!({"server": Api::wish(name), "os:scheduler_hints": hints}));
+        let (status, made, _) = call(&api, "POST", "/servers", "2.1", body).await;
+        assert_eq!(status, 202, "{made}");
+        api.life.settled().await;
+        servers.push(made["server"]["id"].as_str().unwrap().to_owned());
+    }
+    let far = volume(&api, Some(&servers[0]), 1).await;
+    let path = format!("/servers/{}/os-volume_attachments", servers[1]);
+    let (status, _, message) = call(&api, "POST", &path, "2.60", Some(attachment(&far))).await;
+    let words = format!("Invalid volume: only one host can reach volume {far}, and the server is on another one.");
+    assert_eq!((status, message), (400, words));
+    api.stop().await;
+}

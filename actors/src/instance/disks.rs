@@ -4,7 +4,7 @@
 //! swap disk, the volumes. Each disk gets the next free letter of its bus. The domain's XML names local disks by the
 //! same rule, so that their names never collide with the recorded names of volumes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::instance::{Alive, BlockDevice, FlavorSnapshot, ImageSnapshot};
 
@@ -85,18 +85,23 @@ fn letters(index: u32) -> String {
 
 /// The device names in use, without `/dev/`.
 #[derive(Debug, Default)]
-struct TakenDeviceNames(BTreeSet<String>);
+struct TakenDeviceNames {
+    names: BTreeSet<String>,
+    /// For each prefix an index below which all names are in use. Without it, the names of a request with thousands of
+    /// disks would take time in proportion to the square of their number.
+    taken_below: BTreeMap<&'static str, u32>,
+}
 
 impl TakenDeviceNames {
     fn next(&mut self, bus: &str) -> String {
         let prefix = prefix(bus);
-        let mut index = 0;
+        let index = self.taken_below.entry(prefix).or_default();
         loop {
-            let name = format!("{prefix}{}", letters(index));
-            if self.0.insert(name.clone()) {
+            let name = format!("{prefix}{}", letters(*index));
+            *index += 1;
+            if self.names.insert(name.clone()) {
                 return name;
             }
-            index += 1;
         }
     }
 
@@ -137,11 +142,11 @@ pub fn next_name(server: &Alive, device: &BlockDevice) -> (String, usize) {
     let image = server.hardware_image();
     let mut taken = TakenDeviceNames::default();
     for name in server.disks.iter().filter(|disk| disk.device.is_volume()).filter_map(|disk| name_of(&disk.device)) {
-        taken.0.insert(name.to_owned());
+        taken.names.insert(name.to_owned());
     }
     let has_root = server.request.image.is_some() && !server.is_volume_backed();
     taken.local(image, has_root, ephemerals(server).len(), swap(server));
-    let count = taken.0.len();
+    let count = taken.names.len();
     (format!("/dev/{}", taken.next(&bus(image, device))), count)
 }
 
@@ -216,6 +221,14 @@ mod tests {
         name_all(None, &mut devices);
         let names: Vec<&str> = devices.iter().filter_map(name_of).collect();
         assert_eq!(names, ["vde", "vdc", "sda", "vdb", "vdd", "vda", "hda"]);
+    }
+
+    #[test]
+    fn a_new_name_is_the_first_free_one_of_its_prefix() {
+        let mut taken = TakenDeviceNames::default();
+        taken.names.extend(["vdb".to_owned(), "sda".to_owned()]);
+        let names = ["virtio", "scsi", "virtio", "sata", "xen"].map(|bus| taken.next(bus));
+        assert_eq!(names, ["vda", "sdb", "vdc", "sdc", "vdd"]);
     }
 
     #[test]

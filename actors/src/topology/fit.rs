@@ -31,6 +31,9 @@ impl Default for FitLimits {
 /// The most assignments of nodes to cells that are tried for the guest's PCI devices. A search without a bound could
 /// keep the ledger busy.
 const MOST_TRIED: usize = 1_000;
+/// The most nodes that the search places on a cell. An image can describe nodes of which each fits somewhere, but not
+/// all together; then the number of partial assignments grows exponentially with the number of cells.
+const MOST_PLACED: usize = 10_000;
 
 /// The free PCI devices of the host, if it has some, and those that the guest requests.
 #[derive(Debug, Clone, Copy, Default)]
@@ -111,7 +114,7 @@ pub fn fit_beside(
             }
         }
     };
-    match choose(&fits_by_node, &mut chosen, &mut admits) == Some(true) {
+    match choose(&fits_by_node, &mut chosen, &mut 0, &mut admits) == Some(true) {
         true => Ok(chosen
             .iter()
             .zip(fits_by_node)
@@ -146,10 +149,12 @@ fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: b
 }
 
 /// Tries assignments of nodes to cells in the order of the cells. `true`: `chosen` holds the first one that `admits`
-/// accepts. `false`: `admits` accepts none. `None`: `admits` ended the search.
+/// accepts. `false`: `admits` accepts none. `None`: `admits` ended the search, or the search has taken too long. `placed`
+/// counts the steps of the search.
 fn choose(
     fits_by_node: &[Vec<Option<FittedNumaCell>>],
     chosen: &mut Vec<usize>,
+    placed: &mut usize,
     admits: &mut dyn FnMut(&[usize]) -> Option<bool>,
 ) -> Option<bool> {
     let Some(node_fits) = fits_by_node.get(chosen.len()) else { return admits(chosen) };
@@ -162,8 +167,12 @@ fn choose(
     }
     for (cell, fitted) in node_fits.iter().enumerate() {
         if fitted.is_some() && !chosen.contains(&cell) {
+            *placed += 1;
+            if *placed > MOST_PLACED {
+                return None;
+            }
             chosen.push(cell);
-            match choose(fits_by_node, chosen, admits) {
+            match choose(fits_by_node, chosen, placed, admits) {
                 Some(false) => {}
                 ended => return ended,
             }

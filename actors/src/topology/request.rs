@@ -441,7 +441,9 @@ fn check(flavor: &FlavorSnapshot, cpus: &[BTreeSet<u32>], memory: &[u64]) -> Top
     if !unassigned.is_empty() {
         return Err(format!("CPU number {} is not assigned to any node", cpus::format(unassigned)));
     }
-    let (sum, whole) = (memory.iter().sum::<u64>(), flavor.memory_mib);
+    // An image may name any number, so a plain sum could wrap around.
+    let sum = memory.iter().fold(0_u64, |sum, part| sum.saturating_add(*part));
+    let whole = flavor.memory_mib;
     match sum == whole {
         true => Ok(()),
         false => Err(format!("{sum} MB of memory assigned, but expected {whole} MB")),

@@ -199,6 +199,9 @@ fn an_impossible_topology_is_refused_with_the_reason() {
     assert!(manual(["0-1", "1-3"], ["512", "512"]).contains("two nodes"));
     assert!(manual(["0-1", "2"], ["512", "512"]).contains("not assigned to any"));
     assert!(manual(["0-1", "2-3"], ["512", "1024"]).contains("1536 MB of memory assigned, but expected 1024"));
+    // 2^54, and a number that makes 2^64 + 1024 of it.
+    let wrapped = manual(["0-1", "2-3"], ["18014398509481984", "18428729675200070656"]);
+    assert!(wrapped.contains("but expected 1024"), "{wrapped}");
 }
 
 /// Real-time guests: a mask of the flavor or of the image, or a processor for the emulator, keeps the overhead away
@@ -324,6 +327,31 @@ fn the_emulator_may_have_a_processor_of_its_own() {
     assert_eq!((pins(&fitted), &fitted[0].emulator), (vec![(0, vec![0, 1])], &vec![2]));
     assert!(on(&host, &[], &isolated(4)).is_err(), "no processor is left for the emulator");
     assert!(on(&host, &[fitted], &isolated(1)).is_err());
+}
+
+/// Each of the last three nodes fits on the same two cells. Without its bound the search would try all places of the
+/// twelve nodes before them.
+#[test]
+fn a_search_for_the_cells_of_many_nodes_ends() {
+    let host = host(16, 4, 0, 1);
+    let of_sizes = |sizes: &[u32]| {
+        let count = sizes.len().to_string();
+        let mut specs = vec![("hw:cpu_policy".to_owned(), "dedicated".to_owned()), ("hw:numa_nodes".to_owned(), count)];
+        let mut next = 0;
+        for (node, size) in sizes.iter().enumerate() {
+            specs.push((format!("hw:numa_cpus.{node}"), chronova_hypervisor::cpus::format(next..next + *size)));
+            specs.push((format!("hw:numa_mem.{node}"), "64".to_owned()));
+            next += *size;
+        }
+        let specs: Vec<(&str, &str)> = specs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        ask(&flavor(next, 64 * sizes.len() as u64, &specs), None).unwrap().unwrap()
+    };
+    let first = on(&host, &[], &of_sizes(&[3; 14])).unwrap();
+    let sizes = [vec![1; 12], vec![4; 3]].concat();
+    let refused = on(&host, std::slice::from_ref(&first), &of_sizes(&sizes)).unwrap_err();
+    assert_eq!(refused, "the host has no 15 NUMA cells that together have room for the guest's nodes");
+    let two = [vec![1; 12], vec![4; 2]].concat();
+    assert_eq!(on(&host, &[first], &of_sizes(&two)).unwrap().len(), 14);
 }
 
 #[test]

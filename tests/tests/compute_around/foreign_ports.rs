@@ -95,6 +95,27 @@ async fn a_port_on_an_external_network_is_no_way_around_the_policy() {
     service.cloud.api.stop().await;
 }
 
+/// The Network API denies the same choice (`create_port:fixed_ips:ip_address`).
+#[actix_rt::test]
+async fn only_the_owner_of_a_shared_network_chooses_addresses_in_it() {
+    let service = Service8775::start(MetadataConfig::default()).await;
+    let shared = network(&service, ADMIN, json!({"name": "office", "shared": true}), "10.9.0.0/24").await;
+    let words = "Policy doesn't allow create_port:fixed_ips:ip_address to be performed.";
+    let port = json!({"network_id": shared, "fixed_ips": [{"ip_address": "10.9.0.77"}]});
+    let port = neutron(&service, USER, "POST", "/ports", Some(json!({"port": port}))).await;
+    assert_eq!(port.status, 403, "{:?}", port.body);
+    let request = json!({"name": "a", "imageRef": IMAGE, "flavorRef": "1",
+        "networks": [{"uuid": shared, "fixed_ip": "10.9.0.77"}]});
+    let body = Some(json!({"server": request}));
+    is(&service.cloud.api.call("POST", "/servers", "2.100", USER, body).await, 403, words);
+    let (server, _) = service.server("2.100", json!({})).await;
+    let chosen = json!({"net_id": shared, "fixed_ips": [{"ip_address": "10.9.0.77"}]});
+    is(&service.cloud.attach(&server, "2.70", chosen).await, 403, words);
+    let any = service.cloud.attach(&server, "2.70", json!({"net_id": shared})).await;
+    assert_eq!(any.status, 200, "{:?}", any.body);
+    service.cloud.api.stop().await;
+}
+
 #[actix_rt::test]
 async fn a_network_with_the_same_addresses_takes_no_metadata_from_another() {
     let service = Service8775::start(MetadataConfig { use_forwarded_for: true, ..MetadataConfig::default() }).await;

@@ -97,22 +97,29 @@ fn version_text(version: u32) -> String {
     format!("{}.{}.{}", version / 1_000_000, version / 1_000 % 1_000, version % 1_000)
 }
 
-/// Whether a version meets every condition of a list such as `>=6.0,<6.2`. Nova uses oslo's `VersionPredicate`.
+/// The longest list of conditions, in bytes. Each decision of the scheduler reads the list once for each host, and an
+/// image's property may have 64 KiB.
+const LONGEST: usize = 255;
+
+/// Whether a version meets every condition of a list such as `>=6.0,<6.2`. No version meets a list that is too long.
+/// Nova uses oslo's `VersionPredicate`.
 fn satisfies(version: &str, conditions: &str) -> bool {
-    conditions.split(',').map(str::trim).filter(|condition| !condition.is_empty()).all(|condition| {
-        let digits = condition.find(|c: char| c.is_ascii_digit()).unwrap_or(condition.len());
-        let (operator, wanted) = condition.split_at(digits);
-        let order = compare(version, wanted);
-        match operator.trim() {
-            "<" => order == Ordering::Less,
-            "<=" => order != Ordering::Greater,
-            ">" => order == Ordering::Greater,
-            ">=" => order != Ordering::Less,
-            "!=" => order != Ordering::Equal,
-            "==" => order == Ordering::Equal,
-            _ => false,
-        }
-    })
+    let mut list = conditions.split(',').map(str::trim).filter(|condition| !condition.is_empty());
+    conditions.len() <= LONGEST
+        && list.all(|condition| {
+            let digits = condition.find(|c: char| c.is_ascii_digit()).unwrap_or(condition.len());
+            let (operator, wanted) = condition.split_at(digits);
+            let order = compare(version, wanted);
+            match operator.trim() {
+                "<" => order == Ordering::Less,
+                "<=" => order != Ordering::Greater,
+                ">" => order == Ordering::Greater,
+                ">=" => order != Ordering::Less,
+                "!=" => order != Ordering::Equal,
+                "==" => order == Ordering::Equal,
+                _ => false,
+            }
+        })
 }
 
 fn compare(left: &str, right: &str) -> Ordering {
@@ -139,5 +146,7 @@ mod tests {
         for condition in [">=6.0,<6.2", ">7.2", "<7.2", "~7.2"] {
             assert!(!satisfies("7.2.0", condition), "{condition}");
         }
+        assert!(satisfies("7.2.0", &">0,".repeat(80)));
+        assert!(!satisfies("7.2.0", &">0,".repeat(90)));
     }
 }

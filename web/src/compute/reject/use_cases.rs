@@ -44,9 +44,11 @@ pub(in crate::compute) fn server_volume(id: InstanceId, reject: ServerVolumeReje
              Volume is in {theirs}"
         )),
         ServerVolumeReject::NotReservable { volume, status } => Fault::bad_request(not_reservable(volume, &status)),
+        // Users do not see the names of hosts.
         ServerVolumeReject::OutOfReach { volume, host } => Fault::bad_request(format!(
-            "Invalid volume: only host {host} can reach volume {volume}, and the server is on another one."
-        )),
+            "Invalid volume: only one host can reach volume {volume}, and the server is on another one."
+        ))
+        .caused_by(format!("only host {host} can reach the volume")),
         ServerVolumeReject::NotInUse { .. } => Fault::bad_request(format!("Invalid volume: {NOT_DETACHABLE}")),
         ServerVolumeReject::OldElsewhere => {
             Fault::bad_request("Invalid volume: Old volume is attached to a different instance.")

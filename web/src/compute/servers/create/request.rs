@@ -1,5 +1,7 @@
 //! The canonical request of a `POST /servers`, for all versions.
 
+use std::collections::BTreeSet;
+
 use chronova_events::ids::{ImageId, NetworkId, PortId};
 use chronova_events::instance::{DiskConfig, FilesGiven, RequestedNetworks, RequestedNic, SortedPairs};
 use serde_json::{Map, Value};
@@ -177,10 +179,10 @@ fn bad_network(id: &str) -> Fault {
 }
 
 fn security_groups(server: &Map<String, Value>) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
+    let (mut names, mut seen): (Vec<String>, BTreeSet<&str>) = (Vec::new(), BTreeSet::new());
     for group in server.get("security_groups").and_then(Value::as_array).into_iter().flatten() {
         if let Some(name) = group.get("name").and_then(Value::as_str)
-            && !names.iter().any(|known| known == name)
+            && seen.insert(name)
         {
             names.push(name.to_owned());
         }

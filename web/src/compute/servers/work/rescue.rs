@@ -47,13 +47,21 @@ fn check_root(ctx: &Ctx, found: &PermittedServer, image: &ImageSnapshot) -> Resu
 }
 
 /// The rescue disk is as large as its image. If it were larger than the flavor's disk, the project would get space that
-/// its quota does not cover. A flavor whose disk is 0 sets no limit.
+/// its quota does not cover. If the flavor's disk is 0, the root volume sets the limit, which the quota of volumes
+/// covers. Only administrators create servers with neither; those have no limit.
 fn check_size(found: &PermittedServer, image: &ImageSnapshot) -> Result<(), Fault> {
-    let (id, disk) = (found.id, u64::from(found.server()?.request.flavor.root_gib) << 30);
-    let size = image.size.max(image.virtual_size);
+    let (id, server) = (found.id, found.server()?);
+    let (limits, gib) = match server.request.flavor.root_gib {
+        0 => {
+            let root = server.disks.iter().map(|disk| &disk.device).find(|device| device.is_root());
+            ("root volume", root.filter(|root| root.is_volume()).and_then(|root| root.size).unwrap_or(0))
+        }
+        gib => ("flavor's disk", gib),
+    };
+    let (disk, size) = (u64::from(gib) << 30, image.size.max(image.virtual_size));
     match disk > 0 && size > disk {
         true => Err(Fault::bad_request(format!(
-            "Instance {id} cannot be rescued: the rescue image has {size} bytes, the flavor's disk {disk}. Choose a smaller image."
+            "Instance {id} cannot be rescued: the rescue image has {size} bytes, the {limits} {disk}. Choose a smaller image."
         ))),
         false => Ok(()),
     }

@@ -12,7 +12,8 @@ use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
 use chronova_projections::views::Views;
 
-use crate::ports::PortError;
+use crate::ports::{EmbeddedPolicy, PortError, ServiceCaller};
+use crate::services::embedded::network::access;
 use crate::services::embedded::network::quota::limit_of;
 
 pub(super) fn check(
@@ -102,6 +103,27 @@ fn check_nic(
         }
     }
     Ok(())
+}
+
+/// Refuses an address that the user chooses, if the policy of the Network API denies that choice in the network. Nova
+/// creates ports with the user's token, so Neutron asks the same rule. By default only the network's owner and
+/// administrators choose addresses: an address outside the allocation pools may belong to a machine of theirs. The other
+/// checks refuse a network that the project does not see.
+pub(super) fn chosen_address(
+    views: &Views,
+    project: &ProjectId,
+    nic: &RequestedNic,
+    caller: &ServiceCaller,
+) -> Result<(), PortError> {
+    let (Some(id), Some(_)) = (nic.network, &nic.fixed_ip) else { return Ok(()) };
+    let network = views.networks.read(|view| view.network(id).cloned());
+    let Some(network) = network.filter(|network| is_inner(network, project)) else { return Ok(()) };
+    let rule = "create_port:fixed_ips:ip_address";
+    let attributes = access::within(project, &network);
+    match caller.may((EmbeddedPolicy::Network, rule), Some(&network.created.project), &attributes) {
+        true => Ok(()),
+        false => Err(PortError::Forbidden(format!("Policy doesn't allow {rule} to be performed."))),
+    }
 }
 
 /// Nova's message about an address that a port has. As in Neutron, a project sees its own ports and those on its

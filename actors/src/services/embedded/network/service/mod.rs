@@ -125,8 +125,11 @@ impl NetworkService for EmbeddedNetworks {
         project: &ProjectId,
         networks: &RequestedNetworks,
         security_groups: &[String],
-        _: &ServiceCaller,
+        caller: &ServiceCaller,
     ) -> Result<(), PortError> {
+        for nic in networks.listed() {
+            check::chosen_address(&self.views, project, nic, caller)?;
+        }
         check::check(&self.views, project, networks, security_groups)
     }
 
@@ -154,6 +157,7 @@ impl NetworkService for EmbeddedNetworks {
         nic: &RequestedNic,
         caller: &ServiceCaller,
     ) -> Result<(), PortError> {
+        check::chosen_address(&self.views, project, nic, caller)?;
         // A part of Chronova that asks for no user has the rights of the project.
         let by_administrator = caller.is_admin && caller.rights.is_some();
         attach::check(&self.views, project, nic, by_administrator).map(drop)
