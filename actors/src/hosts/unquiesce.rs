@@ -23,8 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Thaws the guests that a process may have left frozen: after a host was away (`was_away`), all guests with an agent.
-/// Otherwise the control plane has started, and only guests whose last image failed are thawed. Each guest has its own task in the background, because an
-/// agent that does not answer takes seconds. The call is harmless if nothing is frozen.
+/// Otherwise the control plane has started, and only guests whose last image failed are thawed. Each guest has its own
+/// task in the background, because an agent that does not answer takes seconds. The call is harmless if nothing is
+/// frozen.
 pub(super) fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>, was_away: bool) {
     let on_host = |server: &Alive| server.placement.as_ref().is_some_and(|at| at.host == host);
     let due: Vec<InstanceId> = context.views.servers.read(|servers| {
