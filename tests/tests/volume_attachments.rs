@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 mod volume_attachments {
     mod at_creation;
     mod on_volumes;
+    mod quiesced;
 }
 
 const OWNER: &str = "u:p";

@@ -146,8 +146,8 @@ impl Agent {
             // Nova's compute service would not start. A host that was up before gets no more servers.
             return self.report_known_down(&error).await;
         }
-        if was_away {
-            unquiesce::guests(&self.context, member.host, &self.driver);
+        if was_away || self.suspect {
+            unquiesce::guests(&self.context, member.host, &self.driver, was_away);
         }
         self.silent_since = None;
         self.connected = true;

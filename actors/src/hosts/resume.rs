@@ -12,19 +12,22 @@ use chronova_hypervisor::guest::{GuestStatus, PowerState};
 use crate::hosts::context::HostContext;
 use crate::instance::{CallerRights, InstanceRequest, InstanceRoot};
 
+/// After this time, a reboot of an earlier run says nothing about the present boot of the host.
+const ONE_BOOT_MICROS: i64 = 60 * 60 * 1_000_000;
+
 /// Requests a hard reboot of guests that ran on the host and do not run now, before they are recorded as stopped.
 ///
 /// A host on which any guest runs was not powered off. Its other guests ended by themselves, and are not started. A
-/// guest does not count as running while a hard reboot starts it. So after a crash between two requests, the next run
-/// continues with the other guests. If a reboot has ended by then, the other guests stay off and are recorded as
-/// stopped.
+/// guest does not count as running while a hard reboot starts it, or if this function has started it in the last hour.
+/// So after a crash between two requests, the next run continues with the other guests.
 pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let Ok(found) = driver.guests().await else { return };
-    let runs = |guest: &GuestStatus| matches!(guest.power, PowerState::Running | PowerState::Paused);
-    if found.iter().any(|guest| runs(guest) && !is_rebooting(context, guest.instance)) {
+    let runs = |guest: &&GuestStatus| matches!(guest.power, PowerState::Running | PowerState::Paused);
+    let running: BTreeSet<InstanceId> = found.iter().filter(runs).map(|guest| guest.instance).collect();
+    if running.iter().any(|guest| !is_rebooting(context, *guest) && !is_started(context, *guest)) {
         return;
     }
-    for instance in due(context, host) {
+    for instance in due(context, host).difference(&running).copied() {
         tracing::info!(%host, %instance, "starting a guest that ran when its host went down");
         let command = InstanceRequest::Power {
             process: ProcessId::random(),
@@ -36,6 +39,18 @@ pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn
             tracing::warn!(%instance, %error, "cannot start a guest after its host came back");
         }
     }
+}
+
+/// Whether the newest action on the server is a recent reboot that no user requested.
+fn is_started(context: &HostContext, instance: InstanceId) -> bool {
+    let now = context.clock.now();
+    context.views.servers.read(|servers| {
+        let newest = servers.get(instance).and_then(|row| row.actions.last());
+        newest.is_some_and(|action| {
+            let is_recent = now.0.saturating_sub(action.started_at.0) <= ONE_BOOT_MICROS;
+            action.name == "reboot" && action.user.is_none() && is_recent
+        })
+    })
 }
 
 /// Whether a hard reboot of the server is under way.

@@ -54,7 +54,8 @@ impl DiskSnapshots for LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         let (out, chunks) = mpsc::channel(COPY_DEPTH);
-        let sent = self.threads.start("read copy", move || {
+        self.readings.serve(Arc::as_ptr(&session).addr());
+        let sent = self.readings.start("read copy", move || {
             link.line(&session).and_then(|line| snapshot::send(&line, &options, instance, copy, &out))
         })?;
         Ok(whole_or_error(chunks, sent))

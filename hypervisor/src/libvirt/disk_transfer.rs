@@ -184,8 +184,9 @@ impl LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         let (out, chunks) = mpsc::channel(DEPTH);
+        self.readings.serve(Arc::as_ptr(&session).addr());
         // Nobody waits for the result. The reader gets an error as the last item.
-        let sent = self.threads.start("read disk", move || {
+        let sent = self.readings.start("read disk", move || {
             let sent = link.line(&session).and_then(|line| send(&line, &find(&line, &options)?, &out));
             if let Err(error) = sent {
                 let _ = out.blocking_send(Err(std::io::Error::other(error)));

@@ -32,6 +32,9 @@ pub struct LibvirtDriver {
     pub(super) link: Arc<Link>,
     /// The threads for calls that change the host.
     pub(super) threads: CallThreads,
+    /// The threads that read disks. Such a thread waits for its reader. A copy within one host is written by one of
+    /// `threads`, so readers must not take all of those.
+    pub(super) readings: CallThreads,
     /// The threads for queries, so that the host answers queries while it creates many guests.
     pub(super) questions: CallThreads,
     pub(super) images: ImageFetcher,
@@ -66,6 +69,7 @@ impl LibvirtDriver {
             options: Arc::new(options.clone()),
             link,
             threads: CallThreads::new(uri, options.workers),
+            readings: CallThreads::new(uri, options.workers),
             questions: CallThreads::new(uri, QUESTIONERS),
             images: ImageFetcher::new(options.workers),
             volumes: Gates::new(),

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use chronova_actors::hosts::options::DeletedGuests;
+use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot};
 use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
 use chronova_actors::provider_config::{ProviderConfigEntry, ProviderConfigs, ProviderIdentification};
 use chronova_events::envelope::Meta;
-use chronova_events::ids::ProviderId;
+use chronova_events::ids::{ProcessId, ProviderId};
 use chronova_events::ledger::Inventory;
 use chronova_hypervisor::driver::StopMode;
 
@@ -68,6 +69,32 @@ async fn a_guest_that_ended_while_its_host_was_away_is_a_stopped_server() {
     resynced(&world, &life, 2).await;
     life.settled().await;
     assert_eq!((life.status(id(1)), life.status(id(2))), ("SHUTOFF", "ACTIVE"));
+    life.stop().await;
+    world.check().await;
+}
+
+/// A crash came after the first guest was started again and before the second was. Once the first runs, the host looks
+/// like one that did not lose power.
+#[actix_rt::test]
+async fn the_next_control_plane_starts_the_guests_that_are_still_off() {
+    let mut world = World::new(1);
+    world.options.hosts.resume_guests = true;
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    built(&life, id(2)).await;
+    let (process, asker) = (ProcessId::random(), CallerRights { overrides_lock: true });
+    let reboot = InstanceRequest::Power { process, action: PowerAction::RebootHard, asker };
+    life.context().gateway.send::<InstanceRoot>(&id(1), reboot, Meta::system("host-boot")).await.unwrap();
+    life.settled().await;
+    let actions = |life: &Life| life.context().views.servers.read(|view| view.get(id(1)).unwrap().actions.len());
+    let before = actions(&life);
+    life.stop().await;
+    world.fleet.crash_guest(0, id(2)).unwrap();
+    let life = started(&world).await;
+    life.until(|_| world.fleet.guests(0)[&id(2)].power == PowerState::Running).await;
+    life.settled().await;
+    assert_eq!((life.status(id(1)), life.status(id(2))), ("ACTIVE", "ACTIVE"));
+    assert_eq!(actions(&life), before, "a guest that runs was rebooted");
     life.stop().await;
     world.check().await;
 }

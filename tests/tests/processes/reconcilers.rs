@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use chronova_actors::ports::NewContent;
 use chronova_actors::reconcile::run_counts::TallyReading;
+use chronova_actors::services::embedded::volume::quota::{VolumeLimits, VolumeQuotaCommand, VolumeQuotaRoot};
 use chronova_events::envelope::{Meta, NewEvent, StreamId};
-use chronova_events::ids::{InstanceId, ProjectId};
+use chronova_events::ids::{InstanceId, ProjectId, VolumeId};
 use chronova_events::quota::{QuotaEvent, QuotaReserved};
 use chronova_events::store::{EventStore as _, Expected};
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
@@ -63,6 +65,25 @@ async fn leaked_quota_is_released_at_start_before_the_first_request() {
     assert_eq!(tally(&life, "quota-leaks").runs, 1);
     assert_eq!(tally(&life, "unconfirmed-moves").runs, 0, "a reconciler without AT_START ran before its period");
     life.stop().await;
+}
+
+/// A crash, or a client that disconnects, may end a request between the quota and the volume.
+#[actix_rt::test]
+async fn quota_for_an_extension_that_never_began_is_released() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let (project, volume) = (ProjectId::new("p"), VolumeId(Uuid::from_u128(0xF00D)));
+    life.volume(volume, NewContent::Blank).await.unwrap();
+    life.settled().await;
+    let defaults = VolumeLimits::default();
+    let take = VolumeQuotaCommand::TakeVolume { project: project.clone(), volume, size_gb: 7, defaults };
+    let taken = life.context().gateway.send::<VolumeQuotaRoot>(&project, take, Meta::system("test")).await.unwrap();
+    let held = || life.context().views.volumes.read(|view| view.quotas[&project].volumes[&volume]);
+    life.until(|context| context.views.position() >= taken.position && held() == 1).await;
+    assert_eq!(tally(&life, "volume-quota").failures, 0);
+    life.stop().await;
+    world.check().await;
 }
 
 #[actix_rt::test]

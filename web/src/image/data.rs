@@ -12,7 +12,7 @@ use chronova_events::image::{ImageContent, ImageRecord};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use super::access::{command, permitted};
+use super::access::permitted;
 use super::fault;
 use crate::ctx::Ctx;
 use crate::dispatch;
@@ -36,14 +36,16 @@ async fn upload(mut ctx: Ctx) -> Result<Reply, Fault> {
     check_media_type(&ctx)?;
     let announced = announced(&ctx)?;
     let upload = UploadId::random();
-    command(&ctx, &permit, image.id, ImageCommand::StartUpload(upload)).await?;
     let format = image.attributes.disk_format.clone().unwrap_or_default();
     let incoming = IncomingUpload { image: image.id, upload, format, announced };
     let bytes = ctx.take_payload_send(DEPTH);
     let (dispatch, images) = (ctx.app.dispatch()?.clone(), Arc::clone(ctx.app.images()?));
-    // The upload runs in its own task. If the client disconnects, this handler ends, but the upload must still be
-    // recorded.
-    let done = tokio::spawn(async move { store(&dispatch, &images, &permit, incoming, bytes).await });
+    // The upload runs in its own task from its first event on. If the client disconnects, this handler ends, but the end
+    // of the upload must still be recorded.
+    let done = tokio::spawn(async move {
+        start(&dispatch, &permit, &incoming).await?;
+        store(&dispatch, &images, &permit, incoming, bytes).await
+    });
     done.await.map_err(Fault::internal)??;
     Ok(Reply::empty(204))
 }
@@ -65,6 +67,12 @@ fn announced(ctx: &Ctx) -> Result<Option<u64>, Fault> {
     });
     let framed = ctx.header("Content-Length").and_then(|text| text.parse().ok());
     Ok(named.transpose()?.or(framed))
+}
+
+async fn start(dispatch: &Dispatch, permit: &Permit, incoming: &IncomingUpload) -> Result<(), Fault> {
+    let (image, command) = (incoming.image, ImageCommand::StartUpload(incoming.upload));
+    let started = dispatch::send::<ImageRoot>(dispatch, permit, &image, command).await;
+    started.map(drop).map_err(|error| fault::of(image, error))
 }
 
 /// Receives the bytes and records the result, or records that the upload was abandoned.

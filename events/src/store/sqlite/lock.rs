@@ -49,7 +49,7 @@ impl LogLock {
         }
         // The process id is for the message of the next refusal, and for `was_left`. A full disk must not keep the log
         // closed.
-        let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+        let _ = mark(&file).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { file })
     }
 
@@ -58,6 +58,13 @@ impl LogLock {
         // If this fails, the next opening computes the seals again, which costs one read of the file.
         let _ = self.file.set_len(0);
     }
+}
+
+/// Gives the file a length without a block of data. So `was_left` notices a killed process even if the disk was full and
+/// the process id could not be written.
+fn mark(file: &File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.set_len(1)
 }
 
 /// The process id of the holder, according to the kernel (proc_locks(5)). `None` if the holder is in another container.
@@ -86,7 +93,21 @@ fn named(locks: &str, inode: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_log_without_a_process_id_was_left_unless_it_was_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("log.db");
+        assert!(!was_left(&data), "there is no lock file");
+        let file = File::create(crate::store::sqlite::schema::beside(&data, "lock")).unwrap();
+        // The state after `take` on a full disk.
+        mark(&file).unwrap();
+        assert!(was_left(&data));
+        LogLock { file }.leave();
+        assert!(!was_left(&data));
+    }
 
     #[test]
     fn the_kernel_names_the_holder() {

@@ -2,7 +2,7 @@
 
 use chronova_events::ids::ProcessId;
 use chronova_events::volume::{
-    ExtendRequested, ImageMetadataReplaced, ReimageRequested, SnapshotStatus, StatusReset, UploadEnded,
+    ExtendRequested, ImageMetadataReplaced, ReimageRequested, SnapshotStatus, StatusChanged, StatusReset, UploadEnded,
     UploadRequested, Volume, VolumeCreated, VolumeDeleteRequested, VolumeDeleted, VolumeDescribed, VolumeEvent,
     VolumeExtended, VolumeFailed, VolumeFlagged, VolumeImage, VolumeMetadata, VolumeReady, VolumeRecord,
     VolumeReimaged, VolumeStatus,
@@ -61,6 +61,25 @@ fn by(record: &VolumeRecord, process: ProcessId) -> Result<(), VolumeReject> {
     if record.ongoing == Some(process) { Ok(()) } else { Err(VolumeReject::Superseded) }
 }
 
+/// The events at the end of an operation. `end` returns the volume to its status before the operation. If an attachment
+/// changed the status meanwhile, the volume keeps that status. Otherwise a volume that its server has released would be
+/// in use for ever.
+fn ended(record: &VolumeRecord, end: VolumeEvent) -> Vec<VolumeEvent> {
+    let (volume, status) = (record.created.volume, record.status);
+    let follows_attachments = matches!(
+        status,
+        VolumeStatus::Available
+            | VolumeStatus::Reserved
+            | VolumeStatus::Attaching
+            | VolumeStatus::InUse
+            | VolumeStatus::Detaching
+    );
+    match follows_attachments && status != record.before {
+        true => vec![end, StatusChanged { volume, status }.into()],
+        false => vec![end],
+    }
+}
+
 fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
     let volume = record.created.volume;
     match command {
@@ -96,17 +115,17 @@ fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
         VolumeCommand::Extend { process, size_gb, attached } => extend(record, process, size_gb, attached),
         VolumeCommand::RecordExtended { process, size_gb } => {
             by(record, process)?;
-            Ok(vec![VolumeExtended { volume, process, size_gb }.into()])
+            Ok(ended(record, VolumeExtended { volume, process, size_gb }.into()))
         }
         VolumeCommand::Upload { process, image, force } => upload(record, process, image, force),
         VolumeCommand::RecordUploaded { process } => {
             by(record, process)?;
-            Ok(vec![UploadEnded { volume, process }.into()])
+            Ok(ended(record, UploadEnded { volume, process }.into()))
         }
         VolumeCommand::Reimage { process, image } => reimage(record, process, *image),
         VolumeCommand::RecordReimaged { process } => {
             by(record, process)?;
-            Ok(vec![VolumeReimaged { volume, process }.into()])
+            Ok(ended(record, VolumeReimaged { volume, process }.into()))
         }
         VolumeCommand::Reset { status, detached } => Ok(vec![StatusReset { volume, status, detached }.into()]),
         VolumeCommand::Delete { process, force, cascade } => delete(record, process, force, cascade),

@@ -3,7 +3,9 @@
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
-use chronova_events::ids::{AttachmentId, HostId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId};
+use chronova_events::ids::{
+    AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId,
+};
 use chronova_events::instance::FaultInfo;
 use chronova_events::volume::{
     AttachMode, Volume, VolumeCreated, VolumeEvent, VolumeImage, VolumeRecord, VolumeSnapshotRequested, VolumeSource,
@@ -322,6 +324,43 @@ fn a_failed_reimage_is_not_repeated_by_its_process() {
         let state = available([write(), ended]);
         assert_eq!(record(&state).ongoing, None);
         assert_eq!(decide(&state, write()), Ok(vec![]), "the process has ended and cannot run again");
+    }
+}
+
+/// A server may be deleted while its volume is extended, uploaded or written.
+#[test]
+fn a_volume_that_is_released_during_an_operation_is_available_afterwards() {
+    let image = VolumeImage { snapshot: no_image(), extra: vec![] };
+    let operations = [
+        (
+            VolumeCommand::Extend { process: OTHER, size_gb: 3, attached: true },
+            VolumeCommand::RecordExtended { process: OTHER, size_gb: 3 },
+        ),
+        (
+            VolumeCommand::Upload { process: OTHER, image: ImageId(Uuid::from_u128(8)), force: true },
+            VolumeCommand::RecordUploaded { process: OTHER },
+        ),
+        (
+            VolumeCommand::Reimage { process: OTHER, image: Box::new(image) },
+            VolumeCommand::RecordReimaged { process: OTHER },
+        ),
+    ];
+    for (request, end) in operations {
+        let mut state = in_use();
+        for command in [request, VolumeCommand::Release { attachment: FIRST }] {
+            for event in decide(&state, command).unwrap() {
+                state.evolve(&event, Timestamp(2));
+            }
+        }
+        assert!(
+            refused(decide(&state, reserve(SECOND, 2))).contains("status must be available"),
+            "another server got a volume whose content still changes"
+        );
+        for event in decide(&state, end.clone()).unwrap() {
+            state.evolve(&event, Timestamp(3));
+        }
+        assert_eq!((record(&state).status, record(&state).ongoing), (VolumeStatus::Available, None), "{end:?}");
+        assert!(decide(&state, reserve(SECOND, 2)).is_ok());
     }
 }
 

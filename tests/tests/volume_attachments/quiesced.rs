@@ -1,0 +1,51 @@
+//! Guests that are left quiesced.
+
+use std::time::Duration;
+
+use chronova_events::ids::InstanceId;
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
+use chronova_tests::compute_api::{Api, NETWORK};
+use serde_json::json;
+
+use super::super::{OWNER, call};
+
+/// The host came back, but the control plane ended before the guest was released. A refused call stands for that end.
+#[actix_rt::test]
+async fn the_next_control_plane_releases_a_guest_that_is_left_quiesced() {
+    let api = Api::start().await;
+    let image = api.image(&[("hw_qemu_guest_agent", "yes")]).await;
+    let root = json!({"source_type": "image", "uuid": image, "destination_type": "volume", "volume_size": 1,
+        "boot_index": 0});
+    let request =
+        json!({"name": "s", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "block_device_mapping_v2": [root]});
+    let server = api.server(OWNER, request).await;
+    let id: InstanceId = server.parse().unwrap();
+    let host = api.life.host_of(&api.world, id).unwrap();
+    api.world.brakes.hold("create_volume");
+    let path = format!("/servers/{server}/action");
+    let (status, body, _) = call(&api, "POST", &path, "2.45", Some(json!({"createImage": {"name": "cut"}}))).await;
+    assert_eq!(status, 202, "{body}");
+    api.world.brakes.reached("create_volume").await;
+    api.world.fleet.kill_host(host);
+    api.world.brakes.release("create_volume");
+    api.life.settled().await;
+
+    let refused = FaultPlan::default().with(DriverCall::Thaw, FaultTrigger::Always, Effect::Refuse);
+    api.world.fleet.set_all_faults(&refused);
+    let before = api.world.fleet.calls(DriverCall::Thaw);
+    api.world.fleet.revive_host(host, true).unwrap();
+    api.life.until(|_| api.world.fleet.calls(DriverCall::Thaw) > before).await;
+    let Api { world, life, .. } = api;
+    life.stop().await;
+    assert_eq!(world.fleet.frozen(), [id], "the guest was released although its agent refused");
+
+    world.fleet.set_all_faults(&FaultPlan::default());
+    let life = world.live(None, None).await;
+    let thawed = async {
+        while !world.fleet.frozen().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), thawed).await.expect("the guest stays quiesced");
+    life.stop().await;
+}
