@@ -203,7 +203,11 @@ impl ResourceRequest {
         let (shared, mut dedicated) = match request.hardware("cpu_policy") {
             Some("dedicated") => (0, vcpus),
             Some("mixed") => {
-                let mask = request.spec("hw:cpu_dedicated_mask").or_else(|| request.hardware("cpu_realtime_mask"));
+                // The image's mask takes precedence, as in the guest's topology. Otherwise an image would get more
+                // dedicated CPUs than the server claims.
+                let image = request.property("hw_cpu_realtime_mask");
+                let realtime = || image.or_else(|| request.spec("hw:cpu_realtime_mask"));
+                let mask = request.spec("hw:cpu_dedicated_mask").or_else(realtime);
                 let dedicated = mask.map_or(0, |mask| cpus_in(mask, vcpus));
                 (vcpus.saturating_sub(dedicated), dedicated)
             }
@@ -297,24 +301,21 @@ fn suffix<'a>(prefix: &'a str, word: &str) -> Option<&'a str> {
     legal.then_some(suffix)
 }
 
-/// The number of CPUs below `count` that a mask names, for example `0-3,^2` or `^0`.
+/// The number of CPUs below `count` that a mask names, for example `0-3,^2`. A mask that begins with `^` means all other
+/// CPUs, also if it names some.
 fn cpus_in(mask: &str, count: u64) -> u64 {
     let (mut with, mut without): (BTreeSet<u64>, BTreeSet<u64>) = (BTreeSet::new(), BTreeSet::new());
-    let mut only_without = true;
     for part in mask.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (set, part) = match part.strip_prefix('^') {
             Some(part) => (&mut without, part),
-            None => {
-                only_without = false;
-                (&mut with, part)
-            }
+            None => (&mut with, part),
         };
         let (from, to) = part.split_once('-').unwrap_or((part, part));
         if let (Ok(from), Ok(to)) = (from.trim().parse::<u64>(), to.trim().parse::<u64>()) {
             set.extend((from..=to.min(count)).filter(|cpu| *cpu < count));
         }
     }
-    if only_without {
+    if mask.trim().is_empty() || mask.trim().starts_with('^') {
         with = (0..count).collect();
     }
     with.difference(&without).count() as u64
@@ -464,6 +465,13 @@ pub(super) mod tests {
             of(&[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "^0")]),
             "DISK_GB=10 MEMORY_MB=512 PCPU=3 VCPU=1"
         );
+        let realtime = [("hw:cpu_policy", "mixed"), ("hw:cpu_realtime", "yes"), ("hw:cpu_realtime_mask", "3")];
+        assert_eq!(of(&realtime), "DISK_GB=10 MEMORY_MB=512 PCPU=1 VCPU=3");
+        let image = crate::instance::sample_image::image_with(&[("hw_cpu_realtime_mask", "^3,0")]);
+        let masked = RequestSpec { image: Some(image.into()), ..with(&realtime) };
+        assert_eq!(words(&ResourceRequest::of(&masked, true)), "DISK_GB=10 MEMORY_MB=512 PCPU=3 VCPU=1");
+        let pinned = masked.topology().ok().flatten().map(|topology| topology.nodes[0].dedicated.len());
+        assert_eq!(pinned, Some(3), "the claim and the topology differ");
         assert_eq!(words(&ResourceRequest::of(&with(&[dedicated]), false)), "DISK_GB=10 MEMORY_MB=512 VCPU=4");
         assert_eq!(cpus_in("0-2,^1", 4), 2);
         assert_eq!(cpus_in("0-99999999999", 4), 4, "the mask names CPUs beyond the count");
