@@ -40,8 +40,8 @@ async fn upload(mut ctx: Ctx) -> Result<Reply, Fault> {
     let incoming = IncomingUpload { image: image.id, upload, format, announced };
     let bytes = ctx.take_payload_send(DEPTH);
     let (dispatch, images) = (ctx.app.dispatch()?.clone(), Arc::clone(ctx.app.images()?));
-    // The upload runs in its own task from its first event on. If the client disconnects, this handler ends, but the end
-    // of the upload must still be recorded.
+    // The upload runs in its own task from its first event on. If the client disconnects, this handler ends, but the
+    // end of the upload must still be recorded.
     let done = tokio::spawn(async move {
         start(&dispatch, &permit, &incoming).await?;
         store(&dispatch, &images, &permit, incoming, bytes).await
