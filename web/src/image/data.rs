@@ -40,12 +40,9 @@ async fn upload(mut ctx: Ctx) -> Result<Reply, Fault> {
     let incoming = IncomingUpload { image: image.id, upload, format, announced };
     let bytes = ctx.take_payload_send(DEPTH);
     let (dispatch, images) = (ctx.app.dispatch()?.clone(), Arc::clone(ctx.app.images()?));
-    // The upload runs in its own task from its first event on. If the client disconnects, this handler ends, but the end
-    // of the upload must still be recorded.
-    let done = tokio::spawn(async move {
-        start(&dispatch, &permit, &incoming).await?;
-        store(&dispatch, &images, &permit, incoming, bytes).await
-    });
+    // The upload runs in its own task from its first event on. If the client disconnects, this handler ends, but the
+    // end of the upload must still be recorded.
+    let done = tokio::spawn(async move { store(&dispatch, &images, &permit, incoming, bytes).await });
     done.await.map_err(Fault::internal)??;
     Ok(Reply::empty(204))
 }
@@ -69,13 +66,8 @@ fn announced(ctx: &Ctx) -> Result<Option<u64>, Fault> {
     Ok(named.transpose()?.or(framed))
 }
 
-async fn start(dispatch: &Dispatch, permit: &Permit, incoming: &IncomingUpload) -> Result<(), Fault> {
-    let (image, command) = (incoming.image, ImageCommand::StartUpload(incoming.upload));
-    let started = dispatch::send::<ImageRoot>(dispatch, permit, &image, command).await;
-    started.map(drop).map_err(|error| fault::of(image, error))
-}
-
-/// Receives the bytes and records the result, or records that the upload was abandoned.
+/// Records the start of the upload. Then receives the bytes and records the result, or records that the upload was
+/// abandoned.
 async fn store(
     dispatch: &Dispatch,
     images: &EmbeddedImages,
@@ -84,6 +76,8 @@ async fn store(
     bytes: BoxStream<'static, io::Result<Bytes>>,
 ) -> Result<(), Fault> {
     let (image, upload) = (incoming.image, incoming.upload);
+    let started = dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::StartUpload(upload)).await;
+    started.map_err(|error| fault::of(image, error))?;
     let stored = match images.files.receive(incoming, bytes).await {
         Ok(stored) => stored,
         Err(error) => {

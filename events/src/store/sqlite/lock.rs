@@ -60,8 +60,8 @@ impl LogLock {
     }
 }
 
-/// Gives the file a length without a block of data. So `was_left` notices a killed process even if the disk was full and
-/// the process id could not be written.
+/// Gives the file a length without a block of data. So `was_left` notices a killed process even if the disk was full
+/// and the process id could not be written.
 fn mark(file: &File) -> std::io::Result<()> {
     file.set_len(0)?;
     file.set_len(1)
