@@ -27,7 +27,8 @@ pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn
     if running.iter().any(|guest| !is_rebooting(context, *guest) && !is_started(context, *guest)) {
         return;
     }
-    for instance in due(context, host).difference(&running).copied() {
+    let due = due(context, host);
+    for &instance in due.difference(&running) {
         tracing::info!(%host, %instance, "starting a guest that ran when its host went down");
         let command = InstanceRequest::Power {
             process: ProcessId::random(),
