@@ -290,19 +290,20 @@ fn mac(body: &mut Attributes, name: &str) -> Result<Option<String>, Fault> {
 }
 
 /// The spellings that Neutron takes (netaddr's): `fa:16:3e:0:1:2`, `fa-16-3e-00-01-02`, `fa16:3e00:0102`,
-/// `fa16.3e00.0102`, `fa163e-000102`, `fa163e000102`.
+/// `fa16.3e00.0102`, `fa163e-000102`, `fa163e000102`. Zeros at the beginning of a part may be missing.
 fn octets(text: &str) -> Option<[u8; 6]> {
     let separator = [':', '-', '.'].into_iter().find(|separator| text.contains(*separator));
     let parts: Vec<&str> = separator.map_or_else(|| vec![text], |separator| text.split(separator).collect());
-    let widest = match (separator, parts.len()) {
-        (Some(':' | '-'), 6) => 2,
-        (Some(_), 3) => 4,
-        (Some(':' | '-'), 2) => 6,
-        (None, 1) if text.len() == 12 => 12,
+    let widths = match (separator, parts.len()) {
+        (Some(':' | '-'), 6) => 1..=2,
+        (Some(_), 3) => 1..=4,
+        (Some(':' | '-'), 2) => 5..=6,
+        (None, 1) => 11..=12,
         _ => return None,
     };
+    let widest = *widths.end();
     let digits = parts.iter().try_fold(String::new(), |digits, part| {
-        let hexadecimal = (1..=widest).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let hexadecimal = widths.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit());
         hexadecimal.then(|| format!("{digits}{part:0>widest$}"))
     })?;
     let number = u64::from_str_radix(&digits, 16).ok()?;

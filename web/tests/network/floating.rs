@@ -213,6 +213,24 @@ async fn concurrent_requests_never_exceed_the_floating_address_quota() {
     town.world.end().await;
 }
 
+/// As in Neutron, only ports of guests keep a network shared.
+#[actix_web::test]
+async fn a_shared_network_with_another_projects_gateway_can_be_unshared() {
+    let town = Town::new(World::new().await, "203.0.113.0/24").await;
+    let path = format!("/networks/{}", id(&town.public));
+    for shared in [true, false] {
+        let body = json!({"network": {"shared": shared}});
+        let (status, body) = town.world.send(ADMIN, "PUT", &path, Some(body)).await;
+        assert_eq!((status, &body["network"]["shared"]), (200, &json!(shared)), "{body}");
+    }
+    let router = town.world.get(BOB, &format!("/routers/{}", id(&town.router))).await;
+    assert_eq!(
+        router["router"]["external_gateway_info"]["network_id"], town.public["id"],
+        "the router lost its gateway"
+    );
+    town.world.end().await;
+}
+
 #[actix_web::test]
 async fn parallel_requests_give_a_router_one_gateway() {
     let town = Town::new(World::new().await, "203.0.113.0/24").await;

@@ -140,13 +140,16 @@ async fn mac_addresses_have_several_spellings() {
         ("fa163e-000106", "fa:16:3e:00:01:06"),
         ("fa16:3e00:107", "fa:16:3e:00:01:07"),
         ("fa:16:3e:0:1:8", "fa:16:3e:00:01:08"),
+        ("a163e000109", "0a:16:3e:00:01:09"),
+        ("a163e-0010a", "0a:16:3e:00:01:0a"),
         ("11:22:33:44:55:66", "11:22:33:44:55:66"),
     ] {
         let port = json!({"network_id": network["id"], "mac_address": text});
         assert_eq!(world.make(BOB, "/ports", "port", port).await["mac_address"], shown, "{text}");
     }
     for text in [
-        "fa163e00010",
+        "fa163e0001",
+        "fa163e:0102",
         "fa:16:3e:00:01",
         "fa:16:3e:00:01:02:03",
         "fa:16:3e:00:01:g0",

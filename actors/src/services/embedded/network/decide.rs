@@ -90,7 +90,12 @@ fn change(state: &Network, row: &NetworkRow, patch: NetworkPatch) -> Result<Vec<
         tags: patch.tags.unwrap_or_else(|| old.tags.clone()),
     };
     check_mtu(settings.mtu)?;
-    let foreign = || state.ports.values().any(|port| port.created.project != row.created.project);
+    // As in Neutron, the ports of the network service itself do not count: gateways and interfaces of routers,
+    // floating addresses.
+    let foreign = || {
+        let mut guests = state.ports.values().filter(|port| !port.binding().owner.starts_with("network:"));
+        guests.any(|port| port.created.project != row.created.project)
+    };
     if old.shared && !settings.shared && foreign() {
         return Err(NetworkReject::SharedInUse(network));
     }

@@ -14,7 +14,7 @@ use chronova_events::network::{
     AddressPair, AllocationPool, Association, FixedAddress, FloatingIpSettings, Ipv6Mode, Network, NetworkCreated,
     NetworkEvent, NetworkSettings, Port, PortBinding, PortDeleted, PortSettings, ProviderAttributes,
 };
-use chronova_events::router::GATEWAY_OWNER;
+use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
 use chronova_events::security_group::default_group;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -161,6 +161,10 @@ fn a_shared_network_with_others_ports_stays_shared() {
     let others = PortRequest { project: ProjectId::new("other"), ..wanted_port(1) };
     let given = a_network().and(shared(true));
     assert!(given.when(shared(false)).is_ok());
+    let binding = PortBinding { owner: INTERFACE_OWNER.into(), ..PortBinding::default() };
+    let interface = PortRequest { project: ProjectId::new("other"), binding, ..wanted_port(2) };
+    let given = given.and(NetworkCommand::CreatePort(interface));
+    assert!(given.when(shared(false)).is_ok(), "the interface of another project's router keeps the network shared");
     let given = given.and(NetworkCommand::CreatePort(others));
     assert_eq!(given.when(shared(false)), Err(NetworkReject::SharedInUse(network())));
 }
