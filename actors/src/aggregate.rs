@@ -45,8 +45,8 @@ pub trait AggregateRoot: Send + Sync + 'static {
         Ok(Self::decide(state, command)?.into_iter().map(|event| (now, event)).collect())
     }
 
-    /// Whether `command` is always the first command of an aggregate with a new id. Then the actor decides it without
-    /// reading the stream, and the append checks that the stream is empty.
+    /// Whether `command` is always the first command of an aggregate with a new id. If so, the actor decides the
+    /// command without reading the stream. The append then checks that the stream is empty.
     fn begins(_command: &Self::Command) -> bool {
         false
     }

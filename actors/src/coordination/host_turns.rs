@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The limits on concurrent work of a host; 0 is no limit.
+/// The limits on concurrent work of a host; 0 means no limit.
 #[derive(Debug, Clone, Copy)]
 pub struct ConcurrencyLimits {
     pub builds: usize,

@@ -22,7 +22,7 @@ type HostImage = (HostId, String);
 #[derive(Debug, Default)]
 pub struct ImageHolds {
     books: Mutex<ImageHoldTable>,
-    /// Notified when the removal of an image has ended.
+    /// Wakes the processes that wait, when the removal of an image has ended.
     opened: Notify,
 }
 
@@ -57,7 +57,7 @@ impl ImageHolds {
         let place = (host, checksum.to_owned());
         loop {
             let mut opened = pin!(self.opened.notified());
-            // From here on, a notification is not missed.
+            // From here on, this task misses no notification.
             opened.as_mut().enable();
             {
                 let mut books = self.lock();

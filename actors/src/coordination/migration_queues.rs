@@ -27,7 +27,7 @@ impl MigrationQueues {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues the migration, and returns whether it may start now. With `limit` 0, it always may.
+    /// Queues the migration, and returns whether it may start now. With `limit` 0, every migration may start.
     pub fn may_go(&self, host: HostId, migration: ProcessId, limit: usize) -> bool {
         let mut board = self.lock();
         let line = board.lines.entry(host).or_default();
@@ -38,7 +38,7 @@ impl MigrationQueues {
         limit == 0 || place < limit
     }
 
-    /// Notes that a migration runs. A migration that began before a crash continues, whatever the queue holds.
+    /// Notes that a migration runs. A migration that began before a crash continues, even if the queue is full.
     pub fn goes_on(&self, host: HostId, migration: ProcessId) {
         let mut board = self.lock();
         let line = board.lines.entry(host).or_default();
@@ -60,7 +60,7 @@ impl MigrationQueues {
         self.lock().progress.insert(migration, progress);
     }
 
-    /// The latest progress that the migration has told since start-up.
+    /// The latest progress that the migration has reported since start-up.
     pub fn progress(&self, migration: ProcessId) -> Option<LiveProgress> {
         self.lock().progress.get(&migration).copied()
     }

@@ -1,4 +1,4 @@
-//! The processes that run now: two members that run one process would do each of its steps twice.
+//! The processes that run now. If two members ran one process, they would do each of its steps twice.
 //!
 //! The list is in memory only: after a crash no process runs, and the log says which processes have not ended.
 
@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 /// The processes that run, and the turns of those that wait.
 #[derive(Debug)]
 pub struct RunningProcesses {
-    /// For each process, the notification by which another process asks for records that are not written yet.
+    /// For each running process, how another process asks it to write the records that it holds back.
     running: Mutex<BTreeMap<ProcessId, Arc<Notify>>>,
     turns: Semaphore,
 }
@@ -33,7 +33,7 @@ impl RunningGuard {
 }
 
 impl RunningProcesses {
-    /// `at_once`: how many processes work at the same time; at least 1.
+    /// `at_once`: how many processes may work at the same time; 0 counts as 1.
     pub fn new(at_once: usize) -> Arc<Self> {
         Arc::new(Self { running: Mutex::default(), turns: Semaphore::new(at_once.max(1)) })
     }

@@ -21,7 +21,7 @@ pub trait RequestRefusal {
     /// The refusal for a request that no process executes any more.
     fn lost() -> Self;
 
-    /// Whether the log, or a service that the undo needs, is not available. Then the undo may take long.
+    /// Whether the log, or a service that the undo needs, is not available. If so, the undo may take long.
     fn is_outage(&self) -> bool;
 }
 
@@ -36,7 +36,7 @@ pub struct CreateOrder {
 /// The requests for new servers under way.
 pub type CreateRequests = WaitingRequests<CreateOrder, CreateReject>;
 
-/// The requests under way that claim quota or create an image before their server decides.
+/// The requests under way whose process claims quota or creates an image before the server decides.
 pub type ServerRequests = WaitingRequests<ServerRequest, AskServerReject>;
 
 impl RequestRefusal for CreateReject {
@@ -119,7 +119,7 @@ impl<O: Clone, R: RequestRefusal> WaitingRequests<O, R> {
         self.with(|desk| desk.entries.remove(&process));
     }
 
-    /// The order of the process; `None` after a crash, and after the request was refused.
+    /// The part of the request that the process reads. `None` after a crash, and after the request was refused.
     pub fn order(&self, process: ProcessId) -> Option<O> {
         self.with(|desk| desk.entries.get(&process).and_then(|entry| entry.order.clone()))
     }

@@ -166,8 +166,8 @@ impl Eraser {
         let destroyed = tokio::task::spawn_blocking(move || keys.destroy_all(&subjects, before)).await;
         let destroyed = destroyed.map_err(|error| StoreError::Io(error.to_string()))??;
         self.store.forget(&self.streams(request)).await?;
-        // The actors forgot the data when they recorded the erasure. The read models must have folded the erasure, too,
-        // before the checkpoints from before it are deleted.
+        // The actors forgot the data when they recorded the erasure. The read models must fold the erasure, too. Only
+        // then can the earlier checkpoints be deleted.
         if !self.views.wait_for(self.store.head(), PATIENCE).await {
             return Err(ErasureError::Behind);
         }
@@ -210,7 +210,7 @@ impl Eraser {
         Ok(())
     }
 
-    /// The streams with personal fields of the erased data.
+    /// The streams whose events may have had the erased data in personal fields.
     fn streams(&self, request: &ErasureRequested) -> Vec<StreamId> {
         let mut all: Vec<StreamId> = request.servers.iter().map(InstanceRoot::stream).collect();
         all.extend(request.user.iter().map(KeypairRoot::stream));

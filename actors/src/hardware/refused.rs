@@ -9,7 +9,7 @@ use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 /// A refused extra spec or property, and the reason.
 struct RefusedHardware {
     name: &'static str,
-    /// The values that request nothing, besides those that mean false.
+    /// Values that request nothing. Values that mean false request nothing either, and are not listed.
     harmless: &'static [&'static str],
     why: &'static str,
 }

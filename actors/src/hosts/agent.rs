@@ -220,7 +220,8 @@ impl Agent {
         }
     }
 
-    /// Logs devices that the options do not offer any more and that guests still have. They stay with their guests.
+    /// Logs the devices that guests still have although the options no longer offer them. The guests keep these
+    /// devices.
     fn warn_of_kept_devices(&self, provider: ProviderId, report: &LedgerCommand) {
         let LedgerCommand::Report { pci: ReportedPci { devices: Some(found), .. }, name, .. } = report else { return };
         self.context.views.placement.read(|view| {
@@ -260,7 +261,7 @@ impl Agent {
 
     /// Writes the host's mark on its storage, and reads the marks of others there.
     async fn see_storage(&self, host: HostId) {
-        // A driver without shared storage keeps each host's storage separate.
+        // If the driver does not support shared storage, no other host shares this host's storage.
         let Some(storage) = self.driver.shared_storage() else {
             return self.context.fleet.note_sharers(host, BTreeSet::from([host]));
         };
@@ -456,7 +457,7 @@ impl Agent {
             Some(cleanup) => cleanup.orphans().await.unwrap_or_default(),
             None => Vec::new(),
         };
-        // The read models must show all events from before the list of guests.
+        // The read models must show all events from before the driver listed the guests.
         if !self.caught_up(self.store.head()).await {
             return None;
         }

@@ -82,8 +82,8 @@ impl std::fmt::Debug for ConnectedHosts {
 }
 
 impl ConnectedHosts {
-    /// `highest` is the highest number of a host so far; numbers may have gaps. `drivers` are those of the fleet at
-    /// start.
+    /// `highest` is the highest number that a host has in the log; numbers may have gaps. `drivers` are the drivers of
+    /// the fleet at start.
     pub fn new(highest: u64, drivers: Vec<Arc<dyn Driver>>) -> Arc<Self> {
         let unheard = RwLock::new(drivers.iter().map(|driver| driver.uri().to_owned()).collect());
         let numbers = HostNumbers::after(highest);

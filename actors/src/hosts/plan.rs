@@ -35,7 +35,8 @@ pub fn found(host: HostId, believed: &Instance, seen: Power) -> ResyncAction {
     match &server.placement {
         // A process is moving the server, or the source keeps its guest until the move is confirmed.
         Some(placed) if placed.host != host && server.concerns(host) => ResyncAction::Nothing,
-        // `Placed` is recorded before a guest is built: a guest without it is left over from a failed attempt.
+        // `Placed` is recorded before a guest is built. So a guest of a server without `Placed` is left over from a
+        // failed attempt.
         None => ResyncAction::Destroy,
         Some(placed) if placed.host != host => ResyncAction::Destroy,
         Some(_) if is_left(server, host) && matches!(seen, Power::Running | Power::Paused) => ResyncAction::Pull,

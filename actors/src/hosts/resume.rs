@@ -12,7 +12,8 @@ use chronova_hypervisor::guest::{GuestStatus, PowerState};
 use crate::hosts::context::HostContext;
 use crate::instance::{CallerRights, InstanceRequest, InstanceRoot};
 
-/// Requests a hard reboot of guests that ran on the host and do not run now, before they are recorded as stopped.
+/// Requests a hard reboot of each guest that ran on the host and does not run now. The agent calls this before it
+/// records these guests as stopped.
 ///
 /// A host on which any guest runs was not powered off. Its other guests ended by themselves, and are not started. A
 /// guest does not count as running while a hard reboot starts it. So after a crash between two requests, the next run

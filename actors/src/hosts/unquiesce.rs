@@ -17,11 +17,11 @@ use crate::process::imaging;
 
 /// The longest wait for the agent inside one guest.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The pause between two looks at a server with a process.
+/// The pause between two checks whether a process still works on the server.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Thaws the guests that a process may have left frozen. Each guest has its own task in the background, because an
-/// agent that does not answer takes seconds. The call is harmless if nothing is frozen.
+/// Unquiesces the guests that a process may have left quiesced. Each guest has its own task in the background, because
+/// an agent that does not answer takes seconds. The call is harmless for a guest that is not quiesced.
 pub(super) fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let on_host = |server: &Alive| server.placement.as_ref().is_some_and(|at| at.host == host);
     let due: Vec<InstanceId> = context.views.servers.read(|servers| {

@@ -82,7 +82,7 @@ impl SigningCertificate {
         signs && self.constraints().is_some_and(|constraints| constraints.ca)
     }
 
-    /// How many certificates a chain may have between this certificate and its last one; `None`: any number.
+    /// How many certificates a chain may have between this certificate and the verified one. `None` means any number.
     pub(super) fn longest_path(&self) -> Option<usize> {
         self.constraints().and_then(|constraints| constraints.path_len_constraint).map(usize::from)
     }

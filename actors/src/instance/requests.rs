@@ -33,7 +33,7 @@ pub enum InstanceRequest {
         action: PowerAction,
         asker: CallerRights,
     },
-    /// Reboots the server hard if the soft reboot `overtakes` is still under way.
+    /// Reboots the server hard if the soft reboot of the process `overtakes` is still under way.
     RebootDue {
         process: ProcessId,
         overtakes: ProcessId,
