@@ -1,4 +1,4 @@
-//! The NUMA cells that hosts report and that guests get parts of.
+//! NUMA cells: hosts report them, and guests get parts of them.
 //!
 //! The ledger assigns free processors in the append that records the claim. So two claims never get the same processor.
 
@@ -69,7 +69,8 @@ pub fn held(state: &Ledger, host: ProviderId) -> impl Iterator<Item = &[FittedNu
     state.fitted.get(&host).into_iter().flat_map(|here| here.values()).map(|cells| cells.as_slice())
 }
 
-/// The limits for a guest on the host's cells: the allocation ratios of the host's inventories, and `packs`.
+/// The limits for a guest on the host's cells. The allocation ratios are those of the host's inventories. With `packs`,
+/// guests fill one cell after another.
 pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     let ratio = |class: &str| {
         let line = state.providers.get(&host)?.inventories.get(class)?;
@@ -78,8 +79,8 @@ pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     FitLimits { cpu_ratio: ratio("VCPU").unwrap_or(1.0), memory_ratio: ratio("MEMORY_MB").unwrap_or(1.0), packs }
 }
 
-/// The event that gives `to` the part of the cells that `from` has, in place of the part that `to` had. `None` if
-/// neither has a part.
+/// The event that moves the part of the cells from `from` to `to`. A part that `to` had is lost, even if `from` has
+/// none. `None` if neither has a part.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let theirs = state.fitting(from).map(|fitting| (fitting.host, fitting.cells.to_vec()));
     let (provider, cells) = theirs.or_else(|| state.fitting(&to).map(|own| (own.host, Vec::new())))?;

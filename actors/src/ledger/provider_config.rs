@@ -16,8 +16,8 @@ use super::decision::{LedgerDecision, LedgerReject};
 use super::inventories;
 use crate::provider_config::{ProviderConfigEntry, ProviderConfigs};
 
-/// The events that make the providers of the host have what the entries add, and nothing that an earlier entry added.
-/// The list is empty if nothing must change.
+/// The events that add to the host's providers what the entries name. They also remove what only an earlier entry
+/// added. The list is empty if nothing must change.
 pub fn applied(state: &Ledger, host: ProviderId, configs: &ProviderConfigs) -> LedgerDecision {
     let mut wanted: BTreeMap<ProviderId, &ProviderConfigEntry> = BTreeMap::new();
     for (provider, entry) in configs.of(state, host) {
@@ -70,8 +70,7 @@ fn refuse_clash(
     Ok(())
 }
 
-/// The classes and traits that an entry has added and that none of the host's PCI devices has. A device can have come
-/// after the entry.
+/// The classes and traits that an earlier entry added, without those that a PCI device of the host has by now.
 fn without_devices(state: &Ledger, host: ProviderId, former: &ProviderAdditions) -> FormerAdditions {
     let known = state.pci.get(&host).into_iter().flat_map(|known| &known.devices);
     let devices: Vec<_> = known.filter(|device| device.provider == Some(former.provider)).collect();
@@ -83,14 +82,14 @@ fn without_devices(state: &Ledger, host: ProviderId, former: &ProviderAdditions)
     }
 }
 
-/// The classes and traits of a provider that the last entry alone gave it.
+/// The classes and traits that a provider has only because of the last entry.
 #[derive(Default)]
 struct FormerAdditions {
     classes: Vec<String>,
     traits: Vec<String>,
 }
 
-/// The classes and traits that the entries name and that the ledger does not know.
+/// The events that create the classes and traits that the entries name but the ledger does not know yet.
 fn names<'a>(state: &Ledger, entries: impl Iterator<Item = &'a ProviderConfigEntry>) -> Vec<LedgerEvent> {
     let (mut classes, mut traits) = (BTreeSet::new(), BTreeSet::new());
     for entry in entries {
@@ -103,7 +102,7 @@ fn names<'a>(state: &Ledger, entries: impl Iterator<Item = &'a ProviderConfigEnt
     created.chain(traits.map(|name| TraitCreated { name }.into())).collect()
 }
 
-/// One provider, with what `provider.yaml` added before and what it adds now.
+/// One provider, the additions of `provider.yaml` so far, and the entry that applies now.
 struct ProviderConfigChange<'a> {
     known: &'a Provider,
     former: FormerAdditions,

@@ -4,8 +4,9 @@
 //! claims them. A heal does not restore the allocations that a migration holds, nor those of nested providers.
 //!
 //! A heal is one command, so a crash leaves it done or not done. One exception: a server may be deleted after the heal
-//! has read it and before the command. That deletion finds nothing to release, so a second command releases the new
-//! claim. A crash between the two leaves an orphaned allocation, which `placement audit` shows.
+//! has read the server, but before the heal sends its command. That deletion finds nothing to release, so the heal
+//! sends a second command, which releases the new claim. A crash between the two commands leaves an orphaned
+//! allocation, which `placement audit` shows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Host names that no two servers have: `[DEFAULT] osapi_compute_unique_server_name_scope`.
+//! Keeps the host names of servers unique: `[DEFAULT] osapi_compute_unique_server_name_scope`.
 //!
-//! As in Nova, the comparison is of host names, ignores upper and lower case, and includes soft-deleted servers. The
-//! read models lag, so a request keeps the turn of its scope until they show its names. So of two simultaneous requests
-//! for one name, the second is refused.
+//! As in Nova, host names are compared without regard to upper and lower case, and soft-deleted servers count. The read
+//! models lag, so a request keeps the turn of its scope until they show its names. So if two requests for one name come
+//! at the same time, the second is refused.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(super) async fn reserve(
     Ok(Some(turn))
 }
 
-/// The host names of all servers in the scope but `except`, in lower case.
+/// The host names of all servers in the scope, in lower case. The name of the server `except` is left out.
 fn taken(views: &Views, scope: NameScope, project: &ProjectId, except: Option<InstanceId>) -> BTreeSet<String> {
     views.servers.read(|servers| {
         let alive = servers.all().filter(|row| Some(row.id) != except).filter_map(|row| row.instance.alive());

@@ -1,4 +1,4 @@
-//! `[pci] alias`, and the devices that a flavor requests by it.
+//! `[pci] alias`: names for kinds of devices. A flavor requests devices by these names.
 
 use std::collections::BTreeMap;
 

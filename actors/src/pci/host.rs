@@ -1,4 +1,4 @@
-//! The devices that a host offers: those of its devices that a device spec names.
+//! The devices that a host offers to guests. A host offers those of its devices that a device spec names.
 
 use std::collections::BTreeMap;
 

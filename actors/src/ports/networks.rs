@@ -163,7 +163,7 @@ pub trait NetworkService: Send + Sync + 'static {
     /// Creates or binds one more port of a server. Idempotent under `process`.
     async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError>;
 
-    /// Deletes the port that [`attach`](Self::attach) created for `process`, whether or not its answer arrived.
+    /// Deletes the port that [`attach`](Self::attach) created for `process`, even if the answer of that call was lost.
     /// Succeeds if there is no such port. A port that was only bound stays: [`detach`](Self::detach) unbinds it.
     async fn undo_attach(
         &self,
@@ -310,8 +310,8 @@ pub trait NetworkService: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Undoes [`bind_destination`](Self::bind_destination), whether or not its answer arrived. A port whose traffic is
-    /// at the destination stays bound there.
+    /// Undoes [`bind_destination`](Self::bind_destination), even if the answer of that call was lost. A port whose
+    /// traffic is at the destination stays bound there.
     async fn unbind_destination(
         &self,
         _instance: InstanceId,

@@ -14,8 +14,8 @@ use super::disks::{self, host, recorded};
 use super::turn;
 use crate::instance::{InstanceRoot, InstanceVolumeRecord};
 
-/// The proposed id of the attachment that reserves the volume while the server has no host, or until another host is
-/// tried.
+/// The proposed id of the attachment that reserves the volume while the server has no host. Each attempt of the process
+/// proposes its own id.
 fn keeper(work: &StepRun, device: &BlockDevice) -> AttachmentId {
     AttachmentId::derive(work.running.process.0, &format!("kept-{}-{}", device.id, work.running.attempt))
 }

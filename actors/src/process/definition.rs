@@ -33,7 +33,7 @@ pub struct StepRun {
     pub asked_by: Arc<Meta>,
 }
 
-/// The error of a step. It keeps the error behind it, so that the server's log shows the whole chain.
+/// The error of a step. It keeps its cause, so that the server's log shows the whole chain of errors.
 #[derive(Debug, Clone, Error)]
 pub enum StepError {
     /// The same step may succeed in a moment.

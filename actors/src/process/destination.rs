@@ -1,5 +1,5 @@
-//! Selects the destination of a server: the request to the scheduler, and the records of its answer. Builds and all
-//! kinds of moves send the same request. All kinds of moves record the answer in the same way.
+//! Selects a host for a server. Builds and all kinds of moves send the scheduler the request that this file makes. All
+//! kinds of moves also record the scheduler's answer with the functions here.
 
 use std::sync::Arc;
 

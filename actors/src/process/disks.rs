@@ -101,7 +101,8 @@ pub(super) async fn attached(work: &StepRun, volume: VolumeId, hostname: &str) -
     Ok(here.filter(|known| known.host.as_deref() == Some(hostname)).map(|known| known.id).collect())
 }
 
-/// Reserves a volume for the server. The output is the id of the attachment, if it is not the proposed one.
+/// Reserves a volume for the server. The output is the id of the attachment, if the volume service did not use the
+/// proposed id.
 pub(super) async fn reserve(work: &StepRun, proposed: AttachmentId, volume: VolumeId) -> Result<StepOutput, StepError> {
     let made = work.context.volumes.reserve(proposed, volume, work.instance_id(), work.meta.clone()).await?;
     Ok(if made == proposed { StepOutput::Nothing } else { StepOutput::Reserved(made) })

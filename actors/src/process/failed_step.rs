@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(ErrorChain(&error).to_string(), "the event log is not available: the log is closed");
     }
 
-    /// Users and the log of events get the words of the first error behind the fault.
+    /// Users and the log of events get the text of the fault's first cause, not the whole chain.
     #[test]
     fn the_fault_keeps_its_text() {
         let fault = |code, message: &str, details: &str| FaultInfo {

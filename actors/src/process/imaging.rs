@@ -1,4 +1,4 @@
-//! Steps that snapshots, backups and shelving share: from a guest's disk to an image.
+//! Steps that snapshots, backups and shelving share. They make an image from a guest's disk.
 //!
 //! The image already exists without data, so that the API's answer could have its id. The driver first copies the disk
 //! into one file on its host. The step `upload` then sends that file to the image service.

@@ -256,7 +256,7 @@ pub(super) async fn inbound(work: &StepRun, subject: &MovingServer) -> Result<Op
 /// are removed.
 pub(super) async fn shares(work: &StepRun, host: HostId, other: HostId) -> Result<bool, StepError> {
     let driver = work.driver(host)?;
-    // A driver without shared storage keeps each host's storage separate.
+    // If the driver does not support shared storage, the host shares storage with no other host.
     let Some(storage) = driver.shared_storage() else { return Ok(host == other) };
     let sharers = storage.storage_sharers().await.map_err(StepError::again)?;
     work.context.fleet.note_sharers(host, sharers.clone());

@@ -25,8 +25,9 @@ use crate::coordination::running_processes::RunningGuard;
 /// The most records of one stuck step. Further failures are only logged.
 const STUCK_RECORDS: u32 = 3;
 
-/// Executes `pending` to its end. Returns early only if the process has no record, or if the record has a step that
-/// this version does not know. `fresh`: no earlier run of the process can have done or recorded anything.
+/// Executes `pending` to its end. Returns before the end only if the log has no record of the process, or if a record
+/// names a step that this version does not know. `fresh`: no earlier run of the process can have done or recorded
+/// anything.
 pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess, guard: &RunningGuard, fresh: bool) {
     let meta = pending.meta.by_process(pending.process, Some(pending.asked_by));
     let definition = definition_of(&pending.task);

@@ -22,12 +22,12 @@ use crate::ports::{NewSnapshot, PortError, ServiceCaller};
 /// meanwhile.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The id of the snapshot that a process creates of one of a server's volumes.
+/// The id of the snapshot that the process creates from the volume of this device.
 pub fn snapshot_of(process: ProcessId, device: BlockDeviceId) -> SnapshotId {
     SnapshotId::derive(process.0, &format!("snapshot-{device}"))
 }
 
-/// The volumes in an image of the server: those that the guest has.
+/// The volumes that an image of the server has. A volume that is still being attached is left out.
 pub fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)> {
     let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
     let disks = server.disks.iter().filter(move |disk| disk.device.is_volume() && has(disk.work));

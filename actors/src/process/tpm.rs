@@ -1,4 +1,4 @@
-//! The emulated TPM of a server in its processes: its passphrase, and its state, which moves with the server.
+//! The work of processes on a server's emulated TPM. They handle its passphrase, and move its state with the server.
 //!
 //! As in Nova, the passphrase is stored and read in the name of the user whose request starts the guest. So only users
 //! of the server's own project can start a server with a TPM. If the request comes from another project, from a drain

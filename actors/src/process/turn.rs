@@ -1,5 +1,5 @@
-//! Steps that processes on a server share: check that the process still owns the server's task, record its stage,
-//! record its end.
+//! Functions that processes on a server share. They check that the process still owns the server's task, and record the
+//! task's stages and its end.
 
 use chronova_events::instance::{Alive, FaultInfo, ImageSnapshot, WorkStage};
 use chronova_events::process::{ProcessOutcome, StepOutput};

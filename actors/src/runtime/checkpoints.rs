@@ -38,7 +38,7 @@ pub struct KeptCheckpoints {
     pub keeper: Arc<CheckpointKeeper>,
     /// Long jobs that are under way.
     pub works: Arc<WorkRegistry>,
-    /// Remarks on the checkpoints at start-up: on those that were skipped, and on the one that was used.
+    /// Remarks on the checkpoints at start-up. They say which checkpoints were skipped, and what must be rebuilt.
     pub remarks: Vec<String>,
     log: Arc<dyn EventStore>,
     /// The read models of an older version, which are shown until they are rebuilt.

@@ -59,7 +59,7 @@ pub struct InstanceGroup {
     pub policy: ServerGroupPolicy,
     /// The limit of an anti-affinity group.
     pub most_per_host: u32,
-    /// Members by host, pending ones included.
+    /// The members of the group on each host, including those that are not recorded yet.
     pub members: BTreeMap<Slot, u32>,
 }
 
@@ -164,8 +164,8 @@ impl<'a> HostState<'a> {
         column?.line(self.slot)
     }
 
-    /// The free capacity if no allocation ratio applied (Nova's `free_ram_mb` and `free_disk_gb`). It is below zero on
-    /// an overcommitted host.
+    /// The free capacity without the allocation ratio (Nova's `free_ram_mb` and `free_disk_gb`). It is below zero on an
+    /// overcommitted host.
     pub fn plainly_free(&self, class: &str) -> f64 {
         let Some(line) = self.line(class) else { return 0.0 };
         number(line.total) - number(line.reserved) - number(line.used) - number(self.context.pending(self.slot, class))
@@ -195,7 +195,7 @@ impl<'a> HostState<'a> {
     /// The PCI devices that the guest would get, if its NUMA nodes are on these cells.
     ///
     /// # Errors
-    /// The reason why it cannot get them.
+    /// The reason why the guest cannot get the devices.
     pub fn passed(&self, fitted: &[FittedNumaCell]) -> Result<Vec<HeldPciDevice>, String> {
         let requests = self.context.devices.as_ref().map_err(Clone::clone)?;
         if requests.is_empty() {
@@ -206,10 +206,10 @@ impl<'a> HostState<'a> {
         free.assign(requests, &cells)
     }
 
-    /// The part of the host's NUMA cells that the guest would get; `None` if it requests none.
+    /// The part of the host's NUMA cells that the guest would get; `None` if the guest requests no topology.
     ///
     /// # Errors
-    /// The reason why it does not fit.
+    /// The reason why the guest does not fit.
     pub fn fitting(&self) -> Result<Option<Vec<FittedNumaCell>>, String> {
         let Some(topology) = self.context.topology.as_ref().map_err(Clone::clone)? else { return Ok(None) };
         let (ledger, host) = (&self.context.placement.ledger, ProviderId(self.row.id.0));

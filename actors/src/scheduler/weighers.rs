@@ -138,7 +138,8 @@ fn policy(context: &SchedulingContext<'_>) -> Option<ServerGroupPolicy> {
     context.group.as_ref().map(|group| group.policy)
 }
 
-/// The weighted number of image properties that a server shares with the request, summed over all servers on the host.
+/// The number of image properties that the servers on the host share with the request. Each property counts with its
+/// weight, once for each server.
 fn same_image_properties(host: &HostState<'_>) -> f64 {
     let Some(image) = &host.context.request.image else { return 0.0 };
     let setting = &host.context.options.image_props_weight_setting;
@@ -190,7 +191,7 @@ pub struct WeighedHosts {
     opinions: Vec<WeigherScores>,
 }
 
-/// Weighs the candidates. A single one needs no weighing, as in Nova.
+/// Weighs the candidates. As in Nova, a single candidate is not weighed.
 pub fn weigh(context: &SchedulingContext<'_>, slots: Vec<Slot>) -> WeighedHosts {
     let mut totals = vec![0.0_f64; slots.len()];
     let mut opinions = Vec::new();
@@ -244,9 +245,9 @@ fn opinion(context: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[
 }
 
 impl WeighedHosts {
-    /// The indexes in `slots` of the best candidates, best first: `keep` of them, or more if `dice` selects among more.
-    /// `dice` selects which of the `subset` best candidates comes first. With `shuffle`, `dice` also selects among all
-    /// candidates that are as good as the best.
+    /// The indexes in `slots` of the best candidates, best first. The list has `keep` of them, or more if `dice`
+    /// selects among more than `keep`. `dice` selects which of the `subset` best candidates comes first. With
+    /// `shuffle`, `dice` also selects among all candidates that are as good as the best.
     pub fn best(&self, keep: usize, subset: usize, shuffle: bool, dice: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         let better = |a: &usize, b: &usize| {

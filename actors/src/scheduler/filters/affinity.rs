@@ -1,4 +1,4 @@
-//! Filters on the other servers of a host, and on the host's address.
+//! Filters on the servers that a host already has, and on the host's address.
 
 use std::net::IpAddr;
 

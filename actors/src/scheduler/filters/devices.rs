@@ -43,7 +43,8 @@ pub(super) const METRICS: Filter = Filter {
     ..PLAIN
 };
 
-/// The message for users if no host passes `NUMATopologyFilter`: the error in the request, or what all hosts lack.
+/// The message for users if no host passes `NUMATopologyFilter`. It names the error in the request, or else what all
+/// hosts lack.
 fn lacks(context: &SchedulingContext<'_>) -> String {
     match &context.topology {
         Err(reason) => reason.trim_end_matches('.').to_owned(),

@@ -31,8 +31,8 @@ pub enum FloatingIpTargetReject {
     NoSuchAddress { port: PortId, address: IpAddr },
 }
 
-/// A request to allocate a floating address: any address of the network, associated with no port. The caller sets the
-/// quota.
+/// A request for any free floating address of the network, without an association. The caller fills in the quota
+/// (`limit`, `elsewhere`).
 pub fn any(project: ProjectId) -> FloatingIpRequest {
     let floating_ip = FloatingIpId::random();
     FloatingIpRequest {
@@ -55,7 +55,7 @@ pub fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -
     held.filter_map(|id| view.floating_ip(*id)).filter(|row| row.network() != network).count()
 }
 
-/// The association of a floating address of `external` with a port: the fixed address and the router.
+/// Finds the fixed address and the router with which a floating address of `external` is associated with a port.
 ///
 /// # Errors
 /// The port does not have the named address, or the named address is not IPv4. Or no address is named, and the port has

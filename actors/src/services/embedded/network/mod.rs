@@ -96,8 +96,8 @@ pub enum NetworkCommand {
         floating_ip: FloatingIpId,
         patch: FloatingIpPatch,
     },
-    /// Ends the association with this address of the port. A floating IP that has another association, or none, does not
-    /// change.
+    /// Ends the floating IP's association with this address of the port. If the floating IP has another association or
+    /// none, nothing changes.
     DisassociateFloatingIp {
         floating_ip: FloatingIpId,
         port: PortId,
@@ -107,7 +107,7 @@ pub enum NetworkCommand {
     ReleaseFloatingIp {
         floating_ip: FloatingIpId,
     },
-    /// The command, if the part of the network still has this revision.
+    /// Executes `command` only if the part of the network still has this revision.
     IfRevision {
         of: NetworkPart,
         revision: u64,
@@ -143,8 +143,7 @@ impl RevisionMismatch {
     }
 }
 
-/// A change of a security group of a device. Afterwards, the group applies to all ports that the device has in the
-/// network, or to none of them.
+/// Adds a security group to all ports that a device has in the network, or removes the group from all of them.
 #[derive(Debug, Clone)]
 pub struct DeviceGroupsChange {
     pub device: InstanceId,

@@ -147,8 +147,8 @@ fn describe(record: &VolumeRecord, change: VolumeDescriptionChange) -> VolumeDec
     Ok(vec![VolumeDescribed { volume, name, description, metadata }.into()])
 }
 
-/// The most bytes of the image properties that a client may set: as many as an image has. A volume that has more keeps
-/// them, but gets no more.
+/// The most bytes in the image properties that a client may set. The limit is the same as for an image. A volume with
+/// more bytes keeps them, but their number cannot grow.
 const MAX_PAIR_BYTES: usize = 64 << 10;
 
 fn bytes(pairs: &[(String, String)]) -> usize {

@@ -20,7 +20,7 @@ const fn rule_of(call: UserVolumeCall) -> &'static str {
     }
 }
 
-/// The user and the project of the caller: the target of operations on collections.
+/// The user and the project of the caller. For an operation on a list, or a creation, the policy judges these.
 fn own(caller: &ServiceCaller) -> (Option<ProjectId>, Option<UserId>) {
     let user = match &caller.meta.cause {
         Cause::User { user, .. } => Some(user.clone()),

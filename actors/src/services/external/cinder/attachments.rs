@@ -77,8 +77,8 @@ impl CinderVolumes {
     }
 
     /// Sends the connector of an attachment. Cinder refuses the connector of an existing attachment while another host
-    /// is connected to the volume. It accepts a new attachment with this connector. So in this case a new attachment
-    /// replaces the old one, as when Nova moves a server.
+    /// is connected to the volume. In this case, Cinder accepts a new attachment with this connector, and the new
+    /// attachment replaces the old one. Nova does the same when it moves a server.
     async fn update(
         &self,
         caller: &CinderCaller,

@@ -340,7 +340,7 @@ impl ServiceClient {
     }
 }
 
-/// Whether a proxy says with this status that the service does not answer.
+/// Whether the status is that of a proxy whose service does not answer.
 pub(super) fn is_of_a_proxy(status: u16) -> bool {
     matches!(status, 502..=504)
 }

@@ -65,7 +65,7 @@ pub struct CalledService {
     accounts: CallingAccounts,
 }
 
-/// The addresses to which a call may go, and the tokens of Chronova's accounts that it may carry.
+/// The addresses that a call may go to, and the tokens of Chronova's accounts for the call.
 struct CallTokens {
     roots: Vec<String>,
     own: Option<Arc<SessionToken>>,
@@ -234,8 +234,8 @@ impl CalledService {
         forgotten
     }
 
-    /// Chronova's own tokens that a call carries, and their accounts. A user's call does not carry the token that the
-    /// catalogue came with.
+    /// The tokens of Chronova's accounts that a call carries, with their accounts. The account's token with the
+    /// catalogue is left out of a user's call.
     fn carried<'a>(
         &'a self,
         asker: Asker<'_>,

@@ -128,7 +128,7 @@ pub(super) struct NeutronCalls {
     /// `extension_sync_interval`.
     sync_interval: Duration,
     extensions: Mutex<KnownExtensions>,
-    /// The turn of the caller that reads the list of extensions again.
+    /// Held by the caller that reads the list of extensions again.
     refresh: Mutex<()>,
 }
 

@@ -49,7 +49,7 @@ pub enum SecurityGroupCommand {
     RemoveRule {
         rule: SecurityGroupRuleId,
     },
-    /// The command, if the group still has this revision.
+    /// Executes the command only if the group still has this revision.
     IfRevision {
         group: SecurityGroupId,
         revision: u64,

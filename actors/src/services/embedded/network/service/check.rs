@@ -58,7 +58,8 @@ pub(super) fn check_quota(views: &Views, project: &ProjectId, new_ports: usize) 
     }
 }
 
-/// The network of a server without requested networks; `None` if there is none. More than one is an error.
+/// The network for a server whose request names no network. `None` if the project has no network; several networks are
+/// an error.
 pub(super) fn automatic(view: &NetworksView, project: &ProjectId) -> Result<Option<NetworkId>, PortError> {
     let mut usable = view.networks().filter(|network| {
         let settings = network.settings();
@@ -104,8 +105,8 @@ fn check_nic(
     Ok(())
 }
 
-/// Nova's message about an address that a port has. As in Neutron, a project sees its own ports and those on its
-/// networks. On a shared network, the message names no device of another project.
+/// Nova's message that a port already has an address. As in Neutron, a project sees its own ports and the ports on its
+/// own networks. For any other port, the message does not name the device.
 pub(super) fn in_use(view: &NetworksView, project: &ProjectId, port: &Port, address: &str) -> String {
     let owns_network = || view.network(port.created.network).is_some_and(|row| row.created.project == *project);
     let place = match port.created.project == *project || owns_network() {
@@ -137,7 +138,7 @@ fn is_inner(network: &NetworkRow, project: &ProjectId) -> bool {
     network.created.project == *project || network.settings().shared
 }
 
-/// The refusal of another project's external network. Every project sees such networks.
+/// The refusal of an external network of another project. Every project sees such a network.
 fn external(id: NetworkId) -> PortError {
     PortError::Forbidden(format!("It is not allowed to create an interface on external network {id}"))
 }
