@@ -65,7 +65,7 @@ impl ProviderConfigs {
         found
     }
 
-    /// The entries that name a provider which the ledger does not know.
+    /// The entries whose named provider the ledger does not know.
     pub(crate) fn absent<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = &'a ProviderConfigEntry> {
         self.entries.iter().filter(|entry| match &entry.identification {
             ProviderIdentification::ComputeNode => false,

@@ -1,5 +1,5 @@
-//! The cached images that processes hold, and those that are being removed. No member may remove an image that another
-//! member holds.
+//! Processes hold the cached images that they need, and the reconciler removes only images that no process holds. A
+//! second member would not see the holds, and could remove an image that is needed.
 //!
 //! A process finds an image in a host's cache, and creates a disk on top of it later. In between, the host does not
 //! know that the image is needed. So a process takes a hold before it searches the cache, and keeps the hold until the

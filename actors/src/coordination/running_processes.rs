@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chronova_events::ids::ProcessId;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-/// The processes that run, and the turns of those that wait.
+/// The running processes, and the turns of processes that wait to run.
 #[derive(Debug)]
 pub struct RunningProcesses {
     /// For each running process, how another process asks it to write the records that it holds back.

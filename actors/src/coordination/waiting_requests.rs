@@ -1,5 +1,5 @@
-//! The requests that clients wait for and that a process executes. If two members executed one request, they would
-//! create its servers twice, or send it twice to its server.
+//! Requests whose clients wait while a process executes them. If two members executed one request, they would create
+//! its servers twice, or send it twice to its server.
 //!
 //! A request is in memory from before its first event until its process has ended. After a crash, the process finds its
 //! beginning in the log but no request here, and undoes its steps. The client of such a request got no answer.

@@ -9,7 +9,7 @@
 //! | forget | drops earlier snapshots, cached events and checkpoints | a repetition is harmless |
 //! | complete | records the end of the erasure | |
 //!
-//! From the request on, new personal data of the same subject is sealed under new keys, and so is not erased.
+//! New personal data of the same subject after the request is sealed under new keys. So this erasure does not erase it.
 
 use std::sync::Arc;
 use std::time::Duration;

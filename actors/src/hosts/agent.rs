@@ -98,8 +98,8 @@ struct Agent {
     silent_since: Option<Instant>,
     clock: ResyncClock,
     connected: bool,
-    /// Whether the devices of the host's guests must be compared with the log: the host was away, or its devices were
-    /// not compared since start-up.
+    /// Whether the devices of the host's guests must be compared with the log. True after the host was away, and until
+    /// the first comparison since start-up.
     suspect: bool,
 }
 
@@ -247,8 +247,8 @@ impl Agent {
         member.cached()
     }
 
-    /// The traits to remove: traits that the host reported before and lacks now, and `COMPUTE_...` traits that its
-    /// driver does not report. All other traits stay: clients of Placement may have set them.
+    /// The traits to remove. They are the traits that the host reported before but lacks now, and all `COMPUTE_...`
+    /// traits that its driver does not report. All other traits stay: clients of Placement may have set them.
     fn gone(&self, provider: ProviderId, known: Option<&KnownHost>, found: &HostCapabilities) -> Vec<String> {
         let shown =
             self.context.views.placement.read(|view| {
@@ -357,7 +357,8 @@ impl Agent {
         }
     }
 
-    /// Connects to a host that is not connected or not registered, in case the agent missed its signal.
+    /// Connects the host if it is not connected or not registered. The agent may have missed the signal that the host
+    /// connected.
     async fn welcome_back(&mut self) {
         if self.driver.usage().await.is_ok() {
             self.welcome().await;
@@ -367,7 +368,7 @@ impl Agent {
 
     async fn beat_once(&mut self) {
         let Some(member) = &self.member else { return };
-        // With this timeout, a host that never answers is down no later than a host that refuses the call.
+        // Without this timeout, a host that never answers would be down later than a host that refuses the call.
         let options = &self.context.options;
         let patience = options.down_after().saturating_sub(self.silence()).max(options.heartbeat);
         let asked = Instant::now();

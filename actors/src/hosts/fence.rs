@@ -1,10 +1,10 @@
 //! Refuses a host that a copy of this log drives.
 //!
-//! A log that was copied or restored ([`chronova_events::installation`]) must not drive hosts beside the original: both
-//! would delete guests that only the other one knows. So each host remembers the generation that drives it. A host that
-//! no generation has driven yet accepts the first one that connects. `chronova host claim` makes a host accept another
-//! generation. The generation that drove the host before notices this at its next heartbeat, and stops driving the
-//! host.
+//! A log that was copied or restored ([`chronova_events::installation`]) must not drive hosts beside the original. Each
+//! of the two logs would delete guests that only the other log knows. So each host remembers the generation that drives
+//! it. A host that no generation has driven yet accepts the first generation that connects. `chronova host claim` makes
+//! a host accept another generation. The generation that drove the host before notices this at its next heartbeat, and
+//! stops driving the host.
 
 use chronova_events::envelope::{Position, Revision, StreamId, Timestamp};
 use chronova_events::fold::Fold;

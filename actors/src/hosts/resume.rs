@@ -17,8 +17,8 @@ use crate::instance::{CallerRights, InstanceRequest, InstanceRoot};
 ///
 /// A host on which any guest runs was not powered off. Its other guests ended by themselves, and are not started. A
 /// guest does not count as running while a hard reboot starts it. So after a crash between two requests, the next run
-/// continues with the other guests. If a reboot has ended by then, the other guests stay off and are recorded as
-/// stopped.
+/// continues with the remaining guests. If a hard reboot has ended by then, the remaining guests stay off and are
+/// recorded as stopped.
 pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let Ok(found) = driver.guests().await else { return };
     let runs = |guest: &GuestStatus| matches!(guest.power, PowerState::Running | PowerState::Paused);

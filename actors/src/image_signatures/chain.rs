@@ -1,7 +1,8 @@
 //! Links a certificate to a trusted root, by the rules of cursive's `CertificateVerificationContext`.
 //!
-//! Every certificate of the chain above the verified one is trusted: the list has the root and all intermediate
-//! certificates. A trusted certificate counts only within its validity, and only if it may sign certificates.
+//! All certificates of a chain except the verified one come from the list of trusted certificates. So the list must
+//! have the root and all intermediate certificates. A trusted certificate counts only within its validity, and only if
+//! it may sign certificates.
 
 use chronova_events::envelope::Timestamp;
 

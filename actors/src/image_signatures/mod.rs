@@ -9,8 +9,8 @@
 //! - [`check`]: when an image is verified, and with which certificates;
 //! - [`placing`]: puts an image on a host, and verifies its signature.
 //!
-//! Nova verifies while it downloads an image, and never verifies an image in a host's cache. Here the cache is no way
-//! around the check. A cached image is identified by the checksum of its content, so a digest of that content holds for
+//! Nova verifies while it downloads an image, and never verifies an image in a host's cache. Here, an image in a cache
+//! is verified, too. A cached image is identified by the checksum of its content, so a digest of that content holds for
 //! every image with the checksum. [`crate::coordination::known_digests`] remembers the digests.
 //!
 //! Invariants: a download is hashed while it goes to the host, so it is read once. If the signature is wrong, an error

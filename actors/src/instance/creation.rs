@@ -40,7 +40,7 @@ pub struct GroupToJoin {
     pub limit: i64,
 }
 
-/// Why a request for new servers created none.
+/// Why a request created no servers.
 #[derive(Debug, Clone, Error)]
 pub enum CreateReject {
     #[error(transparent)]

@@ -100,8 +100,8 @@ pub enum InstanceRequest {
     Unlock {
         by_admin: bool,
     },
-    /// Records the password that the guest posted for its owner. The guest can post another password only after the
-    /// first one is cleared.
+    /// Records the password that the guest posted for its owner. The guest can post another password only after a
+    /// request has cleared the first password.
     PostGuestPassword {
         password: String,
     },

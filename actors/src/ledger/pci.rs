@@ -135,7 +135,7 @@ fn keep_held(state: &Ledger, host: ProviderId, found: &mut HostPciReplaced) -> R
     let held: BTreeSet<PciAddress> =
         state.pci_claims.on(host).flat_map(|(_, devices)| devices).map(|device| device.address).collect();
     let gone = |device: &&HostPciDevice| held.contains(&device.address) && found.device(device.address).is_none();
-    // The devices of one card have one class.
+    // All devices of a card have the same class.
     let of_card = |device: &HostPciDevice| {
         found.devices.iter().find(|other| other.provider.is_some() && other.provider == device.provider)
     };
@@ -196,8 +196,8 @@ impl PciChange {
         self.events.push(event);
     }
 
-    /// Ensures that the provider exists, with the class beside its former ones. Keeps the reserved amount that a client
-    /// of Placement set, up to the new total.
+    /// Ensures that the provider exists and has the class. Its former classes stay. Keeps the reserved amount that a
+    /// client of Placement set, up to the new total.
     fn widen(&mut self, host: ProviderId, card: &PciCard) -> Result<(), LedgerReject> {
         let provider = card.provider;
         if !self.scratch.knows_class(&card.class) {

@@ -1,8 +1,8 @@
 //! The additions of `provider.yaml` to the providers of a host.
 //!
 //! The ledger records which classes and traits an entry has added. When the entry is gone, the ledger removes them, and
-//! keeps those of Placement's clients. An entry takes over a class or a trait that a client has set: after an adoption,
-//! the providers already have what the files name.
+//! keeps those of Placement's clients. A class or trait that a client has set counts as added by the entry that names
+//! it. After an adoption, for example, the providers already have what the files name.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! Allocations whose consumer is neither a server on the provider's host nor a migration that needs them.
 //!
-//! Chronova's own processes leave none behind. Two causes can leave one: a heal that a crash interrupts
+//! Chronova's own processes leave no orphaned allocation behind. There are two causes: a heal that a crash interrupts
 //! ([`heal_allocations`](super::heal_allocations)), and a client of Placement, which may claim for any consumer.
 
 use std::sync::Arc;

@@ -22,8 +22,8 @@ use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst};
 use crate::instance::{InstanceReject, WorkRequest};
 use crate::ports::{ImageDraft, PortError};
 
-/// Images of servers do not inherit these properties from the image that the server was built from: Nova's
-/// `non_inheritable_image_properties`, and the properties of an image's signature.
+/// Properties that an image of a server does not inherit from the server's own image. They are Nova's
+/// `non_inheritable_image_properties`, and the properties of a signature.
 const NOT_INHERITED: [&str; 6] = [
     "cache_in_nova",
     "bittorrent",

@@ -2,8 +2,8 @@
 //!
 //! Each operation checks the server and the volume early, and sends the request to the server. A process does the rest
 //! (`attach_volume`, `detach_volume`, `swap_volume`). If it fails, the server's instance actions show the failure. The
-//! order of the checks is that of Nova's `compute/api.py`, because the order decides which of several refusals the user
-//! gets.
+//! checks come in the order of Nova's `compute/api.py`. If several checks refuse, the user gets the refusal of the
+//! first.
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ pub enum ServerChangeReject {
 /// The turn of a request for new servers; `None` if names may repeat.
 ///
 /// # Errors
-/// The host name that another server has, or that two servers of the request would have.
+/// The error is a host name that another server already has, or that two servers of the request would have.
 pub(super) async fn reserve(
     turns: &NameTurns,
     views: &Views,

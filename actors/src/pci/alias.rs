@@ -220,7 +220,7 @@ fn spec<'a>(flavor: &'a FlavorSnapshot, key: &str) -> Option<&'a str> {
     flavor.extra_specs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
 }
 
-/// The policy of flavor or image, which precedes that of an alias.
+/// The NUMA policy of the flavor or the image. It takes precedence over the policy of an alias.
 fn forced_policy(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Option<PciNumaPolicy>, String> {
     let read = |word: &str| {
         PciNumaPolicy::of_word(word).ok_or_else(|| {

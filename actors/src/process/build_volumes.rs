@@ -171,7 +171,7 @@ pub(super) async fn undo(work: &StepRun) -> Result<(), StepError> {
     disks::record(work, InstanceVolumeRecord::Prepared { process: work.running.process, devices }).await.map(drop)
 }
 
-/// Releases and deletes a volume that the build created, by the id that it proposed.
+/// Releases and deletes a volume that the build created. Finds the volume by the id that the build proposed.
 async fn drop_made(work: &StepRun, server: &Alive, proposed: VolumeId) -> Result<(), StepError> {
     let volume = match work.context.volumes.find(proposed, &server.request.project, true).await {
         Ok(made) => made.id,

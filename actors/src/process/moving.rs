@@ -268,9 +268,9 @@ pub(super) async fn withdraw(work: &StepRun, at: &Placed) -> Result<(), StepErro
     live_migrate::forget(work, at).await
 }
 
-/// Ensures that the guest is off here before another host starts it. If the host does not answer and the guest may run
-/// there (`started`), the step is repeated until the host answers, or until an operator declares the host down
-/// (`forced_down`). The step of an overtaken process does not wait. Returns whether the host answers.
+/// Ensures that the guest is off here before another host starts it. `started`: whether the guest may have been started
+/// here. If so and the host does not answer, the step is repeated until the host answers or an operator declares it
+/// down (`forced_down`). The step of an overtaken process does not wait. Returns whether the host answers.
 pub(super) async fn see_off(
     work: &StepRun,
     subject: &MovingServer,

@@ -209,7 +209,7 @@ impl ProcessExecution<'_> {
         }
     }
 
-    /// Writes the records that wait, so that others see how far the process is.
+    /// Writes the records that wait, so that the log shows the progress of the process.
     async fn show_records(&mut self) {
         if self.waits() {
             self.wait = RecordWait::Nothing;

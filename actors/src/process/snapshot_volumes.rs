@@ -34,8 +34,8 @@ pub fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)>
     disks.filter_map(|disk| Some((&disk.device, disk.device.volume?)))
 }
 
-/// Whether an image of the server is impossible now: the server runs, and its own image requires a quiesced guest but
-/// declares no guest agent.
+/// Whether an image of the server is impossible now. This is so if the server runs, and its own image requires a
+/// quiesced guest but declares no guest agent.
 pub fn cannot_rest(server: &Alive) -> bool {
     let runs = status::of_alive(server).vm_state == "active";
     runs && imaging::requires_rest(server) && !imaging::is_set(server, "hw_qemu_guest_agent")

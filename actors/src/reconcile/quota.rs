@@ -1,7 +1,7 @@
 //! Releases quota of servers that were never created or are gone. Corrects quota that differs from its server's size.
 //!
-//! Each process that fails gives back the quota that it took. So this reconciler only finds quota that an older version
-//! left behind, or that is wrong after an operator reset the state of a server.
+//! A process that fails gives back the quota that it took. So this reconciler only finds quota that an older version
+//! left behind, and quota that is wrong after a reset of a server's state.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The parts that every member of a cluster runs: the read models that follow the log, and their checkpoints.
+//! Every member of a cluster runs these parts: the read models, which follow the log, and their checkpoints.
 //!
 //! The HTTP listeners and the feeds read the read models. The program around this crate starts the listeners and feeds.
 //! Nothing here writes to the log or to a host, so any number of members may run on one log. A [`Member`] has no

@@ -112,7 +112,8 @@ pub struct Entity<A: AggregateRoot> {
     in_flight: Vec<DurabilityWaiter<A>>,
     /// Whether the stream has not been read yet.
     unread: bool,
-    /// The first message, which waits until the stream is read. The mailbox waits, too, so there is at most one.
+    /// The first message, which waits until the stream is read. The mailbox waits meanwhile, so there is at most one
+    /// such message.
     early: Option<Execute<A>>,
     broken: Option<StoreError>,
     last_used: Instant,

@@ -94,7 +94,7 @@ pub struct HostNumaCells {
     /// See [`HostCellsReplaced`].
     pub confines: bool,
     pub cells: Vec<HostNumaCell>,
-    /// The number of shared processors and that of dedicated ones, if the operator named any.
+    /// The numbers of shared and of dedicated processors. `None` if the operator named no processors.
     pub counted: Option<(u64, u64)>,
 }
 

@@ -361,8 +361,8 @@ fn cells_are_packed_or_spread() {
     assert_eq!(second(false), [(0, vec![0])], "spreading selects the empty cell");
 }
 
-/// Memory decides only between cells with the same CPUs in use. These are the dedicated ones for a guest with dedicated
-/// CPUs, and otherwise the floating ones.
+/// Memory decides only between cells with the same CPUs in use. For a guest with dedicated CPUs, the dedicated CPUs
+/// count; for any other guest, the floating ones.
 #[test]
 fn the_use_of_cpus_matters_more_than_that_of_memory() {
     let host = host(2, 4, 2, 1);

@@ -39,7 +39,7 @@ impl NumaCellUsage<'_> {
         self.is.pages.iter().map(|pages| pages.kib).min()
     }
 
-    /// The dedicated processors of each core; only the free ones if `free`.
+    /// The dedicated processors of each core. With `free`, only those that no guest has.
     pub fn cores(&self, free: bool) -> Vec<Vec<u32>> {
         let usable: BTreeSet<u32> = match free {
             true => self.free_processors(),

@@ -222,8 +222,8 @@ pub struct PortRequest {
     pub project: ProjectId,
     /// The MAC address; `None` means one that is derived from the port's id.
     pub mac: Option<String>,
-    /// The addresses; `None` means one address of each IP version that the network has, and one in each subnet whose
-    /// addresses derive from the MAC.
+    /// The addresses. With `None`, the port gets one address of each IP version that the network has, and one in each
+    /// subnet whose addresses derive from the MAC.
     pub addresses: Option<Vec<FixedIpRequest>>,
     /// The settings, except `port_security` and `security_groups`, which have their own fields below.
     pub settings: PortSettings,

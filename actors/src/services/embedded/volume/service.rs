@@ -374,8 +374,8 @@ impl EmbeddedVolumes {
         let asked = VolumeSnapshotRequested {
             volume: wanted.volume,
             snapshot,
-            // The id is random, not derived from the snapshot's id: a second request after a deletion has its own
-            // process.
+            // The id is random and does not derive from the snapshot's id. So a second request, after a deletion, has
+            // its own process.
             process: ProcessId::random(),
             project: wanted.project,
             user: wanted.user,

@@ -117,8 +117,8 @@ impl CinderVolumes {
         self.must(&caller, &call).await.map(drop)
     }
 
-    /// Ends an attachment. If Cinder refuses the user's token (401 or 403), Chronova's own account ends the attachment,
-    /// so that long work can end after the token has expired.
+    /// Ends an attachment. If Cinder refuses the user's token (401 or 403), Chronova's own account ends the attachment.
+    /// So long work can end after the token has expired.
     pub(super) async fn release_one(&self, id: AttachmentId, meta: &Meta) -> Result<(), PortError> {
         let call = CinderCall::delete(format!("attachments/{id}"));
         let mut caller = self.caller(meta).await?;

@@ -165,7 +165,7 @@ impl EmbeddedNetworks {
         self.views.networks.read(|networks| self.views.security_groups.read(|groups| info(networks, groups, &nic)))
     }
 
-    /// Gives the server's port on that network one more address, of the first subnet that has a free one.
+    /// Gives the server's port on that network one more address, from the first subnet with a free address.
     pub(super) async fn add_one(
         &self,
         instance: InstanceId,

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use super::super::{CallFailure, CallOptions, ServiceClient, ServiceRequest};
 use super::*;
 
-/// An authority, certificates of a server and a client that it signed, and an authority that signed neither.
+/// An authority, the certificates of a server and a client that it signed, and another authority that signed nothing.
 fn certificates() -> TempDir {
     let script = "
         authority() { openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=$1 -days 2 \
