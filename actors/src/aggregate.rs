@@ -19,8 +19,8 @@ pub trait AggregateRoot: Send + Sync + 'static {
     type Id: Clone + Eq + Hash + Debug + Send + Sync + 'static;
     /// The state that the aggregate's events fold into.
     type State: Fold;
-    /// The commands that the aggregate accepts. Ids, times and chosen hosts arrive in the command: `decide` makes up
-    /// nothing.
+    /// The commands that the aggregate accepts. Ids, times and chosen hosts arrive in the command, because `decide`
+    /// must not make up any.
     type Command: Clone + Debug + Send + 'static;
     /// Why the aggregate refuses a command.
     type Reject: std::error::Error + Clone + Send + Sync + 'static;

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 pub struct HostGate(watch::Receiver<bool>);
 
 impl HostGate {
-    /// A gate that is open from the beginning: no other leader has a lease.
+    /// A gate that is open from the beginning, because no other leader has a lease.
     pub fn open() -> Self {
         Self(watch::channel(true).1)
     }

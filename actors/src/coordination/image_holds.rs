@@ -39,7 +39,7 @@ pub struct ImageHold<'a> {
     process: ProcessId,
 }
 
-/// An exclusive hold: no process can hold the image until this value is dropped.
+/// An exclusive hold. No process can hold the image until this value is dropped.
 #[derive(Debug)]
 pub struct ExclusiveImageHold<'a> {
     images: &'a ImageHolds,

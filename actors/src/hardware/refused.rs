@@ -1,7 +1,7 @@
 //! Extra specs and image properties of Nova that request hardware which no host here provides. Chronova refuses them,
 //! because otherwise the server would look as if it had the hardware.
 //!
-//! `tests/tests/compute_servers/catalogue.rs` tests every extra spec and property that Nova knows: each one has an
+//! `tests/tests/compute_servers/catalogue.rs` tests every extra spec and property that Nova knows. Each of them has an
 //! effect, or is in these tables.
 
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};

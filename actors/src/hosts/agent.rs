@@ -134,8 +134,8 @@ impl Agent {
         if options.resume_guests && self.suspect && self.caught_up(self.store.head()).await {
             resume::guests(&self.context, found.host, &self.driver).await;
         }
-        // The guests are corrected before the host is reported as up: a server that moved away meanwhile must not run
-        // here as well.
+        // The guests are corrected before the host is reported as up, because a server that moved away meanwhile must
+        // not run here as well.
         let was_away = self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up));
         if was_away {
             self.put_right(&member, self.clock.all()).await;
@@ -232,7 +232,7 @@ impl Agent {
         });
     }
 
-    /// The bytes of the image cache to reserve: the last known number if the host does not report one.
+    /// The bytes to reserve for the image cache. If the host does not report its cache, the last known number.
     async fn look_at_cache(&self) -> u64 {
         let Some(member) = self.member.as_ref().filter(|_| self.context.image_cache.reserve_disk) else {
             return 0;
@@ -247,8 +247,9 @@ impl Agent {
         member.cached()
     }
 
-    /// The traits to remove. They are the traits that the host reported before but lacks now, and all `COMPUTE_...`
-    /// traits that its driver does not report. All other traits stay: clients of Placement may have set them.
+    /// The traits to remove. They are the traits that the host reported before but lacks now, and the `COMPUTE_...`
+    /// traits that its driver does not report, except `COMPUTE_STATUS_DISABLED`. All other traits stay, because clients
+    /// of Placement may have set them.
     fn gone(&self, provider: ProviderId, known: Option<&KnownHost>, found: &HostCapabilities) -> Vec<String> {
         let shown =
             self.context.views.placement.read(|view| {

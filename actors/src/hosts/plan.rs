@@ -7,20 +7,20 @@ use chronova_events::instance::{Alive, Instance, MoveKind, Moving, OngoingTask, 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResyncAction {
     Nothing,
-    /// The power state seems to differ from the recorded one: read it again and record it.
+    /// Read the power state again and record it, because it seems to differ from the recorded state.
     Look,
-    /// Remove the guest and its files: its server is not on this host, or was deleted.
+    /// Remove the guest and its files, because its server is not on this host or was deleted.
     Destroy,
     /// Apply `running_deleted_instance_action` to the guest.
     Reap,
-    /// Remove the guest's definition but keep its disks: the server uses them on a host with the same storage.
+    /// Remove the guest's definition but keep its disks, because the server uses them on a host with the same storage.
     Forget,
-    /// Switch the guest off: its server is being evacuated.
+    /// Switch the guest off, because its server is being evacuated.
     Pull,
-    /// Log a warning and leave the guest alone: it may be another control plane's.
+    /// Log a warning and leave the guest alone, because it may belong to another control plane.
     Report,
-    /// Log a warning and leave the guest alone: another generation of the log drove the hosts, and the server may have
-    /// moved meanwhile.
+    /// Log a warning and leave the guest alone, because another generation of the log drove the hosts and may have
+    /// moved the server.
     Doubt,
 }
 
@@ -76,8 +76,8 @@ fn is_left(server: &Alive, host: HostId) -> bool {
     server.moving.as_deref().is_some_and(left)
 }
 
-/// Adapts the action to shared storage: if `shares` is true for the server's host, the disks found here are the
-/// server's and must stay. `guest` tells whether a guest was found, or only its disks.
+/// Adapts the action to shared storage. If `shares` is true for the server's host, the server uses the disks found
+/// here, so they must stay. `guest` tells whether a guest was found, or only its disks.
 pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: impl Fn(HostId) -> bool) -> ResyncAction {
     let Instance::Alive(server) = believed else { return remedy };
     let theirs = server.placement.as_ref().is_some_and(|placed| shares(placed.host));

@@ -76,8 +76,8 @@ pub enum InstanceRequest {
         port: PortId,
         asker: CallerRights,
     },
-    /// The network service deleted the port: the guest loses the interface, unless the server is being built or
-    /// deleted.
+    /// The network service deleted the port, so the guest loses the interface. While the server is being built or
+    /// deleted, nothing happens.
     LoseNic {
         process: ProcessId,
         port: PortId,

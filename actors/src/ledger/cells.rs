@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(done.fitted.len(), 1);
     }
 
-    /// The resize on one host to a flavor with dedicated CPUs is reverted: the CPUs are free again.
+    /// The resize on one host to a flavor with dedicated CPUs is reverted, so the CPUs are free again.
     #[test]
     fn a_revert_to_a_flavor_without_dedicated_cpus_frees_those_of_the_new_one() {
         let (server, migration) = (ConsumerId::new("s"), ConsumerId::new("m"));

@@ -39,7 +39,7 @@ pub struct HealRequest {
 /// The result of a heal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HealedServer {
-    /// A task is under way, so nothing was healed: the task may claim or release allocations itself.
+    /// Nothing was healed, because a task is under way. The task may claim or release allocations itself.
     InTask(&'static str),
     OnNoHost,
     UpToDate,
@@ -188,8 +188,9 @@ impl Operations {
     }
 }
 
-/// Refuses a flavor with vGPUs or a device profile, as Nova does: the flavor does not say which nested provider a guest
-/// uses. Unlike Nova, also refuses an alias of PCI devices: the flavor does not say which device the guest has.
+/// Refuses a flavor with vGPUs or a device profile, as Nova does, because the flavor does not say which nested provider
+/// a guest uses. Unlike Nova, also refuses an alias of PCI devices, because the flavor does not say which device the
+/// guest has.
 fn check_nested(alive: &Alive) -> Result<(), HealReject> {
     let has = |name: &str| alive.request.flavor.extra_specs.iter().any(|(key, _)| key == name);
     let named = [

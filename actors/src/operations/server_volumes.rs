@@ -217,8 +217,8 @@ fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeRej
     }
 }
 
-/// Refuses tags and multiattach volumes for an offloaded server, as Nova does: without a host, it is unknown whether
-/// they are possible.
+/// Refuses tags and multiattach volumes for an offloaded server, as Nova does, because without a host it is unknown
+/// whether they are possible.
 fn check_on_host(server: &Alive, volume: &VolumeInfo, tagged: bool) -> Result<(), ServerVolumeReject> {
     match server.is_offloaded() {
         true if tagged => Err(ServerVolumeReject::TaggedOnNoHost),

@@ -68,8 +68,8 @@ impl Operations {
     /// Changes a server of `project`.
     ///
     /// # Errors
-    /// Another server has the new host name, or the server refuses: then nothing is changed. If the log is not
-    /// available, the caller does not know whether the server was changed.
+    /// Another server has the new host name, or the server refuses. In both cases, nothing is changed. If the log is
+    /// not available, the caller does not know whether the server was changed.
     pub async fn change_server(
         &self,
         meta: Arc<Meta>,

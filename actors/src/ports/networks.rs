@@ -5,7 +5,7 @@
 //! configures.
 //!
 //! Invariants: the service chooses the ids of ports, and compute learns them only from answers. A change names a server
-//! or a process: a repeated change for the same server or process has no further effect. A server's ports belong to the
+//! or a process. A repeated change for the same server or process has no further effect. A server's ports belong to the
 //! server's project.
 //!
 //! | call | Neutron's part in it |

@@ -95,8 +95,8 @@ async fn ask(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Whether the server has accepted the request: the requested process works on the server, waits for its turn, or has a
-/// record.
+/// Whether the server has accepted the request. If so, the requested process works on the server, waits for its turn,
+/// or has a record.
 async fn is_accepted(work: &StepRun) -> Result<bool, StepError> {
     let (asks_for, _) = asked(work)?;
     let is_at_work = |server: &Alive| {

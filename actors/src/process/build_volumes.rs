@@ -108,7 +108,7 @@ async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId
     Ok(volume)
 }
 
-/// The zone that a new volume must be in: the zone of the server's host, which is in the record of the placement.
+/// The zone that a new volume must be in. It is the zone of the server's host, which the record of the placement has.
 /// `None` if a server may have volumes of other zones.
 fn zone(work: &StepRun, server: &Alive) -> Option<String> {
     let placed = server.placement.as_ref().filter(|_| !work.context.options.cross_az_attach);

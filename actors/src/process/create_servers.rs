@@ -123,7 +123,7 @@ async fn record_servers(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Handles a lost request: it has succeeded only if all its servers are recorded.
+/// Handles a request that a crash lost. The request has succeeded only if all its servers are recorded.
 async fn all_recorded(work: &StepRun, instances: &[InstanceId]) -> Result<StepOutput, StepError> {
     for instance in instances {
         if let Instance::Absent = work.context.gateway.look::<InstanceRoot>(instance).await? {

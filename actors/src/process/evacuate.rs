@@ -1,4 +1,4 @@
-//! Evacuates a server: rebuilds it on another host, because its host is down.
+//! Evacuates a server. Its host is down, so the process rebuilds it on another host.
 //!
 //! | step | does | undone by |
 //! |---|---|---|

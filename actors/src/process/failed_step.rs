@@ -1,4 +1,4 @@
-//! A failed step in the log of the server: one line, with the chain of errors behind it.
+//! Writes a failed step into the log of the server, in one line with the chain of errors behind it.
 //!
 //! The functions that a step calls do not log the step's error, so an operator reads each chain once.
 
@@ -26,7 +26,7 @@ pub(super) enum FailedStepEnd {
     Retried,
     /// The process undoes its steps, and ends or tries another host.
     GivenUp,
-    /// The step has to succeed and does not: it is retried for ever.
+    /// The step fails although it has to succeed, so it is retried for ever.
     Stuck,
 }
 

@@ -422,8 +422,8 @@ pub(super) async fn forget_filters(work: &StepRun, host: HostId, nics: &[NicInfo
     }
 }
 
-/// Removes the guest. A host that does not answer is no obstacle: its agent removes the leftovers when the host is back
-/// (see [`crate::hosts::plan`]).
+/// Removes the guest. If the host does not answer, the step succeeds nevertheless. The host's agent removes the
+/// leftovers when the host is back (see [`crate::hosts::plan`]).
 pub(super) async fn destroy(work: &StepRun, host: HostId) -> Result<(), StepError> {
     if !work.host_answers(host)? {
         return Ok(());

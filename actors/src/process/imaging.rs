@@ -14,8 +14,8 @@ use super::{guest, turn};
 use crate::coordination::host_turns::HostTurn;
 use crate::ports::PortError;
 
-/// Waits for one of the host's snapshot permits (`max_concurrent_snapshots`). The server is read after the wait: it may
-/// have been deleted meanwhile.
+/// Waits for one of the host's snapshot permits (`max_concurrent_snapshots`). The server is read after the wait,
+/// because it may have been deleted meanwhile.
 async fn snapshot_permit(work: &StepRun) -> Result<(Alive, Option<HostTurn>), StepError> {
     let server = turn::still_mine(work).await?;
     let member = server.placement.as_ref().and_then(|placed| work.context.fleet.member(placed.host));

@@ -105,8 +105,8 @@ pub(super) async fn advance(work: &StepRun, stage: LiveStage) -> Result<(), Step
     moving::insist(work, LiveRecord::Advanced { process: work.running.process, stage }).await.map(drop)
 }
 
-/// Asks the agents of both hosts to compare their hosts with the log: reports were ignored during the migration, and
-/// leftovers must be removed.
+/// Asks the agents of both hosts to compare their hosts with the log. They ignored reports during the migration, and
+/// must remove leftovers.
 pub(super) fn look_at_both(work: &StepRun, subject: &MovingServer) {
     let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
     for member in ends.into_iter().flatten().filter_map(|host| work.context.fleet.member(host)) {

@@ -77,7 +77,8 @@ pub(super) async fn record(work: &StepRun, record: impl Into<InstanceRecord>) ->
     settled(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await)
 }
 
-/// Sends a record that must be accepted. A refusal is an error: another request has overtaken this process.
+/// Sends a record that must be accepted. A refusal is an error, because it means that another request has overtaken
+/// this process.
 pub(super) async fn insist(work: &StepRun, record: impl Into<InstanceRecord>) -> Result<Position, StepError> {
     let gateway = &work.context.gateway;
     Ok(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await?.position)

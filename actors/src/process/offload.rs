@@ -9,7 +9,7 @@
 //! | `unbind_network` | unbinds the ports from the host; the server keeps them |
 //! | `release_claim` | releases the server's claim in the ledger |
 //!
-//! The quota stays reserved: the server still exists, and may be unshelved.
+//! The quota stays reserved, because the server still exists and may be unshelved.
 
 use chronova_events::instance::{Alive, OngoingTask, Phase};
 use chronova_events::process::{ProcessOutcome, StepOutput};

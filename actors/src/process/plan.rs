@@ -31,7 +31,7 @@ pub enum Next {
     },
     /// Record the result in the stream of the subject, and end the process.
     Finish(ProcessOutcome),
-    /// The record names a step that this version does not know: an operator must act.
+    /// The record names a step that this version does not know. An operator must act.
     Stuck(String),
 }
 

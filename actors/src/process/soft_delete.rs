@@ -38,7 +38,8 @@ fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepE
     .boxed()
 }
 
-/// The server, while this process owns its task: a final delete or an administrator may have overtaken it.
+/// The server, while this process owns the server's task. A final delete or an administrator may have overtaken the
+/// process.
 async fn mine(work: &StepRun) -> Result<Option<Alive>, StepError> {
     let mine = |server: &Alive| server.ongoing.map(|ongoing| ongoing.process()) == Some(work.running.process);
     Ok(work.server().await?.filter(mine))

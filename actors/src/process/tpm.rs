@@ -128,7 +128,7 @@ pub(super) async fn with_passphrase<T>(
     };
     match (started, drop_passphrase(work, tpm).await) {
         (started, Ok(())) => started,
-        // The step is repeated: a start of a running guest has no effect.
+        // The step is repeated. This is safe, because a start of a running guest has no effect.
         (Ok(_), Err(error)) => Err(StepError::again(error)),
         (Err(failed), Err(error)) => {
             tracing::warn!(instance = %work.instance_id(), %host, %error, "a host may keep the passphrase of a TPM");

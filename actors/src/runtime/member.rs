@@ -2,7 +2,7 @@
 //!
 //! The HTTP listeners and the feeds read the read models. The program around this crate starts the listeners and feeds.
 //! Nothing here writes to the log or to a host, so any number of members may run on one log. A [`Member`] has no
-//! command gateway: to send a command, it has to lead ([`super::Leadership`]).
+//! command gateway. To send a command, it has to lead ([`super::Leadership`]).
 
 use std::sync::Arc;
 use std::time::Duration;

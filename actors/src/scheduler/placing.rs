@@ -1,7 +1,7 @@
 //! Selects a host for a server and claims it.
 //!
 //! The scheduler makes one decision after the other. Each decision sees the pending claims of earlier decisions
-//! ([`PendingClaims`]). So parallel requests spread over the hosts instead of all claiming the best one. The claims go
+//! ([`PendingClaims`]). So parallel requests spread over the hosts, and do not all claim the best host. The claims go
 //! to the ledger in parallel. The ledger refuses a claim if another was faster or the view lagged. Then the scheduler
 //! claims the next host of the same decision. When the ledger has refused all hosts of a decision, the scheduler
 //! decides again a moment later, at most [`ROUNDS`] times in all. If a decision finds no host while others' claims are

@@ -154,7 +154,7 @@ fn same_image_properties(host: &HostState<'_>) -> f64 {
     sum
 }
 
-/// Nova's class names for the configuration: all weighers, including the one that has no effect in a single cell.
+/// Nova's class names of all weighers, for the configuration. One of these weighers has no effect in a single cell.
 pub const CLASSES: [&str; 14] = [
     ALL,
     "nova.scheduler.weights.ram.RAMWeigher",

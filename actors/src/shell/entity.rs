@@ -386,7 +386,7 @@ async fn fold_stream<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Resu
         && let Ok(kept) = codec::decode_snapshot::<SnapshotOf<S>>(&snapshot.bytes)
     {
         // The snapshot does not record the position of its last event. The log's head is at or after that position, and
-        // can be used instead: readers only wait until a read model reaches the position.
+        // can be used instead, because readers only wait until a read model reaches the position.
         let (revision, position) = (snapshot.revision, store.head());
         folded = FoldedState { state: kept.state, revision, position, snapshot_at: revision };
     }

@@ -228,7 +228,7 @@ fn some_cpus_run_in_real_time() {
 // ------------------------------------------------------------------------------------------------------------- fitting
 
 /// Cells of `size` processors each. The first `shared` are shared, the others are dedicated. A core has `threads`
-/// processors: with two, the processors 0 and 1 are the first core.
+/// processors. If it has two, the processors 0 and 1 are the first core.
 fn host(count: u32, size: u32, shared: u32, threads: usize) -> Vec<HostNumaCell> {
     let cell = |id: u32| {
         let cpus: Vec<u32> = (id * size..(id + 1) * size).collect();

@@ -52,7 +52,7 @@ pub(super) const GROUP_ANTI_AFFINITY: Filter = Filter {
     name: "ServerGroupAntiAffinityFilter",
     applies: |context| policy(context) == Some(ServerGroupPolicy::AntiAffinity),
     passes: |host| {
-        // During a move, the server's present host passes: the server itself is one of the members there.
+        // During a move, the server's present host passes, because the server itself is one of the members there.
         host.has_the_server() || host.context.group.as_ref().is_none_or(|group| host.members() < group.most_per_host)
     },
     says: |host| {

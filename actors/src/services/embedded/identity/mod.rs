@@ -1,7 +1,7 @@
 //! Users, projects, domains, roles and role assignments. [`bootstrap`] creates the first ones.
 //!
 //! A command brings new ids and password hashes. [`passwords`] computes the hashes outside the decision. Tokens are
-//! signed and self-contained: only their revocation is an event.
+//! signed and self-contained, so only their revocation is an event.
 
 pub mod bootstrap;
 pub mod decide;

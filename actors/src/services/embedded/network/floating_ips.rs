@@ -1,4 +1,5 @@
-//! Floating addresses across networks: their association with ports, and the number that a project has.
+//! Answers questions about floating addresses that concern several networks: with which port an address can be
+//! associated, and how many a project has.
 //!
 //! Source: neutron `db/l3_db.py`.
 

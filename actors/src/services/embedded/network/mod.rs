@@ -86,7 +86,7 @@ pub enum NetworkCommand {
         port: PortId,
     },
     /// Deletes the ports that were created for the device, and unbinds its other ports. Ignores ports of other
-    /// projects: their owners could have set `device_id` to this device.
+    /// projects, because their owners could have set `device_id` to this device.
     ReleaseDevice {
         device: InstanceId,
         project: ProjectId,

@@ -77,7 +77,7 @@ impl GlanceImages {
     }
 
     /// The content of an image as a stream. If the user's token has expired, Chronova's own account fetches the
-    /// content: the user's right was checked when the request was accepted.
+    /// content. The user's right was checked when the request was accepted.
     async fn content(&self, image: ImageId, meta: Option<&Meta>) -> Result<ByteStream, PortError> {
         let user = meta.and_then(|meta| self.users.of(meta));
         let request = meta.and_then(|meta| meta.request_id.as_ref());

@@ -1,4 +1,4 @@
-//! Several bindings of one port: during a live migration a port is bound to the source and to the destination.
+//! Bindings of a port to several hosts. During a live migration, a port is bound to the source and to the destination.
 //!
 //! Neutron calls this extension `binding-extended`. One binding of a port is active. As in Nova (`bind_ports_to_host`,
 //! `setup_networks_on_host`, `migrate_instance_start`), the destination's binding is created before the guest moves.

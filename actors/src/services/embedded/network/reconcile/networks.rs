@@ -31,7 +31,7 @@ const PAGE: usize = 512;
 /// The pause before another question to hosts that have not answered since start-up.
 const SOON: Duration = Duration::from_millis(500);
 
-/// The pending work: deleted networks, and the hosts (by URI) that have not confirmed the removal yet.
+/// The pending work: each deleted network, with the URIs of the hosts that have not confirmed its removal yet.
 type PendingNetworkRemovals = BTreeMap<NetworkId, BTreeSet<String>>;
 
 /// Deleted networks that may still be on hosts. No read model knows which networks a host has, so the plan is always

@@ -90,7 +90,7 @@ fn automatic(view: &NetworksView, project: &ProjectId) -> Result<NetworkId, Port
 }
 
 /// The present state of the interfaces with ports that are still the server's. An interface on an unknown network
-/// belongs to an adopted server: another service has its port, and the interface stays.
+/// belongs to an adopted server. Another service has its port, so the interface stays.
 pub(super) fn refreshed(views: &Views, instance: InstanceId, nics: &[NicInfo]) -> Vec<NicInfo> {
     let device = instance.to_string();
     views.networks.read(|networks| {
