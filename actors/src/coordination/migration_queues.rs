@@ -46,7 +46,7 @@ impl MigrationQueues {
         line.insert(0, migration);
     }
 
-    /// Removes a migration that has ended, whether the guest is now at its destination or still at its source.
+    /// Removes a migration that has ended, with or without success.
     pub fn leave(&self, migration: ProcessId) {
         let mut board = self.lock();
         for line in board.lines.values_mut() {

@@ -1,4 +1,4 @@
-//! State that is valid only within one operating-system process. Only the leader may have it, because the members of a
+//! State in the memory of one operating-system process. Only the leader may have this state, because the members of a
 //! cluster do not share it.
 //!
 //! The first sentences of each file say what must not run in two members at once. All state here is in memory, and a

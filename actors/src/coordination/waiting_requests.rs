@@ -1,8 +1,9 @@
 //! Requests whose clients wait while a process executes them. If two members executed one request, they would create
 //! its servers twice, or send it twice to its server.
 //!
-//! A request is in memory from before its first event until its process has ended. After a crash, the process finds its
-//! beginning in the log but no request here, and undoes its steps. The client of such a request got no answer.
+//! A request is in memory from before its first event until its process has ended. After a crash, the log has the
+//! beginning of the process, but the request is no longer here. So the process undoes its steps. The client of such a
+//! request got no answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

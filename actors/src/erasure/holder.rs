@@ -1,4 +1,4 @@
-//! The trait of services with personal data in their own streams.
+//! The trait of services whose own streams have personal data.
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -515,7 +515,7 @@ impl Agent {
     }
 
     /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. With the actions `log` and
-    /// `shutdown`, each search finds the guest again, and logs it while it runs.
+    /// `shutdown`, the guest stays, so each search finds it again. The search logs the guest while it runs.
     async fn reap(&self, member: &ConnectedHost, instance: InstanceId) {
         let action = self.context.options.deleted_guests;
         match action {

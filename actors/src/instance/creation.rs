@@ -18,7 +18,7 @@ pub struct CreateServersRequest {
     pub template: BuildRequested,
     /// `None`: each hostname is derived from the server's name.
     pub hostname: Option<String>,
-    /// The disks, if they differ from those of image and flavor.
+    /// The disks, unless they are those that the image and the flavor imply.
     pub mapped: Option<BlockDevicesMapped>,
     pub files: Option<FilesGiven>,
     pub min_count: u32,

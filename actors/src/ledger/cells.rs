@@ -26,8 +26,8 @@ pub(super) fn replaced(state: &Ledger, provider: ProviderId, found: &HostNumaCel
     (!same).then(|| event.into())
 }
 
-/// Removes a class that the host does not report any more. If the class is in use, it stays, but nothing more can be
-/// allocated of it. An inventory that a client of Placement added stays.
+/// Removes a class that the host does not report any more. A class in use stays, but nothing more of it can be
+/// allocated. An inventory that a client of Placement added stays.
 pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mut BTreeMap<String, Inventory>) {
     let Some(line) = state.providers.get(&host).and_then(|known| known.inventories.get(class)) else { return };
     let told = state.cells.get(&host).is_some_and(|known| {

@@ -183,7 +183,7 @@ fn cards(hostname: &str, devices: &[HostPciDevice]) -> BTreeMap<ProviderId, PciC
     cards
 }
 
-/// The events of a report so far, and the ledger after them.
+/// The events that a report has led to so far, and the ledger after these events.
 struct PciChange {
     scratch: Ledger,
     events: Vec<LedgerEvent>,

@@ -182,7 +182,7 @@ fn actions(event: &InstanceEvent, moment: &ServerMoment) -> Vec<Occurrence> {
     vec![one]
 }
 
-/// The notification that a delete shuts the guest down; `None` if the server was on no host.
+/// The notification about the shutdown of the guest during a delete. `None` if the server was on no host.
 fn shutdown(moment: &ServerMoment, phase: ActionPhase) -> Option<Occurrence> {
     placed_on(&moment.before)?;
     Some(match phase {

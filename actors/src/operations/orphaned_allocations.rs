@@ -60,7 +60,7 @@ impl Queries {
     }
 }
 
-/// A consumer, the number of one of its allocations, and the root of that allocation's provider.
+/// A consumer, the index of one of its allocations, and the root of this allocation's provider.
 type HeldBelow = (Arc<Consumer>, usize, ProviderId);
 
 fn held_of_servers(ledger: &Ledger, of: Option<ProviderId>) -> Vec<HeldBelow> {

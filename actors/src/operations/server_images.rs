@@ -218,7 +218,7 @@ fn draft_of_root(call: &ServerCall<'_>, request: ServerImageRequest, kind: &str)
     ImageDraft { min_disk_gib, ..draft(server, request, properties) }
 }
 
-/// The part of a draft that all images of servers have in common. The caller's own properties win over `properties`.
+/// The part of a draft that all images of servers have in common. The caller's properties override `properties`.
 fn draft(server: &Alive, request: ServerImageRequest, mut properties: SortedPairs) -> ImageDraft {
     for (key, value) in &request.metadata {
         set(&mut properties, key, value);

@@ -54,14 +54,15 @@ impl AliasSpec {
             && self.traits.iter().all(|name| device.traits.contains(name))
     }
 
-    /// The resource class of the devices in Placement; `None` for an alias that names none.
+    /// The resource class of the devices in Placement. `None` for an alias that names neither a class nor a product.
     fn class_in_placement(&self) -> Option<String> {
         let of_product = || Some(class_of_product(self.vendor.as_deref()?, self.product.as_deref()?));
         self.class.clone().or_else(of_product)
     }
 }
 
-/// The position of a device relative to the guest's NUMA nodes. A guest without NUMA nodes gets any device.
+/// Where a device must be, relative to the NUMA cells of the host that the guest uses. A guest without NUMA nodes gets
+/// any device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PciNumaPolicy {
     /// On a cell of the guest.

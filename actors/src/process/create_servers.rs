@@ -6,7 +6,7 @@
 //! | `join_group` | adds the servers to the server group | removing them |
 //! | `record_servers` | records each server; this event requests its build | deleting the recorded ones |
 //!
-//! The process records only failures ([`Task::records_only_failure`]): the record of the last server means success. The
+//! The process records only failures ([`Task::records_only_failure`]). The record of the last server means success. The
 //! request itself is in memory ([`CreateRequests`](crate::coordination::CreateRequests)). A crash loses the request and
 //! the client's connection, so the next leader undoes the process if one of its servers is not recorded.
 

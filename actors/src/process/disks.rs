@@ -46,8 +46,8 @@ pub(crate) async fn volume_disk(
     })
 }
 
-/// The volumes of a new guest: the bootable ones in their boot order, and then the others in the order of their device
-/// names.
+/// The volumes of a new guest. Bootable volumes come first, in their boot order. The others follow in the order of
+/// their device names.
 pub(super) async fn volumes(service: &dyn VolumeService, server: &Alive) -> Result<Vec<VolumeDisk>, PortError> {
     let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
     let mut volumes = Vec::new();
@@ -94,7 +94,8 @@ pub(super) fn host(server: &Alive) -> Result<(HostId, String), StepError> {
     Ok((placed.host, placed.hostname.clone()))
 }
 
-/// The complete attachments of the server to this volume on this host. An interrupted run may have made one.
+/// The complete attachments of the server to this volume on this host. An interrupted run may have made such an
+/// attachment.
 pub(super) async fn attached(work: &StepRun, volume: VolumeId, hostname: &str) -> Result<Vec<AttachmentId>, StepError> {
     let known = work.context.volumes.find(volume, &ProjectId::new(""), true).await?.attachments;
     let here = known.into_iter().filter(|known| known.instance == Some(work.instance_id()) && known.attached);

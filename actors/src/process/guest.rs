@@ -357,8 +357,8 @@ fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<
     machine.into_iter().chain(properties.chain(specs).cloned()).chain(traits).collect()
 }
 
-/// The traits that flavor and image require, in any group of resources. The driver chooses the model of the guest's CPU
-/// by these traits.
+/// The traits that any group of resources of flavor and image requires. By these traits, the driver chooses the model
+/// of the guest's CPU.
 fn required_traits(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
     let of_image = image.into_iter().flat_map(|image| &image.properties);
     let all = of_image.chain(&server.request.flavor.extra_specs).filter(|(_, value)| value == "required");
@@ -413,7 +413,7 @@ fn soon(error: DriverError) -> StepError {
 }
 
 /// Removes the packet filters of interfaces that no guest on the host has any more. A failure is ignored, because a
-/// leftover filter only occupies its name, and the next guest with the port takes it over.
+/// leftover filter does no harm. The next guest with the port takes the filter over.
 pub(super) async fn forget_filters(work: &StepRun, host: HostId, nics: &[NicInfo]) {
     let Ok(driver) = work.driver(host) else { return };
     let Some(networks) = driver.networks() else { return };

@@ -407,7 +407,7 @@ async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(
     Ok(())
 }
 
-/// Cleans up the source. If it is down, its agent does this later, and then also copies the console log.
+/// Cleans up the source. If the source is down, its agent does this later, and then also copies the console log.
 async fn clean_up_source(work: &StepRun, source: &Placed, target: &Placed) -> Result<(), StepError> {
     if !work.host_answers(source.host)? {
         return Ok(());

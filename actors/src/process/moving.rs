@@ -1,4 +1,4 @@
-//! The shared steps of the processes that move a server: ownership of the task, claims, and copies of disks.
+//! Functions that the processes that move a server share. They check who owns the task, move claims, and copy disks.
 
 use std::sync::Arc;
 

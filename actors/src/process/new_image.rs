@@ -53,7 +53,7 @@ pub(super) async fn place(
     }
 }
 
-/// The refusal alone, which Nova records for a rebuild and for an unshelve.
+/// Only the text of the refusal, as Nova records it for a rebuild and for an unshelve.
 pub(super) fn plain(_: &StepRun, fault: &SignatureFault) -> String {
     fault.to_string()
 }

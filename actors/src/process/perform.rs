@@ -60,11 +60,11 @@ struct ProcessExecution<'a> {
     meta: Arc<Meta>,
     /// The metadata of the event that asked for the process.
     asked_by: Arc<Meta>,
-    /// Notified when another process asks for the records of this process.
+    /// Tells when another process asks for the records of this process.
     guard: &'a RunningGuard,
     /// Failed attempts of the current step.
     tries: u32,
-    /// The state in the log, unless another writer appends to the process.
+    /// The state in the log, as far as this run knows. Another writer may append to the process.
     known: Option<Process>,
     /// The revision of the newest record.
     seen: Revision,

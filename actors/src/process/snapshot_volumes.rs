@@ -1,7 +1,7 @@
 //! Part of [`super::snapshot`]: creates snapshots of a volume-backed server's volumes. The image has no data, and its
 //! block device mapping names the snapshots.
 //!
-//! The ids of the snapshots derive from the process, so that the image can name them before they exist.
+//! The ids of the snapshots derive from the process, so that the image can name the snapshots before they exist.
 //!
 //! The guest agent quiesces a running guest from the first copy to the last, so that all copies are of one moment.
 //! Nova: `snapshot_volume_backed` and `unquiesce_instance`. The guest is unquiesced even if a copy fails. After a
@@ -94,7 +94,8 @@ async fn copy_all(work: &StepRun, server: &Alive, image: ImageId) -> Result<(), 
     let project = &server.request.project;
     let name = format!("snapshot for {}", name_of(work, image).await?);
     for (device, volume) in volumes(server) {
-        // A server may copy any volume that it has, even another project's: an administrator attached it.
+        // A server may copy any volume that it has. If the volume belongs to another project, an administrator attached
+        // it.
         let wanted = NewSnapshot {
             snapshot: snapshot_of(work.running.process, device.id),
             volume,

@@ -180,7 +180,7 @@ pub fn may_rebuild(
     })
 }
 
-/// Runs the enabled filters in their order, and then the filters that apply although they are not enabled. Stops as
+/// Runs the enabled filters in their order. Then runs the filters that apply although they are not enabled. Stops as
 /// soon as no host is left.
 fn filter(
     context: &SchedulingContext<'_>,

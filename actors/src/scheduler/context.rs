@@ -66,7 +66,8 @@ pub struct InstanceGroup {
 /// The parsed scheduler hints.
 #[derive(Debug, Default)]
 pub struct SchedulerHints {
-    /// The hosts of the servers in `different_host` and `same_host`; `None` without the hint.
+    /// The hosts of the servers that the hints `different_host` and `same_host` name. `None` if the request lacks the
+    /// hint.
     pub different: Option<Slots>,
     pub same: Option<Slots>,
     pub near: Option<Option<IpNet>>,
@@ -243,13 +244,13 @@ impl<'a> HostState<'a> {
         self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
     }
 
-    /// The values of `key` in the host's aggregates, with comma-separated lists split.
+    /// The values of `key` in the host's aggregates. A comma-separated list gives several values.
     pub fn listed(&self, key: &str) -> Vec<&'a str> {
         self.said(key).flat_map(|value| value.split(',')).map(str::trim).collect()
     }
 
-    /// The smallest of the aggregates' values. If there is no value, or if any value is not a number, the option is
-    /// used.
+    /// The smallest value of `key` in the host's aggregates. If there is no value, or if any value is not a number,
+    /// `option`.
     pub fn least<T: std::str::FromStr + PartialOrd + Copy>(&self, key: &str, option: T) -> T {
         let mut least = None;
         for value in self.said(key) {

@@ -1,8 +1,8 @@
 //! Weighs the hosts that passed the filters.
 //!
 //! As in Nova's `BaseWeightHandler`, each weigher's values are normalised to 0..1 between their minimum and maximum,
-//! and multiplied. Some weighers take 0 as the minimum. The host with the highest sum wins; among equal sums, the
-//! oldest host. The metadata of a host's aggregates can override a multiplier; if there are several values, the
+//! and multiplied. Some weighers take 0 as the minimum. The host with the highest sum wins. If sums are equal, the
+//! oldest host wins. The metadata of a host's aggregates can override a multiplier; if there are several values, the
 //! smallest is used.
 
 use chronova_events::instance::{WeighedHost, WeightPart};

@@ -1,5 +1,5 @@
-//! The processors of a host for pinned and for floating guests, from the cells that it reports and the operator's CPU
-//! sets.
+//! Determines which processors of a host are for pinned guests and which for floating guests. The host reports its
+//! cells, and the operator configures the CPU sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 

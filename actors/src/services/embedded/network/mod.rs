@@ -10,7 +10,7 @@
 //! A router, a project's security groups and a project's quota are aggregates of their own: [`router`],
 //! [`security_group`], [`quota`].
 //!
-//! Most rejections have Neutron's messages, because clients may rely on them.
+//! Most refusals have Neutron's messages, because clients may rely on these messages.
 
 pub mod access;
 pub mod creation;

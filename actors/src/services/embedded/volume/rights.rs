@@ -6,7 +6,7 @@ use chronova_events::ids::{ProjectId, UserId};
 use super::service::{EmbeddedVolumes, VolumeError};
 use crate::ports::{EmbeddedPolicy, PortError, ServiceCaller, UserVolumeCall};
 
-/// The rule that the Volume API asks for the same operation.
+/// The policy rule that the Volume API checks for the same operation.
 const fn rule_of(call: UserVolumeCall) -> &'static str {
     match call {
         UserVolumeCall::List => "volume:get_all",

@@ -184,8 +184,8 @@ impl GlanceImages {
     }
 }
 
-/// The caller of a process's requests: the user whose request began the process, or Chronova's own account after a
-/// restart.
+/// The caller of a process's requests. This is the user whose request began the process. If the user's token is not
+/// known any more, for example after a restart, it is Chronova's own account.
 fn asker_of(user: Option<&UserToken>) -> Asker<'_> {
     user.map_or(Asker::Own, Asker::User)
 }

@@ -20,7 +20,7 @@ use crate::services::external::http::{
     CallFailure, CallOptions, OpenedAnswer, ServiceAnswer, ServiceClient, ServiceRequest, TrustError,
 };
 
-/// The address of a service, or its type in the catalogue.
+/// Where a service is: its addresses, or its type in the catalogue.
 #[derive(Debug, Clone, Default)]
 pub struct ServicePlace {
     /// `endpoint_override`, or several addresses of the same service. If empty, the catalogue has the address.
@@ -31,7 +31,7 @@ pub struct ServicePlace {
     pub interfaces: Vec<String>,
     pub region: Option<String>,
     /// The API's version, for example `v2`; an endpoint may lack it. Cinder's endpoints have a project after the
-    /// version. The client leaves the project out, because each call names its own.
+    /// version. The client leaves this project out, because each call names a project itself.
     pub version: &'static str,
     /// Whether a call without a user carries the token of the service user, too. Cinder lets only a service end an
     /// attachment that a server has.

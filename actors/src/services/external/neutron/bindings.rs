@@ -228,7 +228,7 @@ fn bindings(port: &NeutronPort) -> String {
     format!("ports/{}/bindings", port.id)
 }
 
-/// The profile of the port, without the announcement of a move.
+/// The profile of the port without `migrating_to`.
 fn profile_of(port: &NeutronPort) -> Map<String, Value> {
     let mut profile = port.profile.as_object().cloned().unwrap_or_default();
     profile.remove(MIGRATING_TO);

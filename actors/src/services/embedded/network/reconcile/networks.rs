@@ -1,7 +1,7 @@
 //! Removes virtual networks from hosts when their network is deleted.
 //!
 //! A host has a bridge and a DHCP server for each network of its present and past guests. Both stay as long as the
-//! network exists, so that the next guest finds them. They must be removed with the network, because they would block
+//! network exists, so that the next guest finds them. Both must be removed with the network. Otherwise they would block
 //! its addresses for later networks on that host.
 //!
 //! While the control plane runs, the reconciler reads deletions in the log. A deletion may have come just before the

@@ -34,7 +34,8 @@ pub enum SecurityGroupCommand {
         group: SecurityGroupId,
         patch: GroupPatch,
     },
-    /// Deletes the group with its rules, and the project's rules that name it as remote group.
+    /// Deletes the group with its rules. Also deletes the rules of the project's other groups that name it as their
+    /// remote group.
     Delete {
         group: SecurityGroupId,
         /// Whether the command may delete the default group. Administrators may do so. The default group is created
