@@ -70,7 +70,7 @@ impl ErasurePlan {
             all.collect()
         });
         let has_data = |user: &UserId| {
-            // An unreadable key file does not make a user unknown: the erasure then fails with the reason.
+            // If the key file cannot be read, the user counts as known. The erasure then fails with the reason.
             keys.is_none_or(|keys| keys.has_key_of(&DataSubject::User(user.clone())).unwrap_or(true))
         };
         let user = user.filter(|user| user_exists || !found.is_empty() || has_data(user));

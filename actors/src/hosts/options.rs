@@ -15,7 +15,7 @@ pub struct HostOptions {
     pub cpu_allocation_ratio: f64,
     pub ram_allocation_ratio: f64,
     pub disk_allocation_ratio: f64,
-    /// The resource classes whose option without `initial_` is set, with its ratio. Every report of a host sets these
+    /// Each resource class whose option without `initial_` is set, and its ratio. Every report of a host sets these
     /// ratios again.
     pub imposed_ratios: Vec<(String, f64)>,
     /// `[DEFAULT] reserved_host_cpus`, `reserved_host_memory_mb`, `reserved_host_disk_mb`.

@@ -82,7 +82,7 @@ pub enum InstanceRequest {
         process: ProcessId,
         port: PortId,
     },
-    /// Changes nothing: no driver here injects network data into a running guest.
+    /// Changes nothing, because no driver here injects network data into a running guest.
     InjectNetworkInfo {
         asker: CallerRights,
     },

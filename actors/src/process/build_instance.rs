@@ -61,7 +61,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// The fault that the user sees. After the last host failed: Nova's `MaxRetriesExceeded`, with that host's error in
+/// The fault that the user sees. If the last host failed, it is Nova's `MaxRetriesExceeded`, with that host's error in
 /// the details.
 pub(super) fn fault(work: &StepRun) -> FaultInfo {
     let Some(failure) = &work.running.failure else { return StepError::again("unknown").fault() };

@@ -11,14 +11,14 @@ use crate::aggregate::CommandError;
 use crate::instance::{InstanceRecord, InstanceReject, InstanceRoot, InstanceVolumeRecord, disks};
 use crate::ports::{Connection, PortError, VolumeService};
 
-/// A connection in the type of events.
+/// Converts a connection into the type of the events.
 pub(super) fn recorded(connection: Connection) -> BlockConnection {
     let Connection { replaced_by: _, pool, volume, format, serial, readonly, shareable } = connection;
     BlockConnection { pool, volume, format, serial, readonly, shareable }
 }
 
-/// A volume in the driver's form. The function asks the volume service how QEMU reaches the volume over the network. No
-/// event has this answer, because it may hold a password, and because the storage's addresses may change.
+/// Converts a volume into the driver's type. The function asks the volume service how QEMU reaches the volume over the
+/// network. No event has this answer, because it may hold a password, and because the storage's addresses may change.
 pub(crate) async fn volume_disk(
     volumes: &dyn VolumeService,
     server: &Alive,

@@ -25,7 +25,8 @@ use crate::ports::{ImageService, NetworkService, PlugState};
 /// The longest wait for the read models, which usually lag by microseconds.
 pub(super) const LAG: Duration = Duration::from_secs(5);
 
-/// Prepares the host for content that the server has had before: image, networks and filters.
+/// Prepares the host for a guest whose image the server has used before. Caches the image, and creates networks and
+/// filters.
 pub(super) async fn prepare(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
     let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&work.context.images, &work.meta));
     futures::try_join!(cache_image(work, host, server, source), connect(work, host, server)).map(drop)
@@ -440,7 +441,7 @@ pub(super) async fn destroy(work: &StepRun, host: HostId) -> Result<(), StepErro
     Ok(())
 }
 
-/// The driver's format for the image service's word.
+/// Converts the image service's name of a disk format into the driver's type.
 pub(super) fn image_format(word: &str) -> ImageFormat {
     match word {
         "qcow2" => ImageFormat::Qcow2,

@@ -95,7 +95,8 @@ async fn request(work: &StepRun, subject: &MovingServer) -> Result<RequestSpec, 
         None => moving.host.clone(),
     };
     destination::fit(&mut request, server);
-    // A guest cannot migrate to its own host, because libvirt identifies guests by their ids. A resize may stay there.
+    // A guest cannot migrate to its own host, because libvirt identifies guests by their ids. A resize may stay on the
+    // host.
     if moving.kind == MoveKind::Migrate || !context.options.allow_resize_to_same_host {
         request.excluded.insert(moving.source.host);
     }

@@ -214,8 +214,8 @@ pub(super) async fn in_place(work: &StepRun, subject: &MovingServer) -> Result<b
     }
 }
 
-/// Whether both hosts of a move share storage: from marks seen since start-up, or by asking the hosts. Shared disks
-/// must not be copied onto themselves.
+/// Whether both hosts of a move share storage. The marks seen since start-up may show it; otherwise the hosts are
+/// asked. Shared disks must not be copied onto themselves.
 pub(super) async fn one_storage(work: &StepRun, subject: &MovingServer) -> Result<bool, StepError> {
     let (source, target) = (subject.moving.source.host, subject.target()?.host);
     for (host, other) in [(source, target), (target, source)] {
@@ -240,7 +240,7 @@ fn host_with_kept_disks(work: &StepRun, subject: &MovingServer) -> Result<HostId
 /// Restores the disks from before the move. Disks that were not set aside stay as they are.
 pub(super) async fn put_kept_back(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let driver = work.driver(host_with_kept_disks(work, subject)?)?;
-    // A driver that cannot transfer disks has set none aside.
+    // If a driver cannot transfer disks, no disks were set aside on its host.
     let Some(transfer) = driver.disk_transfer() else { return Ok(()) };
     let all = transfer.disk_files(work.instance_id()).await.map_err(StepError::again)?;
     for kept in all.iter().filter(|disk| disk.is_kept()) {

@@ -14,7 +14,7 @@ use super::definition::{StepError, StepRun};
 use super::guest;
 use crate::image_signatures::{ImageToPlace, PlaceError, SignatureFault};
 
-/// The process's words for an image that was refused.
+/// Makes the message of the process's error about a refused image.
 pub(super) type RefusalWords = fn(&StepRun, &SignatureFault) -> String;
 
 /// Prepares the host for the server's image: image, networks and filters.

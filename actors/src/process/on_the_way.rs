@@ -354,8 +354,8 @@ impl MigrationWatch {
         self.route.as_ref().map_or(memory, |route| route.data_gib)
     }
 
-    /// Whether the time of `live_migration_completion_timeout` (seconds for each GiB) is over, and the operator
-    /// configured this action for it: with `forces`, to force the completion; without, to abort.
+    /// Whether `live_migration_completion_timeout` (seconds for each GiB) has expired. With `forces`, true only if the
+    /// operator's action for this is to force the completion. Without, true only if the action is to abort.
     fn is_late(&self, work: &StepRun, subject: &MovingServer, forces: bool) -> bool {
         let options = &work.context.live_options;
         let most = options.completion_timeout.saturating_mul(self.data_gib(subject));

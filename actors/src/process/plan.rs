@@ -1,9 +1,9 @@
 //! Plans the next step from the record alone.
 //!
-//! The plan goes through the steps in order. After a failure, it first undoes the failed step; after a cancellation,
-//! the step that may have begun. Such a step may have done half of its work. Then the plan undoes all completed steps,
-//! last first. After the undo, it starts again if another attempt may succeed on another host. Otherwise the process
-//! ends.
+//! The plan goes through the steps in order. After a failure, it first undoes the failed step. After a cancellation, it
+//! first undoes the step that may have begun. Such a step may have done half of its work. Then the plan undoes all
+//! completed steps, last first. After the undo, it starts again if another attempt may succeed on another host.
+//! Otherwise the process ends.
 
 use chronova_events::ids::HostId;
 use chronova_events::process::{ProcessOutcome, RunningProcess};

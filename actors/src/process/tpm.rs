@@ -95,7 +95,7 @@ async fn store(work: &StepRun, server: &Alive) -> Result<(Uuid, String), StepErr
     Ok((secret, reference))
 }
 
-/// Fails if the process may not start the server's guest. A process that stops a guest asks before it does so.
+/// Fails if the process may not start the server's guest. A process that stops a guest checks this first.
 pub(super) async fn check_access(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let Some(stored) = server.tpm.as_ref().filter(|_| version(server).is_some()) else { return Ok(()) };
     let requester = requester(work, server)?;

@@ -81,7 +81,7 @@ pub(super) fn fault(work: &StepRun) -> FaultInfo {
     failure.unwrap_or_else(|| StepError::again("cancelled").fault())
 }
 
-/// Does nothing. A step that has only an undo uses it, because its work was done before the process began.
+/// Does nothing. This is the run of a step that has only an undo, because its work was done before the process began.
 pub(super) fn nothing(_: &StepRun) -> BoxFuture<'_, Result<StepOutput, StepError>> {
     async { Ok(StepOutput::Nothing) }.boxed()
 }

@@ -1,7 +1,7 @@
 //! The conduct of reconcilers on a log whose hosts another generation drove ([`crate::hosts::doubt`]).
 //!
-//! Each reconciler states its conduct. A repair that destroys something because of an old fact could otherwise destroy
-//! what the original of a restored log made after the backup.
+//! Each reconciler states its conduct. Otherwise, a repair that relies on an old fact could destroy what the original
+//! of a restored log made after the backup.
 
 use chronova_events::envelope::Timestamp;
 use chronova_projections::views::Views;
@@ -19,7 +19,7 @@ pub enum CopyConduct<F> {
 }
 
 impl<F> CopyConduct<F> {
-    /// The word in docs/reconcilers.md.
+    /// The word for this conduct in docs/reconcilers.md.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::ChangesLogAlone => "log alone",

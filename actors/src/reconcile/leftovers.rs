@@ -1,5 +1,5 @@
-//! Removes leftovers from a host: copies of disks for images, disks set aside for a revert, unfinished uploads. Their
-//! processes could not remove them, because the host was down.
+//! Removes leftovers from a host: copies of disks for images, disks set aside for a revert, unfinished uploads. The
+//! processes that made them could not remove them, because the host was down.
 //!
 //! The age of a leftover does not matter. These rules decide whether it is needed:
 //!

@@ -2,7 +2,7 @@
 //! when both run.
 //!
 //! A plan reads and an action writes. An action is idempotent: it may run twice, and a crash may interrupt it. No
-//! caller tells a reconciler what to repair: its plan finds all differences.
+//! caller tells a reconciler what to repair, because its plan finds all differences.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -69,7 +69,7 @@ pub trait Reconciler: Send + Sync + 'static {
         Some(context.options.period)
     }
 
-    /// Whether `event` may cause a difference. Only a reconciler that follows the log needs it.
+    /// Whether `event` may cause a difference. Only a reconciler that follows the log needs this function.
     fn is_woken_by(event: &Event) -> bool {
         let _ = event;
         false

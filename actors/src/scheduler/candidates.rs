@@ -24,7 +24,7 @@ pub const EXAMPLES: usize = 3;
 #[derive(Debug, Default)]
 pub struct CandidateHosts {
     pub slots: Vec<Slot>,
-    /// The allocations by host; `None` if everything comes from the host's own provider.
+    /// The allocations by host; `None` if everything comes from the hosts' own providers.
     pub allocations: Option<BTreeMap<Slot, Vec<Allocation>>>,
     /// All requested amounts, by class.
     pub totals: BTreeMap<String, u64>,
@@ -67,7 +67,7 @@ fn merged(context: &SchedulingContext<'_>, mut found: CandidateHosts, mut shared
 }
 
 impl CandidateHosts {
-    /// Takes the allocations by host, also if everything comes from the hosts' own providers.
+    /// Takes the allocations by host, even if everything comes from the hosts' own providers.
     fn by_host(&mut self, context: &SchedulingContext<'_>) -> BTreeMap<Slot, Vec<Allocation>> {
         if let Some(known) = self.allocations.take() {
             return known;
@@ -289,7 +289,7 @@ fn in_trees(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slo
     let request = placement::CandidatesRequest {
         groups: wanted.groups.values().cloned().collect(),
         isolate: wanted.isolate,
-        // Candidates on excluded hosts count towards the limit, so the search requests more candidates.
+        // Candidates on excluded hosts count towards the limit. So the search requests more candidates than the limit.
         limit: Some(if narrowed { limit.saturating_mul(10) } else { limit }),
         ..placement::CandidatesRequest::default()
     };

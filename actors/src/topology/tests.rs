@@ -201,8 +201,8 @@ fn an_impossible_topology_is_refused_with_the_reason() {
     assert!(manual(["0-1", "2-3"], ["512", "1024"]).contains("1536 MB of memory assigned, but expected 1024"));
 }
 
-/// Real-time guests: a mask of the flavor or of the image, or a processor for the emulator, keeps the overhead away
-/// from real-time CPUs.
+/// A real-time guest needs a mask in the flavor or in the image, or a processor for the emulator. Each of these keeps
+/// the overhead away from real-time CPUs.
 #[test]
 fn some_cpus_run_in_real_time() {
     let cpus = |specs: &[(&str, &str)], image: &[(&str, &str)]| {

@@ -1,7 +1,7 @@
 //! Filters on NUMA cells, PCI devices and metrics.
 //!
-//! Hosts report their NUMA cells and PCI devices, but no metrics. So the filter on metrics passes no host when it
-//! applies. Nova's filter passes no host without the metric, either.
+//! Hosts report their NUMA cells and PCI devices, but no metrics. So when the filter on metrics applies, no host
+//! passes. In Nova, a host without the metric does not pass, either.
 
 use super::filter::{Filter, PLAIN};
 use crate::scheduler::context::SchedulingContext;

@@ -133,7 +133,7 @@ pub struct IdentitySeed {
     pub roles: [RoleId; 5],
 }
 
-/// The kind of resource in a refusal, by Keystone's name.
+/// The kind of resource that a refusal is about. The names are Keystone's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityResourceKind {
     Domain,
