@@ -49,8 +49,8 @@ pub enum OrphanReject {
 impl Queries {
     /// The orphaned allocations of one provider, or of all. `None` if there is no such provider.
     pub fn orphaned_allocations(&self, of: Option<ProviderId>) -> Option<Vec<OrphanedAllocation>> {
-        // A server is recorded before it claims. So Placement is read first: every server with a claim there is then
-        // found.
+        // Placement is read before the servers. A server is recorded before it claims, so the later read finds every
+        // server with a claim.
         let held = self.views.placement.read(|view| {
             let known = of.is_none_or(|provider| view.ledger.providers.contains_key(&provider));
             known.then(|| held_of_servers(&view.ledger, of))

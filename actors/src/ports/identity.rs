@@ -1,4 +1,4 @@
-//! Tokens and projects, as the APIs ask for them: from the embedded identity service, or from real Keystone.
+//! Tokens and projects. The APIs ask the embedded identity service about them, or real Keystone.
 //!
 //! Keystone's API, version 3, has a call for each method: `GET auth/tokens` shows a token's owner, and `GET
 //! projects/{id}` shows whether a project exists.

@@ -164,7 +164,7 @@ pub trait NetworkService: Send + Sync + 'static {
     async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError>;
 
     /// Deletes the port that [`attach`](Self::attach) created for `process`, even if the answer of that call was lost.
-    /// Succeeds if there is no such port. A port that was only bound stays: [`detach`](Self::detach) unbinds it.
+    /// Succeeds if there is no such port. A port that was only bound stays, and [`detach`](Self::detach) unbinds it.
     async fn undo_attach(
         &self,
         instance: InstanceId,

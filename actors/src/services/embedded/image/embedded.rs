@@ -80,7 +80,7 @@ impl EmbeddedImages {
         }
     }
 
-    /// Abandons uploads that a crash has interrupted. Removes each file unless an image with stored data has it. Call
+    /// Abandons uploads that a crash has interrupted. Removes all files except those of images with stored data. Call
     /// it before requests are served, when the read models have caught up.
     pub async fn recover(&self, gateway: &CommandGateway) -> Result<(), PortError> {
         let images = self.views.images.read(chronova_projections::images::ImagesView::all);

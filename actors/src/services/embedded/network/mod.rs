@@ -133,8 +133,8 @@ pub struct RevisionMismatch {
 }
 
 impl RevisionMismatch {
-    /// Fails if the revisions differ. Succeeds if the resource does not exist: the decision on the command reports
-    /// that.
+    /// Fails if the revisions differ. Succeeds if the resource does not exist, because the decision on the command
+    /// reports that.
     pub fn check(expected: u64, current: Option<u64>) -> Result<(), Self> {
         match current {
             Some(current) if current != expected => Err(Self { expected, current }),

@@ -31,8 +31,8 @@ fn sorted(mut created: VolumeCreated) -> Result<VolumeCreated, VolumeReject> {
     Ok(created)
 }
 
-/// Applies the change to `now`. A refusal has the number of pairs that would exceed the limit. Removing an absent key
-/// changes nothing.
+/// Applies the change to `now`. The error is the number of pairs after the change, if it exceeds the limit. Removing an
+/// absent key changes nothing.
 pub(super) fn merged(now: &[(String, String)], change: VolumeMetadataChange) -> Result<VolumeMetadata, usize> {
     let mut pairs: std::collections::BTreeMap<String, String> = now.iter().cloned().collect();
     match change {

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha512};
 
 use crate::services::image_inspection::{InspectError, Inspected, RandomAccess, inspect};
 
-/// How many bytes an inspection reads from the beginning of an image. They hold the headers of all formats, and
+/// How many bytes an inspection reads from the beginning of an image. These bytes hold the headers of all formats, and
 /// everything that the inspection of a qcow2 file needs. They do not hold the footer of a fixed VHD.
 const HEAD: usize = 2 * 1024 * 1024;
 

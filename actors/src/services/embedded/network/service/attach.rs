@@ -143,7 +143,7 @@ impl EmbeddedNetworks {
             host: wanted.host,
             availability_zone: wanted.availability_zone,
             networks: RequestedNetworks::These(vec![wanted.nic]),
-            // As in Nova, the request names no groups: the network's port security decides whether the default group
+            // As in Nova, the request names no groups, so the network's port security decides whether the default group
             // applies.
             security_groups: Vec::new(),
         };

@@ -11,8 +11,8 @@ use crate::hosts::doubt::CopyDoubt;
 use crate::services::embedded::volume::VolumeRoot;
 use crate::services::embedded::volume::service::EmbeddedVolumes;
 
-/// Removes leftovers of volumes and snapshots from a host: the log says that they are gone or were never completed. A
-/// volume from before `doubt` that is not deleted stays, because another generation of the log may have put it here.
+/// Removes from a host the data of volumes and snapshots that, according to the log, are gone or were never completed.
+/// A volume from before `doubt` that is not deleted stays, because another generation of the log may have put it here.
 /// Items that the log does not know may be another control plane's, so they stay.
 pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<dyn Driver>, doubt: CopyDoubt) {
     let Some(store) = driver.volume_store() else { return };
