@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 /// The running processes, and the turns of processes that wait to run.
 #[derive(Debug)]
 pub struct RunningProcesses {
-    /// For each running process, how another process asks it to write the records that it holds back.
+    /// For each running process, the notification with which another process asks for the records that it holds back.
     running: Mutex<BTreeMap<ProcessId, Arc<Notify>>>,
     turns: Semaphore,
 }

@@ -143,7 +143,8 @@ impl Agent {
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");
-            // Nova's compute service would not start. A host that was up before gets no more servers.
+            // In this case, Nova's compute service would not start. In Chronova, a host that was up before gets no more
+            // servers.
             return self.report_known_down(&error).await;
         }
         if was_away {
@@ -552,7 +553,7 @@ impl Agent {
     async fn apply(&self, member: &ConnectedHost, instance: InstanceId, remedy: ResyncAction) {
         match remedy {
             ResyncAction::Nothing => {}
-            // The list may be older than the log by now: read the guest again.
+            // The guest is read again, because the list may be older than the log by now.
             ResyncAction::Look => self.look_at(instance).await,
             ResyncAction::Destroy => self.destroy(member, instance).await,
             ResyncAction::Forget => {

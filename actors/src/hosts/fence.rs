@@ -18,7 +18,7 @@ use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 /// Whether this control plane may drive a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FenceVerdict {
-    /// It may. `taken_at`: when the host was taken over from another generation.
+    /// This control plane may drive the host. `taken_at`: when it took the host over from another generation.
     Admitted { taken_at: Option<Timestamp> },
     /// The reason and the remedy, as a text for operators.
     Refused(String),
@@ -26,7 +26,7 @@ pub(super) enum FenceVerdict {
     Unknown(String),
 }
 
-/// The difference between a log and its copies.
+/// Distinguishes a log from its copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogIdentity {
     /// The mark that the hosts of this log remember.

@@ -11,7 +11,7 @@ use x509_cert::ext::pkix::{BasicConstraints, KeyUsage};
 use super::hash::HashMethod;
 use super::public_key::SignerKey;
 
-/// RFC 8017, appendix A.2.4, and RFC 5758, section 3.2. SHA-1 is left out: it no longer proves anything.
+/// RFC 8017, appendix A.2.4, and RFC 5758, section 3.2. SHA-1 is left out, because it no longer proves anything.
 const ALGORITHMS: [(&str, Scheme, HashMethod); 8] = [
     ("1.2.840.113549.1.1.14", Scheme::Pkcs1, HashMethod::Sha224),
     ("1.2.840.113549.1.1.11", Scheme::Pkcs1, HashMethod::Sha256),

@@ -59,7 +59,7 @@ fn no_issuer(of: Option<&str>) -> String {
 }
 
 /// Checks that each certificate allows the number of certificates between it and the verified one. A certificate
-/// without a bound allows any number, as RFC 5280 says; cursive fails there.
+/// without a bound allows any number, as RFC 5280 says. cursive fails for such a certificate.
 fn check_lengths(chain: &[&TrustedCertificate]) -> Result<(), String> {
     for (below, one) in chain.iter().enumerate() {
         if one.certificate.longest_path().is_some_and(|most| most < below) {

@@ -14,7 +14,7 @@
 //! every image with the checksum. [`crate::coordination::known_digests`] remembers the digests.
 //!
 //! Invariants: a download is hashed while it goes to the host, so it is read once. If the signature is wrong, an error
-//! follows the last byte, so the host discards the download. No clock is read in [`chain`]: the time is an argument.
+//! follows the last byte, so the host discards the download. [`chain`] reads no clock, because the time is an argument.
 
 pub mod certificate;
 pub mod chain;

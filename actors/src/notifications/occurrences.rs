@@ -1,6 +1,6 @@
 //! Maps each event of a server to its notifications. The names are Nova's. Versioned notifications are named like
-//! `instance.power_on.start`. Unversioned ones are named like `compute.instance.power_on.start`; not every action has
-//! them.
+//! `instance.power_on.start`. Unversioned notifications are named like `compute.instance.power_on.start`. Not every
+//! action has unversioned notifications.
 
 use chronova_events::ids::{ImageId, VolumeId};
 use chronova_events::instance::{

@@ -63,8 +63,8 @@ impl Member {
         member
     }
 
-    /// Like [`Member::start_with_checkpoints`], but writes no checkpoint: several members share the folder, and the
-    /// leader writes to it.
+    /// Like [`Member::start_with_checkpoints`], but writes no checkpoint, because several members share the folder, and
+    /// only the leader writes to it.
     pub fn start_from_checkpoints(
         log: Arc<dyn EventStore>,
         clock: Arc<dyn Clock>,

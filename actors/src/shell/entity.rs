@@ -5,7 +5,7 @@
 //! single server and pipelines the commands of a busy aggregate (the placement ledger).
 //!
 //! The first command or read loads the stream. A command that begins an aggregate ([`AggregateRoot::begins`]) needs no
-//! load: its append expects an empty stream. After a conflict, the actor decides the command again.
+//! load, because its append expects an empty stream. After a conflict, the actor decides the command again.
 //!
 //! A reply never shows a state that is not durable. Refusals and reads, too, wait for the events that they are based
 //! on. When an append fails, the state in memory and all decisions on it are dropped, and the stream is read again.
@@ -258,7 +258,7 @@ impl<A: AggregateRoot> Entity<A> {
         self.load(ctx);
     }
 
-    /// Refuses the command with the largest event in flight; the others are decided again without it.
+    /// Refuses the command with the largest event in flight. Decides the other commands again without it.
     fn refuse_largest(&mut self, error: &StoreError) {
         // An event that cannot be encoded is treated as the largest one.
         let size = |event: &NewEvent| event.event.encode().map_or(usize::MAX, |bytes| bytes.len());

@@ -153,7 +153,7 @@ impl CalledService {
         Err(CallFailure::Malformed)
     }
 
-    /// Sends a stream of bytes to the first endpoint, once: the bytes cannot be sent again.
+    /// Sends a stream of bytes to the first endpoint, and only once, because the bytes cannot be sent again.
     pub async fn upload(
         &self,
         asker: Asker<'_>,

@@ -7,7 +7,7 @@
 //! new host only after the guest has arrived there.
 //!
 //! Invariants:
-//!  - the active binding is never deleted. Neutron itself would allow it;
+//!  - the active binding is never deleted, although Neutron itself would allow it;
 //!  - each binding has its own profile, so the destination's binding gets a copy of the source's profile. Otherwise the
 //!    mark of a port that Chronova created would be lost.
 
