@@ -1,8 +1,8 @@
 //! The servers of one request that are scheduled together. If their processes ran in two members, no batch would ever
 //! be complete.
 //!
-//! The batches are in memory only: after a crash, the processes join again. The last process to join decides for all
-//! (`crate::scheduler::batch`).
+//! The batches are in memory only, because the processes join again after a crash. The last process to join decides for
+//! all (`crate::scheduler::batch`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

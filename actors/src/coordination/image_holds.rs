@@ -22,7 +22,7 @@ type HostImage = (HostId, String);
 #[derive(Debug, Default)]
 pub struct ImageHolds {
     books: Mutex<ImageHoldTable>,
-    /// Wakes the processes that wait, when the removal of an image has ended.
+    /// Wakes the waiting processes when the removal of an image has ended.
     opened: Notify,
 }
 

@@ -1,8 +1,9 @@
 //! The queue of live migrations that leave each host. Two queues for one host would let too many migrations run at the
 //! same time (`[DEFAULT] max_concurrent_live_migrations`).
 //!
-//! Migrations start in the order of their arrival. The queue is in memory only: after a crash, all migrations queue
-//! again. The queue also has the latest progress of running migrations: progress changes too often for events.
+//! Migrations start in the order of their arrival. The queue is in memory only, because all migrations queue again
+//! after a crash. The queue also has the latest progress of running migrations, because progress changes too often for
+//! events.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -5,8 +5,8 @@
 //! crash loses it. The next leader continues from the log. A promise that must survive a crash is an event instead.
 //!
 //! Three kinds of state are elsewhere. The gateway of the leader keeps the actors. [`crate::hosts::fleet`] keeps the
-//! last answers of the hosts: only the leader asks hosts. Each member has its own bounds against its clients: rates of
-//! requests, open feeds and consoles, password hashing.
+//! last answers of the hosts, because only the leader asks hosts. Each member has its own bounds against its clients:
+//! rates of requests, open feeds and consoles, password hashing.
 
 pub mod batches;
 pub mod disk_claims;

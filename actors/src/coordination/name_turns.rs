@@ -2,7 +2,7 @@
 //! separately, two servers would get one name.
 //!
 //! A request looks for its names in the read models. The read models lag, so the request keeps its turn until the read
-//! models show its servers. The turns are in memory only: after a crash no request is under way.
+//! models show its servers. The turns are in memory only, because no request is under way after a crash.
 
 use chronova_events::ids::ProjectId;
 

@@ -1,6 +1,6 @@
 //! The processes that run now. If two members ran one process, they would do each of its steps twice.
 //!
-//! The list is in memory only: after a crash no process runs, and the log says which processes have not ended.
+//! The list is in memory only. After a crash no process runs, and the log says which processes have not ended.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

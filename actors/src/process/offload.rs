@@ -1,5 +1,5 @@
 //! Offloads a shelved server from its host. This process also shelves a volume-backed server, which needs no snapshot.
-//! The process only goes forward: it retries each step until it succeeds.
+//! The process only goes forward, and retries each step until the step succeeds.
 //!
 //! | step | does |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Soft-deletes a server, so that it can be restored. The process only goes forward: it retries each step until it
-//! succeeds.
+//! Soft-deletes a server, so that it can be restored. The process only goes forward, and retries each step until the
+//! step succeeds.
 //!
 //! | step | does |
 //! |---|---|
