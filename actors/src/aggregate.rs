@@ -19,8 +19,8 @@ pub trait AggregateRoot: Send + Sync + 'static {
     type Id: Clone + Eq + Hash + Debug + Send + Sync + 'static;
     /// The state that the aggregate's events fold into.
     type State: Fold;
-    /// The commands that the aggregate accepts. Ids, times and chosen hosts arrive in the command: `decide` makes up
-    /// nothing.
+    /// The commands that the aggregate accepts. Ids, times and chosen hosts arrive in the command, because `decide`
+    /// must not make up any.
     type Command: Clone + Debug + Send + 'static;
     /// Why the aggregate refuses a command.
     type Reject: std::error::Error + Clone + Send + Sync + 'static;
@@ -45,8 +45,8 @@ pub trait AggregateRoot: Send + Sync + 'static {
         Ok(Self::decide(state, command)?.into_iter().map(|event| (now, event)).collect())
     }
 
-    /// Whether `command` is always the first command of an aggregate with a new id. Then the actor decides it without
-    /// reading the stream, and the append checks that the stream is empty.
+    /// Whether `command` is always the first command of an aggregate with a new id. If so, the actor decides the
+    /// command without reading the stream. The append then checks that the stream is empty.
     fn begins(_command: &Self::Command) -> bool {
         false
     }

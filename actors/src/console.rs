@@ -17,7 +17,7 @@ pub enum ConsoleCommand {
     Authorize(ConsoleAuthorized),
 }
 
-/// There is no reason to refuse: the API checks the policy and the host's consoles before it sends the command.
+/// The aggregate never refuses, because the API checks the policy and the host's consoles before it sends the command.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConsoleReject {
     #[error("{0}")]

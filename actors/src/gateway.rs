@@ -41,7 +41,7 @@ macro_rules! gateway {
                 Self::with(store, clock, Arbiters::start(threads), Some(right))
             }
 
-            /// A gateway that refuses everything, for a member that does not lead.
+            /// A gateway that refuses every command, for a member that does not lead.
             pub(crate) fn refusing(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>) -> Arc<Self> {
                 Self::with(store, clock, Arbiters::none(), None)
             }

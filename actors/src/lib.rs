@@ -1,4 +1,4 @@
-//! The crate that decides.
+//! This crate decides on commands, and executes what was decided.
 //!
 //! An aggregate has a pure function `decide` on the state that its events fold into. [`shell`] turns it into an actor.
 //! The rest of the crate sends it commands through [`gateway::CommandGateway`]. [`operations`] holds the operations

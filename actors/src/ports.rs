@@ -1,9 +1,9 @@
-//! The traits through which compute calls other services: embedded ones, or clients of real ones (see
-//! [`crate::services`]).
+//! The traits through which compute calls other services. The embedded services implement them, and so do the clients
+//! of real services (see [`crate::services`]).
 //!
-//! There is one trait per service, and an optional one for the resources that users manage through Nova's old API.
-//! `chronova-tests` has one conformance suite per trait, except for those of [`keys`]. Every implementation passes its
-//! suite.
+//! There is one trait per service. The image service and the network service have an optional second trait, for the
+//! resources that users manage through Nova's old API. `chronova-tests` has one conformance suite per trait, except for
+//! those of [`keys`]. Every implementation passes its suite.
 
 pub mod identity;
 pub mod image_resources;
@@ -48,8 +48,8 @@ pub struct ServiceCaller {
     pub meta: Arc<Meta>,
 }
 
-/// The policies of the embedded services, as they judge one user. A client of a real service does not ask them: the
-/// real service judges the token.
+/// Judges one user by the policies of the embedded services. A client of a real service does not ask them: the real
+/// service judges the token.
 pub trait UserRights: fmt::Debug + Send + Sync {
     /// Whether the rule holds for a resource with these attributes.
     fn may(&self, policy: EmbeddedPolicy, rule: &'static str, attributes: &[(&'static str, String)]) -> bool;
@@ -64,7 +64,7 @@ pub enum EmbeddedPolicy {
 }
 
 impl ServiceCaller {
-    /// A part of Chronova that calls a service for no user.
+    /// A part of Chronova that calls a service on its own, not for a user.
     pub fn system(part: &str) -> Self {
         Self { project: None, is_admin: true, token: None, rights: None, meta: Meta::system(part) }
     }

@@ -48,7 +48,7 @@ impl fmt::Display for ProviderIdentification {
 }
 
 impl ProviderConfigs {
-    /// The entries for the tree of a host's providers, each with its provider.
+    /// The entries for the providers in a host's tree, each entry with its provider.
     pub(crate) fn of(&self, ledger: &Ledger, host: ProviderId) -> Vec<(ProviderId, &ProviderConfigEntry)> {
         let named = |entry: &ProviderConfigEntry| match &entry.identification {
             ProviderIdentification::ComputeNode => None,
@@ -65,7 +65,7 @@ impl ProviderConfigs {
         found
     }
 
-    /// The entries that name a provider which the ledger does not know.
+    /// The entries whose named provider the ledger does not know.
     pub(crate) fn absent<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = &'a ProviderConfigEntry> {
         self.entries.iter().filter(|entry| match &entry.identification {
             ProviderIdentification::ComputeNode => false,

@@ -11,7 +11,7 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum QuotaClassRoot {}
 
-/// The id of the only stream: one aggregate decides about all classes of the cloud.
+/// The id of the only stream, because one aggregate decides about all classes of the cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QuotaClassesId;
 

@@ -10,7 +10,7 @@ use crate::guest_name::NameTemplate;
 use crate::metadata::MetadataOptions;
 use crate::pci::alias::PciAliases;
 
-/// Where no two servers have the same host name.
+/// The scope in which each host name is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NameScope {
     /// Names may repeat.

@@ -1,8 +1,8 @@
 //! The servers of one request that are scheduled together. If their processes ran in two members, no batch would ever
 //! be complete.
 //!
-//! The batches are in memory only: after a crash, the processes join again. The last process to join decides for all
-//! (`crate::scheduler::batch`).
+//! The batches are in memory only, because the processes join again after a crash. The last process to join decides for
+//! all (`crate::scheduler::batch`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,8 +18,8 @@ impl<M> Default for Batches<M> {
 }
 
 impl<M> Batches<M> {
-    /// Adds a member to its batch, and removes the entries that `is_same` recognises as earlier ones of this member.
-    /// Returns all members once there are `size` of them.
+    /// Adds a member to its batch. If the member has joined before, its earlier entries, which `is_same` recognises,
+    /// are removed. Returns all members once there are `size` of them.
     pub fn join(&self, reservation: &str, size: u32, member: M, is_same: impl Fn(&M) -> bool) -> Option<Vec<M>> {
         let mut batches = self.lock();
         let waiting = batches.entry(reservation.to_owned()).or_default();

@@ -24,7 +24,7 @@ impl DiskClaims {
     /// Claims the server's disks; `None` if another task has the claim.
     pub fn enter(&self, instance: InstanceId) -> Option<DiskClaimGuard<'_>> {
         let mine = self.lock().insert(instance);
-        // The guard must exist only if the claim succeeded, because dropping it ends the claim.
+        // Only a task with the claim gets a guard, because dropping a guard ends the claim.
         mine.then(|| DiskClaimGuard { claims: self, instance })
     }
 

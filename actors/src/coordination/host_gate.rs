@@ -1,8 +1,9 @@
-//! The gate before work on hosts: a new leader may append while calls of the former leader may still reach hosts. Two
-//! members must not work on one host, so this leader waits until the lease of the former one has ended.
+//! Delays the work of a new leader on hosts. A new leader may append at once, but calls of the former leader may still
+//! reach hosts. Two members must not work on one host, so the new leader waits until the former leader's lease has
+//! ended.
 //!
-//! Behind the gate are the host agents, the reconcilers and the steps of processes. Without its agent a host is not
-//! connected, so no other code can call its driver either.
+//! The host agents, the reconcilers and the steps of processes wait for the gate. Only its agent connects a host. So
+//! until then, no other code can call the host's driver either.
 
 use tokio::sync::watch;
 
@@ -11,7 +12,7 @@ use tokio::sync::watch;
 pub struct HostGate(watch::Receiver<bool>);
 
 impl HostGate {
-    /// A gate that is open from the beginning: no other leader has a lease.
+    /// A gate that is open from the beginning, because no other leader has a lease.
     pub fn open() -> Self {
         Self(watch::channel(true).1)
     }

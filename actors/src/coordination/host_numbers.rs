@@ -1,4 +1,4 @@
-//! The counter that numbers hosts: two members that count at the same time would give one number to two hosts.
+//! The counter that numbers hosts. Two members that count at the same time would give one number to two hosts.
 //!
 //! After a restart, the counter continues after the highest number in the log.
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct HostNumbers(AtomicU64);
 
 impl HostNumbers {
-    /// `highest`: the highest number of a host so far.
+    /// `highest`: the highest number that a host has in the log.
     pub fn after(highest: u64) -> Self {
         Self(AtomicU64::new(highest))
     }

@@ -1,13 +1,13 @@
 //! The turns of builds and snapshots on one host. Two members that count separately would each allow the full number of
 //! `[DEFAULT] max_concurrent_builds` and `max_concurrent_snapshots`.
 //!
-//! The turns are in memory only: after a crash no build is under way, and each process waits for its turn again.
+//! The turns are in memory only. After a crash no build is under way, and each process waits for its turn again.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The limits on concurrent work of a host; 0 is no limit.
+/// The limits on concurrent work of a host; 0 means no limit.
 #[derive(Debug, Clone, Copy)]
 pub struct ConcurrencyLimits {
     pub builds: usize,

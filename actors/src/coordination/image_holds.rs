@@ -1,5 +1,5 @@
-//! The cached images that processes hold, and those that are being removed. No member may remove an image that another
-//! member holds.
+//! Processes hold the cached images that they need, and the reconciler removes only images that no process holds. A
+//! second member would not see the holds, and could remove an image that is needed.
 //!
 //! A process finds an image in a host's cache, and creates a disk on top of it later. In between, the host does not
 //! know that the image is needed. So a process takes a hold before it searches the cache, and keeps the hold until the
@@ -22,7 +22,7 @@ type HostImage = (HostId, String);
 #[derive(Debug, Default)]
 pub struct ImageHolds {
     books: Mutex<ImageHoldTable>,
-    /// Notified when the removal of an image has ended.
+    /// Wakes the waiting processes when the removal of an image has ended.
     opened: Notify,
 }
 
@@ -39,7 +39,7 @@ pub struct ImageHold<'a> {
     process: ProcessId,
 }
 
-/// An exclusive hold: no process can hold the image until this value is dropped.
+/// An exclusive hold. No process can hold the image until this value is dropped.
 #[derive(Debug)]
 pub struct ExclusiveImageHold<'a> {
     images: &'a ImageHolds,
@@ -57,7 +57,7 @@ impl ImageHolds {
         let place = (host, checksum.to_owned());
         loop {
             let mut opened = pin!(self.opened.notified());
-            // From here on, a notification is not missed.
+            // From here on, this task misses no notification.
             opened.as_mut().enable();
             {
                 let mut books = self.lock();

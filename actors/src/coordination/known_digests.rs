@@ -1,9 +1,9 @@
-//! Digests of image content by hash methods other than the checksum's. Only the leader places images, so one download
-//! is enough to learn a digest.
+//! Digests of image content, computed with other hash methods than that of the checksum. Only the leader places images,
+//! so one download is enough to learn a digest.
 //!
-//! A digest holds for all content with the same checksum, in any image, on any host and in any project. A restart
-//! forgets all digests; then the content is read again when it is needed. The number is bounded, and the oldest go
-//! first.
+//! A digest is valid for all content with the same checksum, in any image, on any host and in any project. A restart
+//! forgets all digests, so the content is read again when a digest is needed. The number of digests is bounded, and the
+//! oldest are forgotten first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};

@@ -13,7 +13,7 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::identity::PasswordHash;
 use chronova_events::ids::UserId;
 
-/// When users are locked out, and for how long.
+/// After how many wrong passwords a user is locked out, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub struct LockoutRule {
     /// Wrong passwords in a row; at least 1.
@@ -42,8 +42,8 @@ impl Lockout {
         Self { rule, wrong: Mutex::default() }
     }
 
-    /// Notes the result of a comparison, and returns whether the user may log in. Call it after the comparison: then
-    /// neither the response time nor parallel tries reveal that a user is locked out.
+    /// Notes the result of a comparison, and returns whether the user may log in. Call it only after the comparison, so
+    /// that neither the response time nor parallel tries reveal that a user is locked out.
     pub fn admits(&self, user: &UserId, against: Option<&PasswordHash>, right: bool, now: Timestamp) -> bool {
         let Some(rule) = self.rule else { return right };
         let mut wrong = self.lock();

@@ -1,8 +1,9 @@
 //! The queue of live migrations that leave each host. Two queues for one host would let too many migrations run at the
 //! same time (`[DEFAULT] max_concurrent_live_migrations`).
 //!
-//! Migrations start in the order of their arrival. The queue is in memory only: after a crash, all migrations queue
-//! again. The queue also has the latest progress of running migrations: progress changes too often for events.
+//! Migrations start in the order of their arrival. The queue is in memory only, because all migrations queue again
+//! after a crash. The queue also has the latest progress of running migrations, because progress changes too often for
+//! events.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,7 +28,7 @@ impl MigrationQueues {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues the migration, and returns whether it may start now. With `limit` 0, it always may.
+    /// Queues the migration, and returns whether it may start now. With `limit` 0, every migration may start.
     pub fn may_go(&self, host: HostId, migration: ProcessId, limit: usize) -> bool {
         let mut board = self.lock();
         let line = board.lines.entry(host).or_default();
@@ -38,7 +39,7 @@ impl MigrationQueues {
         limit == 0 || place < limit
     }
 
-    /// Notes that a migration runs. A migration that began before a crash continues, whatever the queue holds.
+    /// Notes that a migration runs. A migration that began before a crash continues, even if the queue is full.
     pub fn goes_on(&self, host: HostId, migration: ProcessId) {
         let mut board = self.lock();
         let line = board.lines.entry(host).or_default();
@@ -46,7 +47,7 @@ impl MigrationQueues {
         line.insert(0, migration);
     }
 
-    /// Removes a migration that has ended, whether the guest is now at its destination or still at its source.
+    /// Removes a migration that has ended, with or without success.
     pub fn leave(&self, migration: ProcessId) {
         let mut board = self.lock();
         for line in board.lines.values_mut() {
@@ -60,7 +61,7 @@ impl MigrationQueues {
         self.lock().progress.insert(migration, progress);
     }
 
-    /// The latest progress that the migration has told since start-up.
+    /// The latest progress that the migration has reported since start-up.
     pub fn progress(&self, migration: ProcessId) -> Option<LiveProgress> {
         self.lock().progress.get(&migration).copied()
     }

@@ -1,12 +1,12 @@
-//! State that is valid only within one operating-system process. Only the leader may have it, because the members of a
+//! State in the memory of one operating-system process. Only the leader may have this state, because the members of a
 //! cluster do not share it.
 //!
 //! The first sentences of each file say what must not run in two members at once. All state here is in memory, and a
 //! crash loses it. The next leader continues from the log. A promise that must survive a crash is an event instead.
 //!
 //! Three kinds of state are elsewhere. The gateway of the leader keeps the actors. [`crate::hosts::fleet`] keeps the
-//! last answers of the hosts: only the leader asks hosts. Each member has its own bounds against its clients: rates of
-//! requests, open feeds and consoles, password hashing.
+//! last answers of the hosts, because only the leader asks hosts. Each member has its own bounds against its clients:
+//! rates of requests, open feeds and consoles, password hashing.
 
 pub mod batches;
 pub mod disk_claims;

@@ -1,8 +1,8 @@
-//! The turns of requests that give host names to servers, where names are unique. If two members took turns separately,
-//! two servers would get one name.
+//! If host names must be unique, the requests that give them to servers take turns. If two members took turns
+//! separately, two servers would get one name.
 //!
-//! A request looks for its names in the read models. The read models lag, so the request keeps its turn until they show
-//! its servers. The turns are in memory only: after a crash no request is under way.
+//! A request looks for its names in the read models. The read models lag, so the request keeps its turn until the read
+//! models show its servers. The turns are in memory only, because no request is under way after a crash.
 
 use chronova_events::ids::ProjectId;
 
@@ -15,7 +15,7 @@ pub struct NameTurns(ProjectTurns);
 
 impl NameTurns {
     /// Waits for the turn of the scope; `None` if names may repeat. The caller drops the turn when the read models show
-    /// its names.
+    /// the caller's names.
     pub(crate) async fn turn(&self, scope: NameScope, project: &ProjectId) -> Option<ProjectTurn> {
         match scope {
             NameScope::Unbound => None,

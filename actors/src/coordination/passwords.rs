@@ -97,7 +97,7 @@ impl OneTimePasswords {
         }
     }
 
-    /// Removes the password of a process that was not requested after all, or that has created its config drive.
+    /// Removes the password of a process. The process was not requested after all, or it has created its config drive.
     pub fn forget(&self, process: ProcessId) {
         self.with(|all| all.remove(&process));
     }

@@ -1,8 +1,8 @@
-//! The turns of one project to create something that a quota counts. If two members counted separately, both would
-//! create the last resource that the quota allows.
+//! The requests of a project that create a resource under quota take turns. If two members counted separately, both
+//! would create the last resource that the quota allows.
 //!
 //! A request counts the resources in the read models. The read models lag, so the request keeps its turn until they
-//! show the new resource. The turns are in memory only: after a crash nothing is being created.
+//! show the new resource. The turns are in memory only, because nothing is being created after a crash.
 
 use std::sync::Arc;
 

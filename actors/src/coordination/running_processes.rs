@@ -1,6 +1,6 @@
-//! The processes that run now: two members that run one process would do each of its steps twice.
+//! The processes that run now. If two members ran one process, they would do each of its steps twice.
 //!
-//! The list is in memory only: after a crash no process runs, and the log says which processes have not ended.
+//! The list is in memory only. After a crash no process runs, and the log says which processes have not ended.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chronova_events::ids::ProcessId;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-/// The processes that run, and the turns of those that wait.
+/// The running processes, and the turns of processes that wait to run.
 #[derive(Debug)]
 pub struct RunningProcesses {
-    /// For each process, the notification by which another process asks for records that are not written yet.
+    /// For each running process, the notification with which another process asks for the records that it holds back.
     running: Mutex<BTreeMap<ProcessId, Arc<Notify>>>,
     turns: Semaphore,
 }
@@ -33,7 +33,7 @@ impl RunningGuard {
 }
 
 impl RunningProcesses {
-    /// `at_once`: how many processes work at the same time; at least 1.
+    /// `at_once`: how many processes may work at the same time; 0 counts as 1.
     pub fn new(at_once: usize) -> Arc<Self> {
         Arc::new(Self { running: Mutex::default(), turns: Semaphore::new(at_once.max(1)) })
     }

@@ -1,7 +1,7 @@
-//! The networks on which ports of a server were requested. A delete in another member would not search these networks,
-//! and would leave behind a port that no read model shows yet.
+//! For each server, the networks on which this member has requested ports for it. A delete in another member would not
+//! search these networks, and would leave behind a port that no read model shows yet.
 //!
-//! The networks are in memory only: a new leader folds the whole log before it releases any port.
+//! The networks are in memory only, because a new leader folds the whole log before it releases any port.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,9 @@
-//! The requests that clients wait for and that a process executes. If two members executed one request, they would
-//! create its servers twice, or send it twice to its server.
+//! Requests whose clients wait while a process executes them. If two members executed one request, they would create
+//! its servers twice, or send it twice to its server.
 //!
-//! A request is in memory from before its first event until its process has ended. After a crash, the process finds its
-//! beginning in the log but no request here, and undoes its steps. The client of such a request got no answer.
+//! A request is in memory from before its first event until its process has ended. After a crash, the log has the
+//! beginning of the process, but the request is no longer here. So the process undoes its steps. The client of such a
+//! request got no answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +22,7 @@ pub trait RequestRefusal {
     /// The refusal for a request that no process executes any more.
     fn lost() -> Self;
 
-    /// Whether the log, or a service that the undo needs, is not available. Then the undo may take long.
+    /// Whether the log, or a service that the undo needs, is not available. If so, the undo may take long.
     fn is_outage(&self) -> bool;
 }
 
@@ -36,7 +37,7 @@ pub struct CreateOrder {
 /// The requests for new servers under way.
 pub type CreateRequests = WaitingRequests<CreateOrder, CreateReject>;
 
-/// The requests under way that claim quota or create an image before their server decides.
+/// The requests under way whose process claims quota or creates an image before the server decides.
 pub type ServerRequests = WaitingRequests<ServerRequest, AskServerReject>;
 
 impl RequestRefusal for CreateReject {
@@ -119,7 +120,7 @@ impl<O: Clone, R: RequestRefusal> WaitingRequests<O, R> {
         self.with(|desk| desk.entries.remove(&process));
     }
 
-    /// The order of the process; `None` after a crash, and after the request was refused.
+    /// The part of the request that the process reads. `None` after a crash, and after the request was refused.
     pub fn order(&self, process: ProcessId) -> Option<O> {
         self.with(|desk| desk.entries.get(&process).and_then(|entry| entry.order.clone()))
     }

@@ -1,4 +1,4 @@
-//! The trait of services with personal data in their own streams.
+//! The trait of services whose own streams have personal data.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::gateway::CommandGateway;
 /// A service on the same log that has personal data.
 #[async_trait]
 pub trait PersonalDataHolder: Debug + Send + Sync {
-    /// Whether the user exists in the service, and so can still log in.
+    /// Whether the service has the user, who can then still log in.
     fn has_user(&self, _views: &Views, _user: &UserId) -> bool {
         false
     }
 
-    /// Records the erasure in each stream of the service with data of the subject. A repeated call changes nothing.
+    /// Records the erasure in each of the service's streams that has data to erase. A repeated call changes nothing.
     ///
     /// # Errors
     /// The log is not available.
@@ -32,6 +32,6 @@ pub trait PersonalDataHolder: Debug + Send + Sync {
         meta: &Arc<Meta>,
     ) -> Result<(), ErasureError>;
 
-    /// The streams of the service with personal fields of the erased data.
+    /// The service's streams whose events may have had the erased data in personal fields.
     fn streams(&self, views: &Views, request: &ErasureRequested) -> Vec<StreamId>;
 }

@@ -1,7 +1,7 @@
 //! Erases personal data: the aggregate records erasures, and [`work`] executes them.
 //!
-//! [`work`] finds compute's own streams. A service on the same log that holds personal data implements
-//! [`PersonalDataHolder`](holder::PersonalDataHolder) in its own folder; `table` lists those services.
+//! [`work`] finds compute's own streams. If another service on the same log has personal data, it implements
+//! [`PersonalDataHolder`](holder::PersonalDataHolder) in its own folder. `table` lists these services.
 
 pub mod decide;
 pub mod error;

@@ -1,4 +1,4 @@
-//! The one table of services beside compute with personal data.
+//! The only list of the services beside compute that have personal data.
 
 use super::holder::PersonalDataHolder;
 use crate::services::embedded::identity::erasure::IdentityData;

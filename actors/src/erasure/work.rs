@@ -9,7 +9,7 @@
 //! | forget | drops earlier snapshots, cached events and checkpoints | a repetition is harmless |
 //! | complete | records the end of the erasure | |
 //!
-//! From the request on, new personal data of the same subject is sealed under new keys, and so is not erased.
+//! New personal data of the same subject after the request is sealed under new keys. So this erasure does not erase it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl ErasurePlan {
             all.collect()
         });
         let has_data = |user: &UserId| {
-            // An unreadable key file does not make a user unknown: the erasure then fails with the reason.
+            // If the key file cannot be read, the user counts as known. The erasure then fails with the reason.
             keys.is_none_or(|keys| keys.has_key_of(&DataSubject::User(user.clone())).unwrap_or(true))
         };
         let user = user.filter(|user| user_exists || !found.is_empty() || has_data(user));
@@ -166,8 +166,8 @@ impl Eraser {
         let destroyed = tokio::task::spawn_blocking(move || keys.destroy_all(&subjects, before)).await;
         let destroyed = destroyed.map_err(|error| StoreError::Io(error.to_string()))??;
         self.store.forget(&self.streams(request)).await?;
-        // The actors forgot the data when they recorded the erasure. The read models must have folded the erasure, too,
-        // before the checkpoints from before it are deleted.
+        // The actors forgot the data when they recorded the erasure. The read models must fold the erasure, too. Only
+        // then can the earlier checkpoints be deleted.
         if !self.views.wait_for(self.store.head(), PATIENCE).await {
             return Err(ErasureError::Behind);
         }
@@ -210,7 +210,7 @@ impl Eraser {
         Ok(())
     }
 
-    /// The streams with personal fields of the erased data.
+    /// The streams whose events may have had the erased data in personal fields.
     fn streams(&self, request: &ErasureRequested) -> Vec<StreamId> {
         let mut all: Vec<StreamId> = request.servers.iter().map(InstanceRoot::stream).collect();
         all.extend(request.user.iter().map(KeypairRoot::stream));

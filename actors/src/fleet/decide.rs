@@ -1,4 +1,4 @@
-//! The decisions of the fleet: a repeated command changes nothing.
+//! The decisions of the fleet. A repeated command changes nothing.
 
 use chronova_events::fleet::{FleetChanges, FleetEvent};
 

@@ -1,7 +1,7 @@
 //! Gives each added host an agent, and ends the agent of each removed host.
 //!
 //! The log records that a host was added or removed, and the keeper follows the log. So a crash between the event and
-//! its effect loses nothing: the next start reads the same events.
+//! its effect loses nothing, because the next start reads the same events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -63,7 +63,7 @@ pub(super) fn check_ports(wishes: &HardwareWishes<'_>) -> Result<(), String> {
 /// A rebuild keeps the machine type, so it keeps the architecture.
 ///
 /// # Errors
-/// The image is for another architecture than the server's present one.
+/// The image is not for the server's present architecture.
 pub fn check_rebuild_architecture(before: Option<&ImageSnapshot>, image: &ImageSnapshot) -> Result<(), String> {
     let (had, wants) = (before.and_then(emulated_architecture), emulated_architecture(image));
     match had == wants {

@@ -1,7 +1,7 @@
 //! Extra specs and image properties of Nova that request hardware which no host here provides. Chronova refuses them,
 //! because otherwise the server would look as if it had the hardware.
 //!
-//! `tests/tests/compute_servers/catalogue.rs` tests every extra spec and property that Nova knows: each one has an
+//! `tests/tests/compute_servers/catalogue.rs` tests every extra spec and property that Nova knows. Each of them has an
 //! effect, or is in these tables.
 
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
@@ -9,7 +9,7 @@ use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 /// A refused extra spec or property, and the reason.
 struct RefusedHardware {
     name: &'static str,
-    /// The values that request nothing, besides those that mean false.
+    /// Values that request nothing. Values that mean false request nothing either, and are not listed.
     harmless: &'static [&'static str],
     why: &'static str,
 }

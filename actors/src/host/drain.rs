@@ -16,8 +16,8 @@ use super::HostReject;
 pub enum DrainCommand {
     /// Disables the host and moves its servers away. If a drain is already under way, the request joins it.
     Begin { process: ProcessId, parallel: u32, reason: Option<String> },
-    /// Cancels the drain. Moves under way are completed, live migrations that have not started are cancelled, and no other
-    /// server is moved.
+    /// Cancels the drain. Moves under way are completed, but live migrations that have not started are cancelled. No
+    /// other server is moved.
     Cancel,
     /// Takes the host out of service, and drains it.
     BeginMaintenance { process: ProcessId, parallel: u32, reason: Option<String> },

@@ -74,7 +74,7 @@ impl AggregateRoot for HostRoot {
     }
 }
 
-/// The event that records a changed report of a known host.
+/// The event that records that a known host reports other capabilities than before.
 pub(crate) fn changed(report: &Registered) -> CapabilitiesChanged {
     CapabilitiesChanged {
         hostname: report.hostname.clone(),

@@ -98,7 +98,7 @@ fn check_zone(
     }
 }
 
-/// Checks that the hosts' other aggregates put none of the hosts into a zone other than `zone`.
+/// Checks that no other aggregate puts one of the hosts into another zone than `zone`.
 fn check_other_zones(
     state: &HostAggregates,
     known: &HostAggregate,

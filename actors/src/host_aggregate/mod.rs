@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::aggregate::AggregateRoot;
 
-/// The id of the only stream: one aggregate decides about all host aggregates.
+/// The id of the only stream, because one aggregate decides about all host aggregates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HostAggregatesId;
 

@@ -98,8 +98,8 @@ struct Agent {
     silent_since: Option<Instant>,
     clock: ResyncClock,
     connected: bool,
-    /// Whether the devices of the host's guests must be compared with the log: the host was away, or its devices were
-    /// not compared since start-up.
+    /// Whether the devices of the host's guests must be compared with the log. True after the host was away, and until
+    /// the first comparison since start-up.
     suspect: bool,
 }
 
@@ -134,8 +134,8 @@ impl Agent {
         if options.resume_guests && self.suspect && self.caught_up(self.store.head()).await {
             resume::guests(&self.context, found.host, &self.driver).await;
         }
-        // The guests are corrected before the host is reported as up: a server that moved away meanwhile must not run
-        // here as well.
+        // The guests are corrected before the host is reported as up, because a server that moved away meanwhile must
+        // not run here as well.
         let was_away = self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up));
         if was_away {
             self.put_right(&member, self.clock.all()).await;
@@ -143,7 +143,8 @@ impl Agent {
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");
-            // Nova's compute service would not start. A host that was up before gets no more servers.
+            // In this case, Nova's compute service would not start. In Chronova, a host that was up before gets no more
+            // servers.
             return self.report_known_down(&error).await;
         }
         if was_away || self.suspect {
@@ -220,7 +221,8 @@ impl Agent {
         }
     }
 
-    /// Logs devices that the options do not offer any more and that guests still have. They stay with their guests.
+    /// Logs the devices that guests still have although the options no longer offer them. The guests keep these
+    /// devices.
     fn warn_of_kept_devices(&self, provider: ProviderId, report: &LedgerCommand) {
         let LedgerCommand::Report { pci: ReportedPci { devices: Some(found), .. }, name, .. } = report else { return };
         self.context.views.placement.read(|view| {
@@ -231,7 +233,7 @@ impl Agent {
         });
     }
 
-    /// The bytes of the image cache to reserve: the last known number if the host does not report one.
+    /// The bytes to reserve for the image cache. If the host does not report its cache, the last known number.
     async fn look_at_cache(&self) -> u64 {
         let Some(member) = self.member.as_ref().filter(|_| self.context.image_cache.reserve_disk) else {
             return 0;
@@ -246,8 +248,9 @@ impl Agent {
         member.cached()
     }
 
-    /// The traits to remove: traits that the host reported before and lacks now, and `COMPUTE_...` traits that its
-    /// driver does not report. All other traits stay: clients of Placement may have set them.
+    /// The traits to remove. They are the traits that the host reported before but lacks now, and the `COMPUTE_...`
+    /// traits that its driver does not report, except `COMPUTE_STATUS_DISABLED`. All other traits stay, because clients
+    /// of Placement may have set them.
     fn gone(&self, provider: ProviderId, known: Option<&KnownHost>, found: &HostCapabilities) -> Vec<String> {
         let shown =
             self.context.views.placement.read(|view| {
@@ -260,7 +263,7 @@ impl Agent {
 
     /// Writes the host's mark on its storage, and reads the marks of others there.
     async fn see_storage(&self, host: HostId) {
-        // A driver without shared storage keeps each host's storage separate.
+        // If the driver does not support shared storage, no other host shares this host's storage.
         let Some(storage) = self.driver.shared_storage() else {
             return self.context.fleet.note_sharers(host, BTreeSet::from([host]));
         };
@@ -356,7 +359,8 @@ impl Agent {
         }
     }
 
-    /// Connects to a host that is not connected or not registered, in case the agent missed its signal.
+    /// Connects the host if it is not connected or not registered. The agent may have missed the signal that the host
+    /// connected.
     async fn welcome_back(&mut self) {
         if self.driver.usage().await.is_ok() {
             self.welcome().await;
@@ -366,7 +370,7 @@ impl Agent {
 
     async fn beat_once(&mut self) {
         let Some(member) = &self.member else { return };
-        // With this timeout, a host that never answers is down no later than a host that refuses the call.
+        // Without this timeout, a host that never answers would be down later than a host that refuses the call.
         let options = &self.context.options;
         let patience = options.down_after().saturating_sub(self.silence()).max(options.heartbeat);
         let asked = Instant::now();
@@ -456,7 +460,7 @@ impl Agent {
             Some(cleanup) => cleanup.orphans().await.unwrap_or_default(),
             None => Vec::new(),
         };
-        // The read models must show all events from before the list of guests.
+        // The read models must show all events from before the driver listed the guests.
         if !self.caught_up(self.store.head()).await {
             return None;
         }
@@ -512,7 +516,7 @@ impl Agent {
     }
 
     /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. With the actions `log` and
-    /// `shutdown`, each search finds the guest again, and logs it while it runs.
+    /// `shutdown`, the guest stays, so each search finds it again. The search logs the guest while it runs.
     async fn reap(&self, member: &ConnectedHost, instance: InstanceId) {
         let action = self.context.options.deleted_guests;
         match action {
@@ -549,7 +553,7 @@ impl Agent {
     async fn apply(&self, member: &ConnectedHost, instance: InstanceId, remedy: ResyncAction) {
         match remedy {
             ResyncAction::Nothing => {}
-            // The list may be older than the log by now: read the guest again.
+            // The guest is read again, because the list may be older than the log by now.
             ResyncAction::Look => self.look_at(instance).await,
             ResyncAction::Destroy => self.destroy(member, instance).await,
             ResyncAction::Forget => {

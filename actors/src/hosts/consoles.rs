@@ -59,7 +59,7 @@ pub(super) async fn bring(context: &HostContext, left: &ConnectedHost, instance:
     else {
         return;
     };
-    // If the new log is long enough, the API would not show the older one, so it is not copied.
+    // If the new host's log is long enough, the API would never show the old log, so the old log is not copied.
     if newer.len() < MOST {
         append_console_log(instance, home.driver.as_ref(), older).await;
     }

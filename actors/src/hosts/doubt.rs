@@ -1,9 +1,9 @@
-//! The moment before which a log does not know everything that happened on its hosts.
+//! Until a certain moment, another control plane may have changed a log's hosts. [`CopyDoubt`] is that moment.
 //!
-//! Another generation of a log ([`chronova_events::installation`]) may have driven the hosts: the original of a
-//! restored log until the copy took the hosts, or a copy until the original took them back. This log does not have the
-//! moves, attachments and deletions of the other generation. So before code removes something from a host because of a
-//! fact in the log, it asks whether the log learned the fact after that moment.
+//! Another generation of a log ([`chronova_events::installation`]) may have driven the hosts. For a restored log, this
+//! is the original, until the copy took the hosts. For an original, it is a copy, until the original took the hosts
+//! back. This log does not have the moves, attachments and deletions of the other generation. So code that removes
+//! something from a host because of a fact in the log first asks whether the log learned this fact after that moment.
 
 use chronova_events::envelope::Timestamp;
 
@@ -12,12 +12,12 @@ use chronova_events::envelope::Timestamp;
 pub struct CopyDoubt(pub Option<Timestamp>);
 
 impl CopyDoubt {
-    /// Whether a fact that the log learned at `learned_at` still holds, as far as other generations are concerned.
+    /// Whether no other generation can have changed a fact that the log learned at `learned_at`.
     pub fn trusts(self, learned_at: Timestamp) -> bool {
         self.0.is_none_or(|since| learned_at >= since)
     }
 
-    /// Whether there is nothing to doubt.
+    /// Whether no other generation has driven the hosts.
     pub fn is_none(self) -> bool {
         self.0.is_none()
     }

@@ -1,4 +1,4 @@
-//! Which comparisons of a host with the log are due.
+//! Decides which comparisons of a host with the log are due.
 //!
 //! An agent compares its host with the log often, and each time repairs what a process left behind. Nova's options say
 //! how often the agent compares the power states of all guests, and how often it searches for guests of deleted
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::options::HostOptions;
 use super::plan::ResyncAction;
 
-/// The comparisons that are due now, besides those of every tick.
+/// Which periodic comparisons are due now. All other comparisons are due at every tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DueChecks {
     power: bool,

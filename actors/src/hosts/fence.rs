@@ -1,10 +1,10 @@
 //! Refuses a host that a copy of this log drives.
 //!
-//! A log that was copied or restored ([`chronova_events::installation`]) must not drive hosts beside the original: both
-//! would delete guests that only the other one knows. So each host remembers the generation that drives it. A host that
-//! no generation has driven yet accepts the first one that connects. `chronova host claim` makes a host accept another
-//! generation. The generation that drove the host before notices this at its next heartbeat, and stops driving the
-//! host.
+//! A log that was copied or restored ([`chronova_events::installation`]) must not drive hosts beside the original. Each
+//! of the two logs would delete guests that only the other log knows. So each host remembers the generation that drives
+//! it. A host that no generation has driven yet accepts the first generation that connects. `chronova host claim` makes
+//! a host accept another generation. The generation that drove the host before notices this at its next heartbeat, and
+//! stops driving the host.
 
 use chronova_events::envelope::{Position, Revision, StreamId, Timestamp};
 use chronova_events::fold::Fold;
@@ -18,7 +18,7 @@ use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 /// Whether this control plane may drive a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FenceVerdict {
-    /// It may. `taken_at`: when the host was taken over from another generation.
+    /// This control plane may drive the host. `taken_at`: when it took the host over from another generation.
     Admitted { taken_at: Option<Timestamp> },
     /// The reason and the remedy, as a text for operators.
     Refused(String),
@@ -26,7 +26,7 @@ pub(super) enum FenceVerdict {
     Unknown(String),
 }
 
-/// The difference between a log and its copies.
+/// Distinguishes a log from its copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogIdentity {
     /// The mark that the hosts of this log remember.

@@ -82,8 +82,8 @@ impl std::fmt::Debug for ConnectedHosts {
 }
 
 impl ConnectedHosts {
-    /// `highest` is the highest number of a host so far; numbers may have gaps. `drivers` are those of the fleet at
-    /// start.
+    /// `highest` is the highest number that a host has in the log; numbers may have gaps. `drivers` are the drivers of
+    /// the fleet at start.
     pub fn new(highest: u64, drivers: Vec<Arc<dyn Driver>>) -> Arc<Self> {
         let unheard = RwLock::new(drivers.iter().map(|driver| driver.uri().to_owned()).collect());
         let numbers = HostNumbers::after(highest);
@@ -132,7 +132,7 @@ impl ConnectedHosts {
         }
     }
 
-    /// Records that a copy of this log drives the host: no call may reach it any more.
+    /// Records that a copy of this log drives the host. From then on, no call may reach the host.
     pub(crate) fn refuse(&self, uri: &str) {
         self.admitted.write().unwrap_or_else(PoisonError::into_inner).remove(uri);
         self.refused.write().unwrap_or_else(PoisonError::into_inner).insert(uri.to_owned());
@@ -202,8 +202,8 @@ impl ConnectedHosts {
             .is_some_and(|member| member.sharers.read().unwrap_or_else(PoisonError::into_inner).contains(&host))
     }
 
-    /// Whether two hosts are known to share storage. One host's knowledge is enough: the host that marks the storage
-    /// later sees both marks.
+    /// Whether two hosts are known to share storage. It is enough if one of them knows, because the host that marks the
+    /// storage later sees both marks.
     pub fn share(&self, one: HostId, other: HostId) -> bool {
         let sees = |host, other: &HostId| {
             self.member(host)

@@ -15,7 +15,8 @@ pub struct HostOptions {
     pub cpu_allocation_ratio: f64,
     pub ram_allocation_ratio: f64,
     pub disk_allocation_ratio: f64,
-    /// Resource class and ratio, if the option without `initial_` is set. Every report of a host sets this ratio.
+    /// Each resource class whose option without `initial_` is set, and its ratio. Every report of a host sets these
+    /// ratios again.
     pub imposed_ratios: Vec<(String, f64)>,
     /// `[DEFAULT] reserved_host_cpus`, `reserved_host_memory_mb`, `reserved_host_disk_mb`.
     pub reserved_host_cpus: u64,
@@ -89,12 +90,12 @@ impl Default for HostOptions {
 
 impl HostOptions {
     /// The time without an answer after which a host is down. As in Nova, a time that is not above the period of
-    /// heartbeats becomes 2.5 periods, so that one lost heartbeat takes no host down.
+    /// heartbeats becomes 2.5 periods, so that a host is not down after one lost heartbeat.
     pub fn down_after(&self) -> Duration {
         if self.down_time > self.heartbeat { self.down_time } else { self.heartbeat * 5 / 2 }
     }
 
-    /// The period of the agents' clocks: the shortest of the periods of their comparisons.
+    /// The period of the agents' clocks. It is the shortest period of their comparisons.
     pub(super) fn resync_period(&self) -> Duration {
         [self.power_sync, self.deleted_poll].into_iter().flatten().fold(self.resync, Duration::min)
     }

@@ -7,20 +7,20 @@ use chronova_events::instance::{Alive, Instance, MoveKind, Moving, OngoingTask, 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResyncAction {
     Nothing,
-    /// The power state seems to differ from the recorded one: read it again and record it.
+    /// Read the power state again and record it, because it seems to differ from the recorded state.
     Look,
-    /// Remove the guest and its files: its server is not on this host, or was deleted.
+    /// Remove the guest and its files, because its server is not on this host or was deleted.
     Destroy,
     /// Apply `running_deleted_instance_action` to the guest.
     Reap,
-    /// Remove the guest's definition but keep its disks: the server uses them on a host with the same storage.
+    /// Remove the guest's definition but keep its disks, because the server uses them on a host with the same storage.
     Forget,
-    /// Switch the guest off: its server is being evacuated.
+    /// Switch the guest off, because its server is being evacuated.
     Pull,
-    /// Log a warning and leave the guest alone: it may be another control plane's.
+    /// Log a warning and leave the guest alone, because it may belong to another control plane.
     Report,
-    /// Log a warning and leave the guest alone: another generation of the log drove the hosts, and the server may have
-    /// moved meanwhile.
+    /// Log a warning and leave the guest alone, because another generation of the log drove the hosts and may have
+    /// moved the server.
     Doubt,
 }
 
@@ -35,7 +35,8 @@ pub fn found(host: HostId, believed: &Instance, seen: Power) -> ResyncAction {
     match &server.placement {
         // A process is moving the server, or the source keeps its guest until the move is confirmed.
         Some(placed) if placed.host != host && server.concerns(host) => ResyncAction::Nothing,
-        // `Placed` is recorded before a guest is built: a guest without it is left over from a failed attempt.
+        // `Placed` is recorded before a guest is built. So a guest of a server without `Placed` is left over from a
+        // failed attempt.
         None => ResyncAction::Destroy,
         Some(placed) if placed.host != host => ResyncAction::Destroy,
         Some(_) if is_left(server, host) && matches!(seen, Power::Running | Power::Paused) => ResyncAction::Pull,
@@ -75,8 +76,8 @@ fn is_left(server: &Alive, host: HostId) -> bool {
     server.moving.as_deref().is_some_and(left)
 }
 
-/// Adapts the action to shared storage: if `shares` is true for the server's host, the disks found here are the
-/// server's and must stay. `guest` tells whether a guest was found, or only its disks.
+/// Adapts the action to shared storage. If `shares` is true for the server's host, the server uses the disks found
+/// here, so they must stay. `guest` tells whether a guest was found, or only its disks.
 pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: impl Fn(HostId) -> bool) -> ResyncAction {
     let Instance::Alive(server) = believed else { return remedy };
     let theirs = server.placement.as_ref().is_some_and(|placed| shares(placed.host));
@@ -89,9 +90,9 @@ pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: im
 
 /// Adapts the action to a log whose hosts another generation drove ([`super::doubt`]). The log does not say where its
 /// servers were meanwhile. So the agent leaves a guest alone if the log has its server on another host, or says that
-/// the server is being evacuated. `is_known`: after the other generation let go of the hosts, the log created the
-/// server or moved it from or to this host. Other changes of the server do not count: they say nothing about a guest
-/// that moved before.
+/// the server is being evacuated. `is_known` is true if the log, after the other generation let go of the hosts,
+/// created the server or moved it from or to this host. Other changes of the server do not count, because they say
+/// nothing about a guest that moved before.
 pub fn doubted(remedy: ResyncAction, is_known: impl FnOnce() -> bool) -> ResyncAction {
     let harms = matches!(remedy, ResyncAction::Destroy | ResyncAction::Forget | ResyncAction::Pull);
     if harms && !is_known() { ResyncAction::Doubt } else { remedy }

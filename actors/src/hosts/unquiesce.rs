@@ -19,7 +19,7 @@ use crate::process::imaging;
 
 /// The longest wait for the agent inside one guest.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The pause between two looks at a server with a process.
+/// The pause between two checks whether a process still works on the server.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Thaws the guests that a process may have left frozen: after a host was away (`was_away`), all guests with an agent.

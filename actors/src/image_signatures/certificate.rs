@@ -11,7 +11,7 @@ use x509_cert::ext::pkix::{BasicConstraints, KeyUsage};
 use super::hash::HashMethod;
 use super::public_key::SignerKey;
 
-/// RFC 8017, appendix A.2.4, and RFC 5758, section 3.2. SHA-1 is left out: it no longer proves anything.
+/// RFC 8017, appendix A.2.4, and RFC 5758, section 3.2. SHA-1 is left out, because it no longer proves anything.
 const ALGORITHMS: [(&str, Scheme, HashMethod); 8] = [
     ("1.2.840.113549.1.1.14", Scheme::Pkcs1, HashMethod::Sha224),
     ("1.2.840.113549.1.1.11", Scheme::Pkcs1, HashMethod::Sha256),
@@ -82,7 +82,7 @@ impl SigningCertificate {
         signs && self.constraints().is_some_and(|constraints| constraints.ca)
     }
 
-    /// How many certificates a chain may have between this certificate and its last one; `None`: any number.
+    /// How many certificates a chain may have between this certificate and the verified one. `None` means any number.
     pub(super) fn longest_path(&self) -> Option<usize> {
         self.constraints().and_then(|constraints| constraints.path_len_constraint).map(usize::from)
     }

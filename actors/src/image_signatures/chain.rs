@@ -1,7 +1,8 @@
 //! Links a certificate to a trusted root, by the rules of cursive's `CertificateVerificationContext`.
 //!
-//! Every certificate of the chain above the verified one is trusted: the list has the root and all intermediate
-//! certificates. A trusted certificate counts only within its validity, and only if it may sign certificates.
+//! All certificates of a chain except the verified one come from the list of trusted certificates. So the list must
+//! have the root and all intermediate certificates. A trusted certificate counts only within its validity, and only if
+//! it may sign certificates.
 
 use chronova_events::envelope::Timestamp;
 
@@ -58,7 +59,7 @@ fn no_issuer(of: Option<&str>) -> String {
 }
 
 /// Checks that each certificate allows the number of certificates between it and the verified one. A certificate
-/// without a bound allows any number, as RFC 5280 says; cursive fails there.
+/// without a bound allows any number, as RFC 5280 says. cursive fails for such a certificate.
 fn check_lengths(chain: &[&TrustedCertificate]) -> Result<(), String> {
     for (below, one) in chain.iter().enumerate() {
         if one.certificate.longest_path().is_some_and(|most| most < below) {

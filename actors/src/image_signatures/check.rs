@@ -90,8 +90,9 @@ impl ImageSignatures {
         Arc::new(Self { options, keeper, clock, digests: KnownDigests::default() })
     }
 
-    /// The check of an image with these properties, for a server with the certificates `requested`. `None`:
-    /// verification is off, and there are no trusted certificates, or they are not checked.
+    /// The check of an image with these properties, for a server with the certificates `requested`. `None` if
+    /// verification is off and the server needs no check: it has no trusted certificates, or `unchecked` lets them go
+    /// unchecked.
     pub(super) async fn check(
         &self,
         properties: &[(String, String)],

@@ -25,7 +25,7 @@ impl HashMethod {
         Self::NAMES.iter().find(|(_, method)| *method == self).map_or("", |(name, _)| name)
     }
 
-    /// The method of an image's checksum in hexadecimal digits; `None` for MD5.
+    /// The hash method of an image's checksum, recognised by the number of hexadecimal digits. `None` for MD5.
     pub(super) fn of_checksum(checksum: &str) -> Option<Self> {
         match checksum.len() {
             64 => Some(Self::Sha256),

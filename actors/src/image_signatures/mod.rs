@@ -9,12 +9,12 @@
 //! - [`check`]: when an image is verified, and with which certificates;
 //! - [`placing`]: puts an image on a host, and verifies its signature.
 //!
-//! Nova verifies while it downloads an image, and never verifies an image in a host's cache. Here the cache is no way
-//! around the check. A cached image is identified by the checksum of its content, so a digest of that content holds for
+//! Nova verifies while it downloads an image, and never verifies an image in a host's cache. Here, an image in a cache
+//! is verified, too. A cached image is identified by the checksum of its content, so a digest of that content holds for
 //! every image with the checksum. [`crate::coordination::known_digests`] remembers the digests.
 //!
 //! Invariants: a download is hashed while it goes to the host, so it is read once. If the signature is wrong, an error
-//! follows the last byte, so the host discards the download. No clock is read in [`chain`]: the time is an argument.
+//! follows the last byte, so the host discards the download. [`chain`] reads no clock, because the time is an argument.
 
 pub mod certificate;
 pub mod chain;

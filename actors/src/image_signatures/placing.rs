@@ -79,7 +79,7 @@ impl ImageSignatures {
         Ok(judge(&check, image, &digest)?)
     }
 
-    /// The digest of the content, without reading it.
+    /// The digest of the content, if it is known without reading the content.
     fn known(&self, check: &SignatureCheck, image: &ImageRef) -> Option<Vec<u8>> {
         let method = check.method();
         match HashMethod::of_checksum(&image.checksum) == Some(method) {

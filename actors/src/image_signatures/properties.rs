@@ -40,7 +40,7 @@ pub(super) struct ImageSignature {
 }
 
 impl ImageSignature {
-    /// Reads the properties in cursive's order, so that the same property is blamed.
+    /// Reads the properties in cursive's order, so that an error names the same property as cursive's error.
     pub(super) fn read(properties: &[(String, String)]) -> Result<Self, SignatureFault> {
         let value = |name: &str, shown: &str| {
             let found = properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());

@@ -1,9 +1,9 @@
 //! The table of the actions that a server accepts in each state.
 //!
-//! Each line has the preconditions of Nova's `compute/api.py` (`check_instance_lock`, `check_instance_state`). A line
-//! lists each state of Nova's named sets: `ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT` and `ALLOW_TRIGGER_CRASH_DUMP` of
-//! `compute/vm_states.py`, and `ALLOW_REBOOT` of `compute/task_states.py`. The decisions read the table, and
-//! `docs/server-states.md` is generated from it.
+//! Each line has the preconditions of Nova's `compute/api.py` (`check_instance_lock`, `check_instance_state`). Where
+//! Nova names a set of states, the line lists each state of the set. These sets are `ALLOW_SOFT_REBOOT`,
+//! `ALLOW_HARD_REBOOT` and `ALLOW_TRIGGER_CRASH_DUMP` of `compute/vm_states.py`, and `ALLOW_REBOOT` of
+//! `compute/task_states.py`. The decisions read the table, and `docs/server-states.md` is generated from it.
 
 use chronova_events::instance::{Alive, PowerAction, status};
 

@@ -1,4 +1,4 @@
-//! The request for one or more new servers, and the request that creates each of them.
+//! A user's request for one or more new servers, and the commands that create the single servers.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct CreateServersRequest {
     pub template: BuildRequested,
     /// `None`: each hostname is derived from the server's name.
     pub hostname: Option<String>,
-    /// The disks, if they differ from those of image and flavor.
+    /// The disks, unless they are those that the image and the flavor imply.
     pub mapped: Option<BlockDevicesMapped>,
     pub files: Option<FilesGiven>,
     pub min_count: u32,
@@ -40,7 +40,7 @@ pub struct GroupToJoin {
     pub limit: i64,
 }
 
-/// Why a request for new servers created none.
+/// Why a request created no servers.
 #[derive(Debug, Clone, Error)]
 pub enum CreateReject {
     #[error(transparent)]
@@ -77,8 +77,8 @@ impl CreateServersRequest {
         InstanceRequest::Build { request: Box::new(request), mapped, files: self.files.clone() }
     }
 
-    /// The host names that the servers of this request may get. A name that a server would get from its id is left out,
-    /// because it is unique.
+    /// The host names that the servers of this request may get. A name that derives from a server's id is unique, so it
+    /// is left out.
     pub fn hostnames(&self) -> Vec<String> {
         const NOBODY: InstanceId = InstanceId(uuid::Uuid::nil());
         let own = |index, of| self.names(NOBODY, index, of).1;

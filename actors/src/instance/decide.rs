@@ -87,7 +87,7 @@ fn request_of(server: &Alive, request: InstanceRequest) -> InstanceDecision {
 
 fn delete(server: &Alive, process: ProcessId, force: bool, asker: CallerRights) -> InstanceDecision {
     admit(server, if force { ServerAction::ForceDelete } else { ServerAction::Delete }, asker)?;
-    // A second delete repeats the first: Nova answers 204 to both.
+    // A second delete changes nothing. Nova, too, answers 204 to both.
     if matches!(server.ongoing, Some(OngoingTask::Delete { .. })) {
         return Ok(vec![]);
     }
@@ -182,7 +182,7 @@ fn change(server: &Alive, changes: Vec<InstanceChange>, asker: CallerRights) -> 
     Ok(events)
 }
 
-/// As Nova's `API.lock`: an owner's lock does not change a locked server. An administrator's lock replaces any lock.
+/// As in Nova's `API.lock`, an owner's lock does not change a locked server. An administrator's lock replaces any lock.
 fn lock(server: &Alive, wanted: Locked) -> InstanceDecision {
     match server.lock.is_some() && !wanted.by_admin {
         true => Ok(vec![]),

@@ -137,7 +137,7 @@ pub fn name_all(image: Option<&ImageSnapshot>, devices: &mut [BlockDevice]) {
     }
 }
 
-/// The name for one more disk, and how many disks the server has without it.
+/// The name for one more disk, and the number of disks that the server already has.
 pub fn next_name(server: &Alive, device: &BlockDevice) -> (String, usize) {
     let image = server.hardware_image();
     let mut taken = TakenDeviceNames::default();

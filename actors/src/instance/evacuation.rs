@@ -1,4 +1,4 @@
-//! The decisions on an evacuation: a server leaves a host that is down.
+//! The decisions on the evacuation of a server from a host that is down.
 
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{Alive, Evacuated, EvacuationRequested, FlavorSnapshot, OngoingTask, Phase, status};
@@ -29,7 +29,7 @@ pub(super) fn arrived(server: &Alive, process: ProcessId, renewed: bool) -> Inst
 
 /// Refuses an evacuation during some tasks. Nova evacuates a server during any task, because a host that is down
 /// completes none. In Chronova, most tasks must end first, because they leave something behind. An evacuation may
-/// overtake a rescue: the undo of a failed rescue would wait for the host that is down.
+/// overtake a rescue, because the undo of a failed rescue would wait for the host that is down.
 fn make_evacuable(server: &Alive) -> Result<(), InstanceReject> {
     let harmless = match server.ongoing {
         None => true,

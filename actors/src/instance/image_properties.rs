@@ -112,7 +112,7 @@ const KNOWN: &[(&str, ImagePropertyValues)] = &[
 /// The longest value; Nova keeps one in 255 characters.
 const LONGEST: usize = 255;
 
-/// Checks names and values. A trait needs no check here: the scheduler ignores one that it does not know.
+/// Checks names and values. A trait needs no check here, because the scheduler ignores an unknown trait.
 pub(super) fn check(properties: &SortedPairs) -> Result<(), InstanceReject> {
     for (name, value) in properties {
         if name.starts_with("trait:") && value.len() <= LONGEST {

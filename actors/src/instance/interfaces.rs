@@ -1,6 +1,6 @@
-//! The decisions on a server's interfaces. As in Nova, these changes set no task of the server: several interfaces may
-//! be attached and detached at the same time. A delete does not wait for these changes: a change that finds its server
-//! being deleted fails and is undone.
+//! The decisions on a server's interfaces. As in Nova, these changes set no task of the server, so several interfaces
+//! may be attached and detached at the same time. A delete does not wait for these changes. If a change finds its
+//! server being deleted, it fails and is undone.
 
 use chronova_events::ids::{PortId, ProcessId};
 use chronova_events::instance::{

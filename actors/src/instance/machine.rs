@@ -1,9 +1,8 @@
 //! Decisions about the machine type of a server's guest.
 //!
-//! States and allowed changes are those of Nova's `nova-manage libvirt update_machine_type`: the guest is off, and the
-//! new type is the same or a newer version of the same board. An alias (`q35`) and a version (`pc-q35-7.2`) do not
-//! replace each other. `force` skips the rules for boards and versions. The guest must still be off, and the board
-//! known.
+//! The rules are those of Nova's `nova-manage libvirt update_machine_type`. The guest must be off. The new type must be
+//! the same version of the same board, or a newer one. An alias (`q35`) and a version (`pc-q35-7.2`) do not replace
+//! each other. `force` skips the rules for boards and versions. The guest must still be off, and the board known.
 
 use chronova_events::instance::{Alive, MachineTypeChanged, MachineTypeRecorded, Phase, status};
 

@@ -1,7 +1,7 @@
 //! The aggregate of a server.
 //!
-//! `states.txt` lists every reachable state and the event that leads to it; a test compares it with the code. The state
-//! "active, Stop" is an active server that is being stopped.
+//! `states.txt` lists every reachable state and the event that leads to it. A test compares the list with the code. The
+//! state "active, Stop" is an active server that is being stopped.
 
 pub mod actions;
 pub mod asking;

@@ -1,8 +1,8 @@
 //! Records about a server: facts that have happened, on a host or in a process.
 //!
 //! Only this crate sends records (mostly its processes and host agents), so no other crate can name them. A late or
-//! repeated record leads to no event. Two repeated records do: one that reports progress, and one that says that a
-//! search found no host.
+//! repeated record leads to no event. There are two exceptions: repeated records of progress, and repeated records that
+//! no host was found, lead to events again.
 
 use chronova_events::ids::{BlockDeviceId, HostId, ImageId, PortId, ProcessId};
 use chronova_events::instance::{

@@ -33,7 +33,7 @@ pub enum InstanceRequest {
         action: PowerAction,
         asker: CallerRights,
     },
-    /// Reboots the server hard if the soft reboot `overtakes` is still under way.
+    /// Reboots the server hard if the soft reboot of the process `overtakes` is still under way.
     RebootDue {
         process: ProcessId,
         overtakes: ProcessId,
@@ -76,13 +76,13 @@ pub enum InstanceRequest {
         port: PortId,
         asker: CallerRights,
     },
-    /// The network service deleted the port: the guest loses the interface, unless the server is being built or
-    /// deleted.
+    /// The network service deleted the port, so the guest loses the interface. While the server is being built or
+    /// deleted, nothing happens.
     LoseNic {
         process: ProcessId,
         port: PortId,
     },
-    /// Changes nothing: no driver here injects network data into a running guest.
+    /// Changes nothing, because no driver here injects network data into a running guest.
     InjectNetworkInfo {
         asker: CallerRights,
     },
@@ -100,8 +100,8 @@ pub enum InstanceRequest {
     Unlock {
         by_admin: bool,
     },
-    /// Records the password that the guest posted for its owner. The guest can post another password only after the
-    /// first one is cleared.
+    /// Records the password that the guest posted for its owner. The guest can post another password only after a
+    /// request has cleared the first password.
     PostGuestPassword {
         password: String,
     },

@@ -1,4 +1,4 @@
-//! The one table of operations that are not possible with certain hardware.
+//! The only table of the operations that are not possible on servers with certain hardware.
 //!
 //! The lines follow the decorators of Nova's `compute/api.py` (`reject_vtpm_instances`, `reject_sev_instances`,
 //! `block_accelerators`). They are checked before lock and state. Since Xena, all of them answer 400. libvirt cannot

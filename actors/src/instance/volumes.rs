@@ -67,7 +67,7 @@ fn attach(
     one(VolumeAttachRequested { process, device })
 }
 
-/// The disk, if no process works on it, and its attachment.
+/// The disk and its attachment. Refuses a disk that a process works on.
 fn idle_disk(server: &Alive, volume: VolumeId) -> Result<(&InstanceDisk, AttachmentId), InstanceReject> {
     let disk = attached_disk(server, volume)?;
     match (disk.work, disk.device.attachment) {

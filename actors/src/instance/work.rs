@@ -65,8 +65,8 @@ pub(super) fn record(server: &Alive, record: WorkRecord) -> InstanceDecision {
             }
             _ => Ok(vec![]),
         },
-        // A record of a process that is no longer at work has no effect: it is a repetition, or another request has
-        // overtaken the task.
+        // A record of a process that is no longer at work has no effect. Such a record is a repetition, or another
+        // request has overtaken the task.
         WorkRecord::Ended { process, end } => match server.ongoing.map(|ongoing| ongoing.process()) == Some(process) {
             true => Ok(vec![end.event(process)]),
             false => Ok(vec![]),

@@ -121,7 +121,7 @@ fn check_capacity(state: &Ledger, claims: &[ConsumerClaim]) -> Result<(), Ledger
             let key = (provider, class.as_str());
             let others = line.used.saturating_sub(returned.get(&key).copied().unwrap_or(0));
             let after = others.saturating_add(wanted.get(&key).copied().unwrap_or(0));
-            // If its inventory has shrunk, a provider may stay overcommitted, but its usage may not grow.
+            // A provider whose inventory has shrunk may stay overcommitted, but its usage may not grow.
             if after > units.capacity() && after > line.used {
                 return Err(LedgerReject::CapacityExceeded { provider, class: class_of() });
             }

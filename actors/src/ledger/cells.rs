@@ -1,4 +1,4 @@
-//! The NUMA cells that hosts report and that guests get parts of.
+//! NUMA cells: hosts report them, and guests get parts of them.
 //!
 //! The ledger assigns free processors in the append that records the claim. So two claims never get the same processor.
 
@@ -26,8 +26,8 @@ pub(super) fn replaced(state: &Ledger, provider: ProviderId, found: &HostNumaCel
     (!same).then(|| event.into())
 }
 
-/// Removes a class that the host does not report any more. If the class is in use, it stays, but nothing more can be
-/// allocated of it. An inventory that a client of Placement added stays.
+/// Removes a class that the host does not report any more. A class in use stays, but nothing more of it can be
+/// allocated. An inventory that a client of Placement added stays.
 pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mut BTreeMap<String, Inventory>) {
     let Some(line) = state.providers.get(&host).and_then(|known| known.inventories.get(class)) else { return };
     let told = state.cells.get(&host).is_some_and(|known| {
@@ -69,7 +69,8 @@ pub fn held(state: &Ledger, host: ProviderId) -> impl Iterator<Item = &[FittedNu
     state.fitted.get(&host).into_iter().flat_map(|here| here.values()).map(|cells| cells.as_slice())
 }
 
-/// The limits for a guest on the host's cells: the allocation ratios of the host's inventories, and `packs`.
+/// The limits for a guest on the host's cells. The allocation ratios are those of the host's inventories. With `packs`,
+/// guests fill one cell after another.
 pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     let ratio = |class: &str| {
         let line = state.providers.get(&host)?.inventories.get(class)?;
@@ -78,8 +79,8 @@ pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     FitLimits { cpu_ratio: ratio("VCPU").unwrap_or(1.0), memory_ratio: ratio("MEMORY_MB").unwrap_or(1.0), packs }
 }
 
-/// The event that gives `to` the part of the cells that `from` has, in place of the part that `to` had. `None` if
-/// neither has a part.
+/// The event that moves the part of the cells from `from` to `to`. A part that `to` had is lost, even if `from` has
+/// none. `None` if neither has a part.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let theirs = state.fitting(from).map(|fitting| (fitting.host, fitting.cells.to_vec()));
     let (provider, cells) = theirs.or_else(|| state.fitting(&to).map(|own| (own.host, Vec::new())))?;
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(done.fitted.len(), 1);
     }
 
-    /// The resize on one host to a flavor with dedicated CPUs is reverted: the CPUs are free again.
+    /// The resize on one host to a flavor with dedicated CPUs is reverted, so the CPUs are free again.
     #[test]
     fn a_revert_to_a_flavor_without_dedicated_cpus_frees_those_of_the_new_one() {
         let (server, migration) = (ConsumerId::new("s"), ConsumerId::new("m"));

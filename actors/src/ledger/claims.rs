@@ -1,8 +1,8 @@
 //! Claims of capacity for servers.
 //!
 //! The ledger has the last word on every placement. It refuses a claim that no longer fits, or that breaks the policy
-//! of a server group. So a read model that lags does no harm. The claims of one command are checked together, and the
-//! ledger admits all of them or none.
+//! of a server group. So a read model that lags does no harm. The ledger checks the claims of one command together, and
+//! accepts all of them or refuses all.
 
 use std::collections::BTreeMap;
 

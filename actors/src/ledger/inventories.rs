@@ -77,7 +77,7 @@ pub(super) fn check_classes(state: &Ledger, inventories: &[Inventory]) -> Result
 }
 
 /// The event that replaces the provider's inventories with `inventories`. A class in use cannot be removed. It may
-/// shrink below its use, but then nothing more can be allocated of it.
+/// shrink below its use, but then nothing more of it can be allocated.
 pub(super) fn replace(known: &Provider, inventories: impl IntoIterator<Item = Inventory>) -> LedgerDecision {
     let new: BTreeMap<String, Inventory> =
         inventories.into_iter().map(|inventory| (inventory.class.clone(), inventory)).collect();

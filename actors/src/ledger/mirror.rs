@@ -10,7 +10,7 @@ use chronova_events::ledger::{
 };
 use uuid::Uuid;
 
-/// The provider of a host. `None` if the ledger does not know the host: then there is nothing to change.
+/// The provider of a host. `None` if the ledger does not know the host. Then there is nothing to change.
 fn known(state: &Ledger, provider: ProviderId) -> Option<&Arc<Provider>> {
     state.providers.get(&provider)
 }

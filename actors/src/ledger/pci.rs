@@ -1,4 +1,4 @@
-//! The PCI devices that hosts report and that guests get.
+//! PCI devices: hosts report them, and guests get some of them.
 //!
 //! The ledger assigns free devices in the append that records the claim. So two guests never get the same device. With
 //! `[pci] report_in_placement` the same append allocates the devices from their providers.
@@ -20,7 +20,7 @@ use super::decision::{LedgerDecision, LedgerReject};
 use crate::pci::assign::FreePci;
 use crate::pci::host::{provider_name, root_of};
 
-/// The free devices of a host, less those of other guests in the same command.
+/// The free devices of a host, without those that other guests in the same command get.
 pub(super) fn free<'a>(state: &'a Ledger, host: ProviderId, others: &[PciDevicesClaimed]) -> Option<FreePci<'a>> {
     let beside = others.iter().filter(|other| other.provider == host).flat_map(|other| &other.devices);
     FreePci::of(state, host, beside)
@@ -43,8 +43,8 @@ pub(super) fn claim(
     Ok(Some(PciDevicesClaimed { consumer: consumer.clone(), provider: host, devices }))
 }
 
-/// The event that gives `to` the devices that `from` has, in place of those that `to` had. `None` if neither has
-/// devices.
+/// The event that moves the devices of `from` to `to`. `to` loses its own devices, even if `from` has none. `None` if
+/// neither has devices.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let theirs = state.pci_claims.of(from).map(|(provider, devices)| (provider, devices.to_vec()));
     let none = || state.pci_claims.of(&to).map(|(provider, _)| (provider, Vec::new()));
@@ -129,13 +129,13 @@ pub(super) fn reported(state: &Ledger, host: ProviderId, name: &str, report: Rep
     Ok(change.events)
 }
 
-/// Adds the devices that guests still have although the report does not name them any more. No new guest gets them.
+/// Adds the devices that guests still have although the host no longer reports them. No other guest gets these devices.
 fn keep_held(state: &Ledger, host: ProviderId, found: &mut HostPciReplaced) -> Result<(), LedgerReject> {
     let Some(known) = state.pci.get(&host) else { return Ok(()) };
     let held: BTreeSet<PciAddress> =
         state.pci_claims.on(host).flat_map(|(_, devices)| devices).map(|device| device.address).collect();
     let gone = |device: &&HostPciDevice| held.contains(&device.address) && found.device(device.address).is_none();
-    // The devices of one card have one class.
+    // All devices of a card have the same class.
     let of_card = |device: &HostPciDevice| {
         found.devices.iter().find(|other| other.provider.is_some() && other.provider == device.provider)
     };
@@ -183,7 +183,7 @@ fn cards(hostname: &str, devices: &[HostPciDevice]) -> BTreeMap<ProviderId, PciC
     cards
 }
 
-/// The events of a report so far, and the ledger after them.
+/// The events that a report has led to so far, and the ledger after these events.
 struct PciChange {
     scratch: Ledger,
     events: Vec<LedgerEvent>,
@@ -196,8 +196,8 @@ impl PciChange {
         self.events.push(event);
     }
 
-    /// Ensures that the provider exists, with the class beside its former ones. Keeps the reserved amount that a client
-    /// of Placement set, up to the new total.
+    /// Ensures that the provider exists and has the class. Its former classes stay. Keeps the reserved amount that a
+    /// client of Placement set, up to the new total.
     fn widen(&mut self, host: ProviderId, card: &PciCard) -> Result<(), LedgerReject> {
         let provider = card.provider;
         if !self.scratch.knows_class(&card.class) {
@@ -259,8 +259,8 @@ impl PciChange {
         }
     }
 
-    /// Removes what the provider no longer has: its former class, or the provider itself. Amounts that are still
-    /// allocated stay.
+    /// Removes the provider's former class, or the provider itself if its card is gone. Neither is removed while
+    /// amounts of it are allocated.
     fn narrow(&mut self, provider: ProviderId, class: &str, card: Option<&PciCard>) {
         let Some(known) = self.scratch.providers.get(&provider) else { return };
         let used = known.inventories.get(class).is_some_and(|line| line.used > 0);

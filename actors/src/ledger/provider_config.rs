@@ -103,7 +103,7 @@ fn names<'a>(state: &Ledger, entries: impl Iterator<Item = &'a ProviderConfigEnt
     created.chain(traits.map(|name| TraitCreated { name }.into())).collect()
 }
 
-/// One provider, with what `provider.yaml` added before and what it adds now.
+/// One provider, the additions of `provider.yaml` so far, and the entry that applies now.
 struct ProviderConfigChange<'a> {
     known: &'a Provider,
     former: FormerAdditions,
@@ -132,8 +132,8 @@ impl ProviderConfigChange<'_> {
         adds.then_some(ProviderAdditions { provider, classes, traits })
     }
 
-    /// The inventories from now on, and the classes among them that `provider.yaml` has added. A class in use whose entry
-    /// is gone stays, but nothing more can be allocated of it.
+    /// The inventories from now on, and the classes among them that `provider.yaml` has added. If the entry of a class
+    /// is gone but the class is in use, the class stays. Then nothing more of it can be allocated.
     fn inventories(&self, mut all: BTreeMap<String, Inventory>) -> (BTreeMap<String, Inventory>, BTreeSet<String>) {
         let mut added = BTreeSet::new();
         for class in &self.former.classes {

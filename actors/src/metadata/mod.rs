@@ -80,7 +80,7 @@ impl GuestMetadata<'_> {
         Ok(files)
     }
 
-    /// The content of an injected file, by the four digits of its path.
+    /// The content of the injected file whose path has these four digits.
     fn content(&self, id: &str) -> Result<Option<Vec<u8>>, String> {
         let place = |number: usize| openstack::place(number) == format!("/content/{id}");
         let file = self.server.files.iter().enumerate().find(|(number, _)| place(*number));

@@ -159,7 +159,7 @@ pub(super) fn place(number: usize) -> String {
     format!("/content/{number:04}")
 }
 
-/// The guest's CPUs with a dedicated processor of the host.
+/// Those of the guest's CPUs that have a dedicated processor of the host.
 fn dedicated_cpus(server: &Alive) -> BTreeSet<u32> {
     let asked = topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten();
     asked.into_iter().flat_map(|topology| topology.nodes).flat_map(|node| node.dedicated).collect()

@@ -47,7 +47,7 @@ pub async fn devices(fleet: &ConnectedHosts, instance: InstanceId, server: &Aliv
     }
 }
 
-/// The devices as the host reports them; none if it does not report them in time.
+/// The devices that the host reports. The list is empty if the host does not answer in time.
 async fn located(host: &dyn DeviceLocations, instance: InstanceId) -> Vec<GuestDevice> {
     match tokio::time::timeout(PATIENCE, host.devices(instance)).await {
         Ok(Ok(devices)) => devices,

@@ -85,7 +85,7 @@ impl GuestMetadata<'_> {
     }
 }
 
-/// The names of the children, one per line, with a slash after a name that has children itself; or the value of a leaf.
+/// The names of the children, one per line, or the value of a leaf. A name with children of its own ends with a slash.
 fn print(node: &Value) -> String {
     match node {
         Value::Object(below) => {

@@ -33,7 +33,7 @@ pub(super) struct NotificationMessage {
 }
 
 impl NotificationMessage {
-    /// The message for a topic. `number` tells the notifications of one event apart.
+    /// The message for a topic. One event can have several notifications; `number` distinguishes them.
     pub(super) fn outgoing(
         &self,
         driver: NotificationDriver,

@@ -1,4 +1,4 @@
-//! Notifications: what Nova's services tell other services over the message bus, derived from the log.
+//! Derives from the log the notifications that Nova's services send to other services over the message bus.
 //!
 //! | part | file |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Maps each event of a server to its notifications. The names are Nova's. Versioned notifications are named like
-//! `instance.power_on.start`. Unversioned ones are named like `compute.instance.power_on.start`; not every action has
-//! them.
+//! `instance.power_on.start`. Unversioned notifications are named like `compute.instance.power_on.start`. Not every
+//! action has unversioned notifications.
 
 use chronova_events::ids::{ImageId, VolumeId};
 use chronova_events::instance::{
@@ -182,7 +182,7 @@ fn actions(event: &InstanceEvent, moment: &ServerMoment) -> Vec<Occurrence> {
     vec![one]
 }
 
-/// The notification that a delete shuts the guest down; `None` if the server was on no host.
+/// The notification about the shutdown of the guest during a delete. `None` if the server was on no host.
 fn shutdown(moment: &ServerMoment, phase: ActionPhase) -> Option<Occurrence> {
     placed_on(&moment.before)?;
     Some(match phase {

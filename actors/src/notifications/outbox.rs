@@ -12,7 +12,7 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum NotificationOutboxRoot {}
 
-/// The one outbox of a log.
+/// The only outbox of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NotificationOutboxId;
 
@@ -24,7 +24,7 @@ impl std::fmt::Display for NotificationOutboxId {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotificationCommand {
-    /// Turns notifications on: events after the position are notified. A repetition changes nothing.
+    /// Turns notifications on for the events after the position. A repetition changes nothing.
     Begin { after: Position },
     /// Notes that the broker has confirmed everything up to the position.
     Confirm { position: Position },

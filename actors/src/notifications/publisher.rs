@@ -28,7 +28,7 @@ use crate::server_options::ServerOptions;
 
 /// The limit on the events of one batch. The position is recorded after each batch that has an event of a server.
 const BATCH: usize = 64;
-/// The pause after a failure; it doubles up to the longest one.
+/// The pause after a failure. It doubles with each further failure, up to the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -132,8 +132,9 @@ impl NotificationPublisher {
         }
     }
 
-    /// Collects the messages of one event, and returns whether it is an event of a server. The driver `log` writes its
-    /// lines at once and adds no message. An event that cannot be read is skipped, because it can never be published.
+    /// Collects the messages of one event, and returns whether it is an event of a server. For the driver `log`, the
+    /// lines are written at once, and no message is added. An event that cannot be read is skipped, because it can
+    /// never be published.
     async fn collect(
         &self,
         recorded: &Recorded,

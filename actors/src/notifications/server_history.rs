@@ -35,7 +35,7 @@ struct KnownServer {
     initiators: VecDeque<(RequestId, Initiator)>,
 }
 
-/// A server around one event.
+/// A server right before and right after one event.
 #[derive(Debug)]
 pub(super) struct ServerMoment {
     pub before: Instance,
@@ -51,7 +51,7 @@ pub(super) struct ServerHistory {
 }
 
 impl ServerHistory {
-    /// The server around the event, which is in the server's stream.
+    /// The server right before and right after an event of its own stream.
     pub(super) async fn at(
         &mut self,
         id: InstanceId,

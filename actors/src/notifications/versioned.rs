@@ -253,8 +253,8 @@ fn keypair(server: &Alive, key: &KeySnapshot) -> Value {
     object("KeypairPayload", "1.0", data)
 }
 
-/// The key's MD5 fingerprint in OpenSSH's form: `1e:2c:...`. Empty for an X.509 certificate: its fingerprint has
-/// another form, which the log does not keep.
+/// The key's MD5 fingerprint in OpenSSH's form: `1e:2c:...`. Empty for an X.509 certificate, because its fingerprint
+/// has another form, which the log does not keep.
 fn fingerprint(public_key: &str) -> String {
     let blob = public_key.split_whitespace().nth(1).and_then(|text| STANDARD.decode(text).ok());
     let Some(blob) = blob else { return String::new() };

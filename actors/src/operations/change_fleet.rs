@@ -72,8 +72,9 @@ impl Operations {
     }
 }
 
-/// Checks a URI that comes over the API. libvirt's parameters and some transports name programs and files of this
-/// machine, so only the configuration file may give them. Simulated hosts belong to a simulated fleet.
+/// Checks a URI that comes over the API. Parameters and some transports of libvirt's URIs name programs and files of
+/// this machine, so only the configuration file may have them. A URI of simulated hosts is accepted only in a simulated
+/// fleet.
 fn check_uri(uri: &str, simulates: bool) -> Result<(), String> {
     let (scheme, rest) = uri.split_once("://").unwrap_or((uri, ""));
     let (driver, transport) = scheme.split_once('+').unwrap_or((scheme, ""));

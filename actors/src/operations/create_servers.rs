@@ -72,7 +72,7 @@ struct Admission {
 }
 
 impl Admission {
-    /// Creates the servers in the turn of their names, if names are unique.
+    /// Creates the servers. If names must be unique, first waits for the turn of the names.
     async fn create(
         self,
         meta: Arc<Meta>,
@@ -134,7 +134,7 @@ fn wanted(process: ProcessId, request: &CreateServersRequest) -> ServersWanted {
     }
 }
 
-/// The servers of a claim. The process's id is new, so the claim has recorded all of them.
+/// The servers of a claim. The process's id is new, so the events of this command name all of them.
 fn instances(claimed: &Committed) -> Vec<InstanceId> {
     let events = claimed.events.iter().filter_map(|event| QuotaEvent::of(event));
     let claims = events.filter_map(|event| match event {

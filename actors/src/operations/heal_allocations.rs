@@ -4,8 +4,9 @@
 //! claims them. A heal does not restore the allocations that a migration holds, nor those of nested providers.
 //!
 //! A heal is one command, so a crash leaves it done or not done. One exception: a server may be deleted after the heal
-//! has read it and before the command. That deletion finds nothing to release, so a second command releases the new
-//! claim. A crash between the two leaves an orphaned allocation, which `placement audit` shows.
+//! has read the server, but before the heal sends its command. That deletion finds nothing to release, so the heal
+//! sends a second command, which releases the new claim. A crash between the two commands leaves an orphaned
+//! allocation, which `placement audit` shows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub struct HealRequest {
 /// The result of a heal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HealedServer {
-    /// A task is under way, so nothing was healed: the task may claim or release allocations itself.
+    /// Nothing was healed, because a task is under way. The task may claim or release allocations itself.
     InTask(&'static str),
     OnNoHost,
     UpToDate,
@@ -187,8 +188,9 @@ impl Operations {
     }
 }
 
-/// Refuses a flavor with vGPUs or a device profile, as Nova does: the flavor does not say which nested provider a guest
-/// uses. Unlike Nova, also refuses an alias of PCI devices: the flavor does not say which device the guest has.
+/// Refuses a flavor with vGPUs or a device profile, as Nova does, because the flavor does not say which nested provider
+/// a guest uses. Unlike Nova, also refuses an alias of PCI devices, because the flavor does not say which device the
+/// guest has.
 fn check_nested(alive: &Alive) -> Result<(), HealReject> {
     let has = |name: &str| alive.request.flavor.extra_specs.iter().any(|(key, _)| key == name);
     let named = [

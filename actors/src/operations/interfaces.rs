@@ -100,8 +100,8 @@ impl Operations {
     }
 
     /// Adds an address to a server, or removes one, and then records the server's present addresses. If the network
-    /// service does not tell them now, they are recorded later: Neutron sends `network-changed`, and the reconciler
-    /// `server-interfaces` follows the embedded service.
+    /// service does not answer now, the addresses are recorded later. Neutron's event `network-changed` leads to this,
+    /// or the reconciler `server-interfaces` of the embedded service does it.
     ///
     /// # Errors
     /// The network service refuses, or the log is not available.

@@ -43,7 +43,8 @@ use crate::reconcile::interfaces as interface_watch;
 pub use queries::Queries;
 pub use server_call::ServerCall;
 
-/// The operations of an API. Only those of a cluster's leader can send commands: a follower's gateway refuses them.
+/// The operations of an API. Only those of a cluster's leader can send commands, because a follower's gateway refuses
+/// commands.
 pub struct Operations {
     pub(crate) queries: Arc<Queries>,
     pub(crate) gateway: Arc<CommandGateway>,

@@ -1,6 +1,6 @@
 //! Allocations whose consumer is neither a server on the provider's host nor a migration that needs them.
 //!
-//! Chronova's own processes leave none behind. Two causes can leave one: a heal that a crash interrupts
+//! Chronova's own processes leave no orphaned allocation behind. There are two causes: a heal that a crash interrupts
 //! ([`heal_allocations`](super::heal_allocations)), and a client of Placement, which may claim for any consumer.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const OF_SERVERS: [&str; 8] = [
     "MEM_ENCRYPTION_CONTEXT",
 ];
 
-/// The resources that one consumer holds of one provider without need.
+/// The resources that one consumer holds on one provider although it does not need them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OrphanedAllocation {
     pub consumer: ConsumerId,
@@ -49,7 +49,8 @@ pub enum OrphanReject {
 impl Queries {
     /// The orphaned allocations of one provider, or of all. `None` if there is no such provider.
     pub fn orphaned_allocations(&self, of: Option<ProviderId>) -> Option<Vec<OrphanedAllocation>> {
-        // Placement is read before the servers: a server is recorded before it claims.
+        // Placement is read before the servers. A server is recorded before it claims, so the later read finds every
+        // server with a claim.
         let held = self.views.placement.read(|view| {
             let known = of.is_none_or(|provider| view.ledger.providers.contains_key(&provider));
             known.then(|| held_of_servers(&view.ledger, of))
@@ -59,7 +60,7 @@ impl Queries {
     }
 }
 
-/// A consumer, the number of one of its allocations, and the root of that allocation's provider.
+/// A consumer, the index of one of its allocations, and the root of this allocation's provider.
 type HeldBelow = (Arc<Consumer>, usize, ProviderId);
 
 fn held_of_servers(ledger: &Ledger, of: Option<ProviderId>) -> Vec<HeldBelow> {
@@ -109,7 +110,7 @@ fn is_of_servers(held: &Allocation) -> bool {
     held.resources.iter().any(|(class, _)| OF_SERVERS.contains(&class.as_str()))
 }
 
-/// Whether a server or a migration needs what the consumer holds below the provider `root`.
+/// Whether the consumer is a server or a migration that needs its allocation in the tree of the provider `root`.
 fn is_needed(views: &Views, consumer: &ConsumerId, root: ProviderId) -> bool {
     is_migration(views, consumer) || is_server(views, consumer, root)
 }
@@ -121,7 +122,7 @@ fn is_server(views: &Views, consumer: &ConsumerId, root: ProviderId) -> bool {
     views.servers.read(|servers| servers.get(id).is_some_and(|row| belongs(row, host, is_host)))
 }
 
-/// Whether the server may need what it holds on `host`. A server with a task under way may need claims on any host. A
+/// Whether the server may need its allocation on `host`. A server with a task under way may need claims on any host. A
 /// provider that is no host may be storage that servers of several hosts share.
 fn belongs(row: &ServerRow, host: HostId, is_host: bool) -> bool {
     let Some(alive) = row.instance.alive() else { return false };

@@ -1,8 +1,8 @@
 //! Takes a host out of the cloud.
 //!
-//! The ledger comes first: it removes the host's providers, or refuses because of claims. So no server can get a host
-//! that is being removed. After a crash between the commands, the same request removes the host: each command accepts
-//! that its work is already done.
+//! The ledger comes first. It removes the host's providers, or refuses because of claims. So no server can get a host
+//! that is being removed. After a crash between the commands, the same request removes the host, because each command
+//! accepts that its work is already done.
 
 use std::cmp::Reverse;
 use std::iter::successors;

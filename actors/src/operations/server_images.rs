@@ -22,8 +22,8 @@ use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst};
 use crate::instance::{InstanceReject, WorkRequest};
 use crate::ports::{ImageDraft, PortError};
 
-/// Images of servers do not inherit these properties from the image that the server was built from: Nova's
-/// `non_inheritable_image_properties`, and the properties of an image's signature.
+/// Properties that an image of a server does not inherit from the server's own image. They are Nova's
+/// `non_inheritable_image_properties`, and the properties of a signature.
 const NOT_INHERITED: [&str; 6] = [
     "cache_in_nova",
     "bittorrent",
@@ -218,7 +218,7 @@ fn draft_of_root(call: &ServerCall<'_>, request: ServerImageRequest, kind: &str)
     ImageDraft { min_disk_gib, ..draft(server, request, properties) }
 }
 
-/// The part of a draft that all images of servers have in common. The caller's own properties win over `properties`.
+/// The part of a draft that all images of servers have in common. The caller's properties override `properties`.
 fn draft(server: &Alive, request: ServerImageRequest, mut properties: SortedPairs) -> ImageDraft {
     for (key, value) in &request.metadata {
         set(&mut properties, key, value);

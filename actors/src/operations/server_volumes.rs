@@ -2,8 +2,8 @@
 //!
 //! Each operation checks the server and the volume early, and sends the request to the server. A process does the rest
 //! (`attach_volume`, `detach_volume`, `swap_volume`). If it fails, the server's instance actions show the failure. The
-//! order of the checks is that of Nova's `compute/api.py`, because the order decides which of several refusals the user
-//! gets.
+//! checks come in the order of Nova's `compute/api.py`. If several checks refuse, the user gets the refusal of the
+//! first.
 
 use std::sync::Arc;
 
@@ -217,8 +217,8 @@ fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeRej
     }
 }
 
-/// Refuses tags and multiattach volumes for an offloaded server, as Nova does: without a host, it is unknown whether
-/// they are possible.
+/// Refuses tags and multiattach volumes for an offloaded server, as Nova does, because without a host it is unknown
+/// whether they are possible.
 fn check_on_host(server: &Alive, volume: &VolumeInfo, tagged: bool) -> Result<(), ServerVolumeReject> {
     match server.is_offloaded() {
         true if tagged => Err(ServerVolumeReject::TaggedOnNoHost),

@@ -1,8 +1,8 @@
-//! Host names that no two servers have: `[DEFAULT] osapi_compute_unique_server_name_scope`.
+//! Keeps the host names of servers unique: `[DEFAULT] osapi_compute_unique_server_name_scope`.
 //!
-//! As in Nova, the comparison is of host names, ignores upper and lower case, and includes soft-deleted servers. The
-//! read models lag, so a request keeps the turn of its scope until they show its names. So of two simultaneous requests
-//! for one name, the second is refused.
+//! As in Nova, host names are compared without regard to upper and lower case, and soft-deleted servers count. The read
+//! models lag, so a request keeps the turn of its scope until they show its names. So if two requests for one name come
+//! at the same time, the second is refused.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub enum ServerChangeReject {
 /// The turn of a request for new servers; `None` if names may repeat.
 ///
 /// # Errors
-/// The host name that another server has, or that two servers of the request would have.
+/// The error is a host name that another server already has, or that two servers of the request would have.
 pub(super) async fn reserve(
     turns: &NameTurns,
     views: &Views,
@@ -55,7 +55,7 @@ pub(super) async fn reserve(
     Ok(Some(turn))
 }
 
-/// The host names of all servers in the scope but `except`, in lower case.
+/// The host names of all servers in the scope, in lower case. The name of the server `except` is left out.
 fn taken(views: &Views, scope: NameScope, project: &ProjectId, except: Option<InstanceId>) -> BTreeSet<String> {
     views.servers.read(|servers| {
         let alive = servers.all().filter(|row| Some(row.id) != except).filter_map(|row| row.instance.alive());
@@ -68,8 +68,8 @@ impl Operations {
     /// Changes a server of `project`.
     ///
     /// # Errors
-    /// Another server has the new host name, or the server refuses: then nothing is changed. If the log is not
-    /// available, the caller does not know whether the server was changed.
+    /// Another server has the new host name, or the server refuses. In both cases, nothing is changed. If the log is
+    /// not available, the caller does not know whether the server was changed.
     pub async fn change_server(
         &self,
         meta: Arc<Meta>,

@@ -74,7 +74,7 @@ impl Operations {
                 _ => {}
             }
         }
-        // A read model that lags does not show the process as pending, although it continues.
+        // A read model that lags may not show the process as pending yet, although the process continues.
         if !ended {
             return Ok(ProcessEnd::NotYet);
         }

@@ -1,4 +1,4 @@
-//! `[pci] alias`, and the devices that a flavor requests by it.
+//! `[pci] alias`: names for kinds of devices. A flavor requests devices by these names.
 
 use std::collections::BTreeMap;
 
@@ -54,14 +54,15 @@ impl AliasSpec {
             && self.traits.iter().all(|name| device.traits.contains(name))
     }
 
-    /// The resource class of the devices in Placement; `None` for an alias that names none.
+    /// The resource class of the devices in Placement. `None` for an alias that names neither a class nor a product.
     fn class_in_placement(&self) -> Option<String> {
         let of_product = || Some(class_of_product(self.vendor.as_deref()?, self.product.as_deref()?));
         self.class.clone().or_else(of_product)
     }
 }
 
-/// The position of a device relative to the guest's NUMA nodes. A guest without NUMA nodes gets any device.
+/// Where a device must be, relative to the NUMA cells of the host that the guest uses. A guest without NUMA nodes gets
+/// any device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PciNumaPolicy {
     /// On a cell of the guest.
@@ -220,7 +221,7 @@ fn spec<'a>(flavor: &'a FlavorSnapshot, key: &str) -> Option<&'a str> {
     flavor.extra_specs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
 }
 
-/// The policy of flavor or image, which precedes that of an alias.
+/// The NUMA policy of the flavor or the image. It takes precedence over the policy of an alias.
 fn forced_policy(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Option<PciNumaPolicy>, String> {
     let read = |word: &str| {
         PciNumaPolicy::of_word(word).ok_or_else(|| {

@@ -23,7 +23,7 @@ pub struct FreePci<'a> {
 
 impl<'a> FreePci<'a> {
     /// The free devices of a host; `None` if the ledger has no record of its devices. `beside`: devices that other
-    /// guests get, and that may not be in the ledger yet.
+    /// guests get although the ledger may not have them yet.
     pub fn of<'b>(
         ledger: &'a Ledger,
         host: ProviderId,

@@ -2,8 +2,8 @@
 //!
 //! A device is named by `vendor_id` and `product_id`, and by `address`. The address is a text or an object. In a text,
 //! `*` or an empty part matches any value (`*:0a:00.*`). An object has a regular expression for each part. The complete
-//! address of a physical function also names its virtual functions. The first spec that names a device gives it its
-//! tags.
+//! address of a physical function also names its virtual functions. A device gets the tags of the first spec that names
+//! it.
 
 use chronova_events::pci::PciAddress;
 use chronova_hypervisor::pci::PciDevice;
@@ -147,8 +147,8 @@ impl AddressSpec {
             texts.push(take_text(&mut object, name)?.unwrap_or_else(|| ".*".to_owned()));
         }
         nothing_left(&object, "domain, bus, slot and function")?;
-        // An object with a plain number for each part is a complete address: it also names the virtual functions of the
-        // device.
+        // An object with a plain number for each part is a complete address, so it also names the virtual functions of
+        // the device.
         if texts.iter().all(|text| !text.is_empty() && text.chars().all(|c| c.is_ascii_hexdigit())) {
             return Self::glob(&format!("{}:{}:{}.{}", texts[0], texts[1], texts[2], texts[3]));
         }

@@ -1,4 +1,4 @@
-//! The devices that a host offers: those of its devices that a device spec names.
+//! The devices that a host offers to guests. A host offers those of its devices that a device spec names.
 
 use std::collections::BTreeMap;
 
@@ -82,8 +82,8 @@ fn offered_device(device: &PciDevice, spec: &DeviceSpec, found: &HostPci) -> Res
     }))
 }
 
-/// Gives the devices their providers. Devices of a physical network get none: they are for ports, and Placement does
-/// not track them.
+/// Gives the devices their providers. Devices of a physical network are for ports. Placement does not track them, so
+/// they get no provider.
 fn track(devices: &mut [HostPciDevice], host: ProviderId) -> Result<(), String> {
     let mut roots: BTreeMap<PciAddress, HostPciDevice> = BTreeMap::new();
     for device in devices.iter_mut().filter(|device| !matches!(device.network, Some(Some(_)))) {

@@ -1,4 +1,4 @@
-//! PCI devices: which devices of a host guests may get, and which of them a guest gets.
+//! PCI devices: which devices each host offers to its guests, and which of these devices one guest gets.
 //!
 //! | file | computes | Nova's module (`nova.pci`) |
 //! |---|---|---|
@@ -84,8 +84,8 @@ fn nothing_left(object: &JsonObject, known: &str) -> Result<(), String> {
     }
 }
 
-/// The name as Placement takes it, in upper case. A name that is not a standard one gets the prefix `CUSTOM_`, and `_`
-/// in place of characters that are no letters or digits.
+/// The name as Placement takes it, in upper case. A name that is no standard name gets the prefix `CUSTOM_`. In it, `_`
+/// replaces each character that is neither a letter nor a digit.
 fn normalized(name: &str, is_standard: fn(&str) -> bool) -> Result<String, String> {
     let upper = name.trim().to_ascii_uppercase();
     if is_standard(&upper) {

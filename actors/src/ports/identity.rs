@@ -1,4 +1,4 @@
-//! Tokens and projects, as the APIs ask for them: from the embedded identity service, or from real Keystone.
+//! Tokens and projects. The APIs ask the embedded identity service about them, or real Keystone.
 //!
 //! Keystone's API, version 3, has a call for each method: `GET auth/tokens` shows a token's owner, and `GET
 //! projects/{id}` shows whether a project exists.
@@ -16,8 +16,8 @@ use super::{PortError, UserToken};
 #[derive(Debug, Clone, Copy)]
 pub struct TokenQuestion<'a> {
     pub token: &'a UserToken,
-    /// Whether an expired token is still accepted for a while if a service vouches for it: a long operation may still
-    /// need the token.
+    /// Whether an expired token is still accepted for a while, because a service vouches for it. A long operation may
+    /// still need its token.
     pub allow_expired: bool,
     /// The request that the token came with.
     pub request: Option<&'a RequestId>,
@@ -62,7 +62,7 @@ impl TokenOwner {
 /// The scope in which the roles of a token apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenScope {
-    /// No scope: the token serves only to get another one.
+    /// No scope. Such a token serves only to get another token.
     Unscoped,
     Project {
         id: ProjectId,

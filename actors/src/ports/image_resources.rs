@@ -1,6 +1,6 @@
 //! Images as their users manage them through Nova's old API (`/images` until 2.35).
 //!
-//! The service checks the user's rights: a client of Glance sends the user's token, and the embedded service calls
+//! The service checks the user's rights. A client of Glance sends the user's token, and the embedded service calls
 //! [`ServiceCaller::may`].
 //!
 //! | call | Glance's part in it |

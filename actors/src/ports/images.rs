@@ -58,7 +58,7 @@ pub trait ImageService: ImageSource + 'static {
     async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// The server's backups of this kind that have data and belong to the owner of `like`, newest first. Empty if
-    /// `like` was deleted. Images of other owners are left out, whatever their properties are.
+    /// `like` was deleted. Images of other owners are left out, even if they have the properties of a backup.
     async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError>;
 
     /// The image's data. A client of Glance sends the token of the user whose request began `work`.

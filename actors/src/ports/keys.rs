@@ -1,8 +1,8 @@
 //! The traits of key managers. [`KeyManager`] keeps the passphrases of servers' emulated TPMs. [`CertificateKeeper`]
 //! gives out the certificates of signed images.
 //!
-//! Barbican has the same calls: a secret belongs to the project of the user who stored it, and only users of that
-//! project read it. The log of events has a secret's reference, and never the secret.
+//! Barbican has the same calls. A secret belongs to the project of the user who stored it, and only users of that
+//! project can read it. The log of events has a secret's reference, and never the secret.
 
 use std::fmt;
 

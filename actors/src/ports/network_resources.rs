@@ -1,7 +1,7 @@
 //! Networks, floating addresses and security groups as their users manage them through Nova's old API (`os-networks`,
 //! `os-floating-ips`, `os-security-groups`, until 2.35).
 //!
-//! The service checks the user's rights: a client of Neutron sends the user's token, and the embedded service calls
+//! The service checks the user's rights. A client of Neutron sends the user's token, and the embedded service calls
 //! [`ServiceCaller::may`]. Resources that the caller may not see are `NotFound`. A refusal has the service's own
 //! message.
 //!

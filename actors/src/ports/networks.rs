@@ -5,7 +5,7 @@
 //! configures.
 //!
 //! Invariants: the service chooses the ids of ports, and compute learns them only from answers. A change names a server
-//! or a process: a repeated change for the same server or process has no further effect. A server's ports belong to the
+//! or a process. A repeated change for the same server or process has no further effect. A server's ports belong to the
 //! server's project.
 //!
 //! | call | Neutron's part in it |
@@ -163,8 +163,8 @@ pub trait NetworkService: Send + Sync + 'static {
     /// Creates or binds one more port of a server. Idempotent under `process`.
     async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError>;
 
-    /// Deletes the port that [`attach`](Self::attach) created for `process`, whether or not its answer arrived.
-    /// Succeeds if there is no such port. A port that was only bound stays: [`detach`](Self::detach) unbinds it.
+    /// Deletes the port that [`attach`](Self::attach) created for `process`, even if the answer of that call was lost.
+    /// Succeeds if there is no such port. A port that was only bound stays, and [`detach`](Self::detach) unbinds it.
     async fn undo_attach(
         &self,
         instance: InstanceId,
@@ -310,8 +310,8 @@ pub trait NetworkService: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Undoes [`bind_destination`](Self::bind_destination), whether or not its answer arrived. A port whose traffic is
-    /// at the destination stays bound there.
+    /// Undoes [`bind_destination`](Self::bind_destination), even if the answer of that call was lost. A port whose
+    /// traffic is at the destination stays bound there.
     async fn unbind_destination(
         &self,
         _instance: InstanceId,

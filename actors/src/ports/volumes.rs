@@ -251,7 +251,7 @@ pub trait VolumeService: Send + Sync + 'static {
     /// Marks the volume as `detaching`. `Invalid` unless it is `in-use`.
     async fn begin_detaching(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Cancels a detachment: the volume is `in-use` again.
+    /// Cancels a detachment. The volume is `in-use` again.
     async fn roll_detaching(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Ends an attachment, complete or not. The volume is `available` again after its last attachment. Succeeds if the

@@ -48,8 +48,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// The process that the server is asked to start, and the resource that it needs. The table of processes runs these
-/// steps for this task only.
+/// The process that the server is asked to start, and the resource that this process needs. The table of processes runs
+/// these steps for this task only.
 fn asked(work: &StepRun) -> Result<(ProcessId, &RequestNeed), StepError> {
     match &work.running.task {
         Task::AskServer { asks_for, needs, .. } => Ok((*asks_for, needs)),
@@ -95,8 +95,8 @@ async fn ask(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Whether the server has accepted the request: the requested process works on the server, waits for its turn, or has a
-/// record.
+/// Whether the server has accepted the request. If so, the requested process works on the server, waits for its turn,
+/// or has a record.
 async fn is_accepted(work: &StepRun) -> Result<bool, StepError> {
     let (asks_for, _) = asked(work)?;
     let is_at_work = |server: &Alive| {

@@ -5,8 +5,8 @@
 //! | `allocate_port` | creates or binds the port | deleting or unbinding it |
 //! | `plug` | creates network and filter on the host, attaches the interface to the guest | detaching it |
 //!
-//! A delete overtakes this process: if `allocate_port` finds the server being deleted, it fails, and its undo releases
-//! the port.
+//! A delete overtakes this process. If `allocate_port` finds the server being deleted, the step fails, and its undo
+//! releases the port.
 
 use chronova_events::instance::{Alive, NicInfo, OngoingTask, RequestedNic};
 use chronova_events::process::{ProcessOutcome, StepOutput, Task};

@@ -14,8 +14,8 @@ use super::disks::{self, host, recorded};
 use super::turn;
 use crate::instance::{InstanceRoot, InstanceVolumeRecord};
 
-/// The proposed id of the attachment that reserves the volume while the server has no host, or until another host is
-/// tried.
+/// The proposed id of the attachment that reserves the volume while the server has no host. Each attempt of the process
+/// proposes its own id.
 fn keeper(work: &StepRun, device: &BlockDevice) -> AttachmentId {
     AttachmentId::derive(work.running.process.0, &format!("kept-{}-{}", device.id, work.running.attempt))
 }
@@ -41,8 +41,8 @@ pub(super) async fn keep(work: &StepRun, server: &Alive) -> Result<(), StepError
         if let Some(volume) = device.volume {
             let proposed = keeper(work, &device);
             let keeper = work.context.volumes.reserve(proposed, volume, work.instance_id(), work.meta.clone()).await?;
-            // The old attachment ends only after the new one reserves the volume: otherwise another server could take
-            // the volume.
+            // The old attachment ends only after the new attachment reserves the volume. Otherwise another server could
+            // take the volume.
             if let Some(old) = device.attachment.filter(|old| *old != keeper) {
                 disks::release(work, volume, old).await?;
             }

@@ -61,7 +61,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// The fault that the user sees. After the last host failed: Nova's `MaxRetriesExceeded`, with that host's error in
+/// The fault that the user sees. If the last host failed, it is Nova's `MaxRetriesExceeded`, with that host's error in
 /// the details.
 pub(super) fn fault(work: &StepRun) -> FaultInfo {
     let Some(failure) = &work.running.failure else { return StepError::again("unknown").fault() };
@@ -128,7 +128,7 @@ fn check_disks(work: &StepRun, server: &Alive) -> Result<(), StepError> {
 /// Lets the scheduler select a host, and records the selection.
 pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSpec) -> Result<StepOutput, StepError> {
     let context = &work.context;
-    // A host that this process selected before a crash stays selected: its claim is in the ledger.
+    // A host that this process selected before a crash stays selected, because the claim is in the ledger.
     if let Some(placed) = server.placement.as_ref().filter(|placed| placed.process == work.running.process) {
         return Ok(StepOutput::Host { host: placed.host, hostname: placed.hostname.clone() });
     }

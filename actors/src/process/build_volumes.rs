@@ -9,7 +9,8 @@ use super::disks::{self, recorded};
 use crate::instance::InstanceVolumeRecord;
 use crate::ports::{NewContent, NewVolume, PortError, VolumeInfo};
 
-/// The only host that reaches one of the server's volumes, if there is one. The server must be on that host.
+/// The host on which the server must be, because no other host reaches one of its volumes. `None` if there is no such
+/// volume.
 pub(super) async fn only_host(work: &StepRun, server: &Alive) -> Result<Option<HostId>, StepError> {
     for device in server.disks.iter().map(|disk| &disk.device).filter(|device| device.is_volume()) {
         let volume = match (device.volume, device.source) {
@@ -107,8 +108,8 @@ async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId
     Ok(volume)
 }
 
-/// The zone of a new volume, if a server may have only volumes of its own zone. The server already has a host, and the
-/// record of its placement has the host's zone.
+/// The zone that a new volume must be in. It is the zone of the server's host, which the record of the placement has.
+/// `None` if a server may have volumes of other zones.
 fn zone(work: &StepRun, server: &Alive) -> Option<String> {
     let placed = server.placement.as_ref().filter(|_| !work.context.options.cross_az_attach);
     placed.map(|placed| placed.availability_zone.clone())
@@ -150,7 +151,7 @@ async fn await_volume(work: &StepRun, server: &Alive, volume: VolumeId) -> Resul
     Err(StepError::fatal(500, &message, ""))
 }
 
-/// Releases the reserved volumes and deletes the created ones, recorded or not.
+/// Releases the reserved volumes and deletes the created ones, even those that were not recorded.
 pub(super) async fn undo(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
     let mut devices: Vec<BlockDevice> = server.disks.iter().map(|disk| disk.device.clone()).collect();
@@ -170,7 +171,7 @@ pub(super) async fn undo(work: &StepRun) -> Result<(), StepError> {
     disks::record(work, InstanceVolumeRecord::Prepared { process: work.running.process, devices }).await.map(drop)
 }
 
-/// Releases and deletes a volume that the build created, by the id that it proposed.
+/// Releases and deletes a volume that the build created. Finds the volume by the id that the build proposed.
 async fn drop_made(work: &StepRun, server: &Alive, proposed: VolumeId) -> Result<(), StepError> {
     let volume = match work.context.volumes.find(proposed, &server.request.project, true).await {
         Ok(made) => made.id,

@@ -78,7 +78,7 @@ fn failed(work: &StepRun, reason: &str) -> StepError {
     StepError::fatal(409, &message, "")
 }
 
-/// The user in the guest: the image's `os_admin_user`, or the operating system's administrator.
+/// The user whose password changes in the guest: the image's `os_admin_user`, or the operating system's administrator.
 fn user(server: &Alive) -> &str {
     let property = |name: &str| {
         let properties = server.hardware_image().map(|image| image.properties.as_slice()).unwrap_or_default();

@@ -46,7 +46,7 @@ pub enum ProcessCommand {
     Finish {
         outcome: ProcessOutcome,
     },
-    /// Records that waited in memory, in one append. All are admitted, or none.
+    /// Records that waited in memory, in one append. All are accepted, or all are refused.
     Several(Vec<TimedRecord>),
 }
 

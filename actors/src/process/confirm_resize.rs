@@ -1,4 +1,4 @@
-//! Confirms a cold migration or a resize. The process only goes forward: it retries each step until it succeeds.
+//! Confirms a cold migration or a resize. The process only goes forward, and retries each step until the step succeeds.
 //!
 //! | step | does |
 //! |---|---|

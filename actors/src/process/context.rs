@@ -29,7 +29,7 @@ use crate::server_options::ServerOptions;
 pub struct StepContext {
     pub gateway: Arc<CommandGateway>,
     pub views: Arc<Views>,
-    /// The log, for steps that need data that no read model has.
+    /// The log. Steps read it for data that no read model has.
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
     pub fleet: Arc<ConnectedHosts>,

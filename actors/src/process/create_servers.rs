@@ -6,7 +6,7 @@
 //! | `join_group` | adds the servers to the server group | removing them |
 //! | `record_servers` | records each server; this event requests its build | deleting the recorded ones |
 //!
-//! The process records only failures ([`Task::records_only_failure`]): the record of the last server means success. The
+//! The process records only failures ([`Task::records_only_failure`]). The record of the last server means success. The
 //! request itself is in memory ([`CreateRequests`](crate::coordination::CreateRequests)). A crash loses the request and
 //! the client's connection, so the next leader undoes the process if one of its servers is not recorded.
 
@@ -123,7 +123,7 @@ async fn record_servers(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Handles a lost request: it has succeeded only if all its servers are recorded.
+/// Handles a request that a crash lost. The request has succeeded only if all its servers are recorded.
 async fn all_recorded(work: &StepRun, instances: &[InstanceId]) -> Result<StepOutput, StepError> {
     for instance in instances {
         if let Instance::Absent = work.context.gateway.look::<InstanceRoot>(instance).await? {

@@ -105,8 +105,8 @@ mod tests {
         assert_eq!(judge(Down, Down), GuestLocation::Unknown, "either host may have the guest");
     }
 
-    /// The most important rule: the result is never `AtTarget` while the source may run the guest, and never `AtSource`
-    /// while the destination may run it.
+    /// The most important rule: if the source may run the guest, the result is never `AtTarget`. If the destination may
+    /// run it, the result is never `AtSource`.
     #[test]
     fn a_running_guest_is_never_reported_as_gone() {
         for end in ALL {

@@ -1,7 +1,7 @@
-//! The decisions of a process: they refuse records in an order that `plan` never leads to.
+//! The decisions of a process. They refuse a record that `plan` never leads to after the earlier records.
 //!
-//! They do not know the steps of the process, so they accept a record of any step that is done or stuck. The plan is
-//! stuck at a step that it does not know.
+//! They do not know the names of the process's steps, so they accept any name in a record of a step that is done or
+//! stuck. If `plan` does not know the name, the process does not continue.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold as _;
@@ -86,8 +86,8 @@ fn may_be_undone(running: &RunningProcess, step: &str) -> bool {
     running.is_done(step) || failed.unwrap_or(running.called_off)
 }
 
-/// Whether the process can end in this way. A cancellation may come while a process that succeeded records its end. The
-/// log may lack the steps of such a process.
+/// Whether the process can end in this way. A process can also succeed after a cancellation, which may come while it
+/// records its end. The log may lack steps of a process that succeeded.
 fn is_reached(running: &RunningProcess, outcome: ProcessOutcome) -> bool {
     match (outcome, &running.failure) {
         (ProcessOutcome::Succeeded, failure) => failure.is_none(),

@@ -1,6 +1,7 @@
-//! The definition of a process: a table of steps, and how each step is done and undone.
+//! The definition of a process. It is a table of steps, which says how each step is done and undone.
 //!
-//! Steps are idempotent: a step that runs twice, is undone twice, or is undone without a run leaves the same state.
+//! Steps are idempotent. A step that runs twice leaves the same state as one run. An undo that runs twice, or without a
+//! run of its step, leaves the state that the step found.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub struct StepRun {
     pub asked_by: Arc<Meta>,
 }
 
-/// The error of a step. It keeps the error behind it, so that the server's log shows the whole chain.
+/// The error of a step. It keeps its cause, so that the server's log shows the whole chain of errors.
 #[derive(Debug, Clone, Error)]
 pub enum StepError {
     /// The same step may succeed in a moment.
@@ -108,8 +109,8 @@ impl Definition {
 }
 
 impl StepRun {
-    /// The server that the process works on. Only steps of a server's process call this. For any other process, the
-    /// result is an id that no server has.
+    /// The server that the process works on. Only steps of a process on a server call this. For any other process, it
+    /// returns an id that no server has.
     pub fn instance_id(&self) -> InstanceId {
         self.running.task.instance().unwrap_or(InstanceId(uuid::Uuid::nil()))
     }
@@ -164,8 +165,8 @@ impl StepError {
         Self::Fatal(StepFault::new(code, message, details))
     }
 
-    /// The same error for a step that has to succeed, so that the step is tried again. The message is lost, because
-    /// only the details of a stuck step are recorded.
+    /// Turns the error into one after which the step is tried again, for a step that has to succeed. The message is
+    /// lost, because only the details of a stuck step are recorded.
     pub fn persist(self) -> Self {
         match self {
             Self::Again(error) => Self::Again(error),
@@ -173,7 +174,7 @@ impl StepError {
         }
     }
 
-    /// The error of a step that no other host can do.
+    /// Makes the error final, for a step that can succeed on no other host.
     pub fn only_here(error: impl Into<Self>) -> Self {
         match error.into() {
             Self::Elsewhere(fault) => Self::Fatal(fault),
@@ -214,7 +215,7 @@ impl From<StoreError> for StepError {
     }
 }
 
-/// For commands that are never refused, and for commands whose refusal ends the process.
+/// Use this conversion only for a command that is never refused, or whose refusal ends the process.
 impl<R: std::error::Error + Send + Sync + 'static> From<CommandError<R>> for StepError {
     fn from(error: CommandError<R>) -> Self {
         match error {

@@ -11,14 +11,14 @@ use crate::aggregate::CommandError;
 use crate::instance::{InstanceRecord, InstanceReject, InstanceRoot, InstanceVolumeRecord, disks};
 use crate::ports::{Connection, PortError, VolumeService};
 
-/// A connection in the type of events.
+/// Converts a connection into the type of the events.
 pub(super) fn recorded(connection: Connection) -> BlockConnection {
     let Connection { replaced_by: _, pool, volume, format, serial, readonly, shareable } = connection;
     BlockConnection { pool, volume, format, serial, readonly, shareable }
 }
 
-/// A volume in the driver's form. The function asks the volume service how QEMU reaches the volume over the network. No
-/// event has this answer, because it may hold a password, and because the storage's addresses may change.
+/// Converts a volume into the driver's type. The function asks the volume service how QEMU reaches the volume over the
+/// network. No event has this answer, because it may hold a password, and because the storage's addresses may change.
 pub(crate) async fn volume_disk(
     volumes: &dyn VolumeService,
     server: &Alive,
@@ -46,8 +46,8 @@ pub(crate) async fn volume_disk(
     })
 }
 
-/// The volumes of a new guest: the bootable ones in their boot order, and then the others in the order of their device
-/// names.
+/// The volumes of a new guest. Bootable volumes come first, in their boot order. The others follow in the order of
+/// their device names.
 pub(super) async fn volumes(service: &dyn VolumeService, server: &Alive) -> Result<Vec<VolumeDisk>, PortError> {
     let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
     let mut volumes = Vec::new();
@@ -94,14 +94,16 @@ pub(super) fn host(server: &Alive) -> Result<(HostId, String), StepError> {
     Ok((placed.host, placed.hostname.clone()))
 }
 
-/// The complete attachments of the server to this volume on this host. An interrupted run may have made one.
+/// The complete attachments of the server to this volume on this host. An interrupted run may have made such an
+/// attachment.
 pub(super) async fn attached(work: &StepRun, volume: VolumeId, hostname: &str) -> Result<Vec<AttachmentId>, StepError> {
     let known = work.context.volumes.find(volume, &ProjectId::new(""), true).await?.attachments;
     let here = known.into_iter().filter(|known| known.instance == Some(work.instance_id()) && known.attached);
     Ok(here.filter(|known| known.host.as_deref() == Some(hostname)).map(|known| known.id).collect())
 }
 
-/// Reserves a volume for the server. The output is the id of the attachment, if it is not the proposed one.
+/// Reserves a volume for the server. The output is the id of the attachment, if the volume service did not use the
+/// proposed id.
 pub(super) async fn reserve(work: &StepRun, proposed: AttachmentId, volume: VolumeId) -> Result<StepOutput, StepError> {
     let made = work.context.volumes.reserve(proposed, volume, work.instance_id(), work.meta.clone()).await?;
     Ok(if made == proposed { StepOutput::Nothing } else { StepOutput::Reserved(made) })

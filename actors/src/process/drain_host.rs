@@ -164,8 +164,8 @@ fn look(work: &StepRun, site: DrainedHost<'_>, drain: &Drain) -> DrainObservatio
     looked
 }
 
-/// Checks that a host without servers in the read model is really empty. Claims on the host show servers that are about
-/// to come, and servers that left disks here.
+/// Checks that a host without servers in the read model is really empty. Claims on the host belong to servers that are
+/// about to come, or to servers that left disks here.
 async fn check_host_is_empty(work: &StepRun, site: DrainedHost<'_>, drain: &Drain) -> Result<DrainPass, StepError> {
     let views = &work.context.views;
     let here = ProviderId(site.id.0);

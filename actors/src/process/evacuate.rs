@@ -1,4 +1,4 @@
-//! Evacuates a server: rebuilds it on another host, because its host is down.
+//! Evacuates a server. Its host is down, so the process rebuilds it on another host.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -142,7 +142,8 @@ async fn fence_source(work: &StepRun) -> Result<StepOutput, StepError> {
     fence(work, &moving::mine(work).await?).await.map(|()| StepOutput::Nothing)
 }
 
-/// Powers the guest off on the old host. A host that was only declared down, or that came back, may still run it.
+/// Powers the guest off on the old host. The old host may still run the guest if an operator only declared it down, or
+/// if it came back.
 async fn fence(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let source = subject.moving.source.host;
     let Some(driver) = work.context.fleet.driver(source) else {
@@ -175,8 +176,8 @@ async fn start_target(work: &StepRun) -> Result<StepOutput, StepError> {
     if !shared {
         guest::provide(work, host, &server).await?;
     }
-    // The old host is fenced once more right before the start: the step may be a retry, and the old host may be back by
-    // now.
+    // The old host is fenced once more right before the start. This step may be a retry, and the old host may be back
+    // by now.
     let _turn = guest::turn_of(work, host).await;
     fence(work, &subject).await?;
     guest::install_now(work, host, &server, subject.moving.was_active).await?;

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `resize_disk` | tells the running guest the volume's size |
 //!
-//! Nothing is undone: the volume has grown, whatever the guest sees. A guest that is off sees the size when it starts.
+//! The step has no undo, because the volume has grown even if the guest does not see it. A guest that is off sees the
+//! size when it starts.
 
 use chronova_events::ids::VolumeId;
 use chronova_events::process::{ProcessOutcome, StepOutput, Task};

@@ -1,4 +1,4 @@
-//! A failed step in the log of the server: one line, with the chain of errors behind it.
+//! Writes a failed step into the log of the server, in one line with the chain of errors behind it.
 //!
 //! The functions that a step calls do not log the step's error, so an operator reads each chain once.
 
@@ -26,7 +26,7 @@ pub(super) enum FailedStepEnd {
     Retried,
     /// The process undoes its steps, and ends or tries another host.
     GivenUp,
-    /// The step has to succeed and does not: it is retried for ever.
+    /// The step fails although it has to succeed, so it is retried for ever.
     Stuck,
 }
 
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(ErrorChain(&error).to_string(), "the event log is not available: the log is closed");
     }
 
-    /// Users and the log of events get the words of the first error behind the fault.
+    /// Users and the log of events get the text of the fault's first cause, not the whole chain.
     #[test]
     fn the_fault_keeps_its_text() {
         let fault = |code, message: &str, details: &str| FaultInfo {

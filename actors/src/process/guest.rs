@@ -25,7 +25,8 @@ use crate::ports::{ImageService, NetworkService, PlugState};
 /// The longest wait for the read models, which usually lag by microseconds.
 pub(super) const LAG: Duration = Duration::from_secs(5);
 
-/// Prepares the host for content that the server has had before: image, networks and filters.
+/// Prepares the host for a guest whose image the server has used before. Caches the image, and creates networks and
+/// filters.
 pub(super) async fn prepare(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
     let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&work.context.images, &work.meta));
     futures::try_join!(cache_image(work, host, server, source), connect(work, host, server)).map(drop)
@@ -357,8 +358,8 @@ fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<
     machine.into_iter().chain(properties.chain(specs).cloned()).chain(traits).collect()
 }
 
-/// The traits that flavor and image require, in any group of resources. The driver chooses the model of the guest's CPU
-/// by these traits.
+/// The traits that any group of resources of flavor and image requires. By these traits, the driver chooses the model
+/// of the guest's CPU.
 fn required_traits(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
     let of_image = image.into_iter().flat_map(|image| &image.properties);
     let all = of_image.chain(&server.request.flavor.extra_specs).filter(|(_, value)| value == "required");
@@ -413,7 +414,7 @@ fn soon(error: DriverError) -> StepError {
 }
 
 /// Removes the packet filters of interfaces that no guest on the host has any more. A failure is ignored, because a
-/// leftover filter only occupies its name, and the next guest with the port takes it over.
+/// leftover filter does no harm. The next guest with the port takes the filter over.
 pub(super) async fn forget_filters(work: &StepRun, host: HostId, nics: &[NicInfo]) {
     let Ok(driver) = work.driver(host) else { return };
     let Some(networks) = driver.networks() else { return };
@@ -422,8 +423,8 @@ pub(super) async fn forget_filters(work: &StepRun, host: HostId, nics: &[NicInfo
     }
 }
 
-/// Removes the guest. A host that does not answer is no obstacle: its agent removes the leftovers when the host is back
-/// (see [`crate::hosts::plan`]).
+/// Removes the guest. If the host does not answer, the step succeeds nevertheless. The host's agent removes the
+/// leftovers when the host is back (see [`crate::hosts::plan`]).
 pub(super) async fn destroy(work: &StepRun, host: HostId) -> Result<(), StepError> {
     if !work.host_answers(host)? {
         return Ok(());
@@ -440,7 +441,7 @@ pub(super) async fn destroy(work: &StepRun, host: HostId) -> Result<(), StepErro
     Ok(())
 }
 
-/// The driver's format for the image service's word.
+/// Converts the image service's name of a disk format into the driver's type.
 pub(super) fn image_format(word: &str) -> ImageFormat {
     match word {
         "qcow2" => ImageFormat::Qcow2,

@@ -1,4 +1,4 @@
-//! Steps that snapshots, backups and shelving share: from a guest's disk to an image.
+//! Steps that snapshots, backups and shelving share. They make an image from a guest's disk.
 //!
 //! The image already exists without data, so that the API's answer could have its id. The driver first copies the disk
 //! into one file on its host. The step `upload` then sends that file to the image service.
@@ -14,8 +14,8 @@ use super::{guest, turn};
 use crate::coordination::host_turns::HostTurn;
 use crate::ports::PortError;
 
-/// Waits for one of the host's snapshot permits (`max_concurrent_snapshots`). The server is read after the wait: it may
-/// have been deleted meanwhile.
+/// Waits for one of the host's snapshot permits (`max_concurrent_snapshots`). The server is read after the wait,
+/// because it may have been deleted meanwhile.
 async fn snapshot_permit(work: &StepRun) -> Result<(Alive, Option<HostTurn>), StepError> {
     let server = turn::still_mine(work).await?;
     let member = server.placement.as_ref().and_then(|placed| work.context.fleet.member(placed.host));

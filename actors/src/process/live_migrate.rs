@@ -105,8 +105,8 @@ pub(super) async fn advance(work: &StepRun, stage: LiveStage) -> Result<(), Step
     moving::insist(work, LiveRecord::Advanced { process: work.running.process, stage }).await.map(drop)
 }
 
-/// Asks the agents of both hosts to compare their hosts with the log: reports were ignored during the migration, and
-/// leftovers must be removed.
+/// Asks the agents of both hosts to compare their hosts with the log. They ignored reports during the migration, and
+/// must remove leftovers.
 pub(super) fn look_at_both(work: &StepRun, subject: &MovingServer) {
     let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
     for member in ends.into_iter().flatten().filter_map(|host| work.context.fleet.member(host)) {
@@ -256,7 +256,7 @@ pub(super) async fn inbound(work: &StepRun, subject: &MovingServer) -> Result<Op
 /// are removed.
 pub(super) async fn shares(work: &StepRun, host: HostId, other: HostId) -> Result<bool, StepError> {
     let driver = work.driver(host)?;
-    // A driver without shared storage keeps each host's storage separate.
+    // If the driver does not support shared storage, the host shares storage with no other host.
     let Some(storage) = driver.shared_storage() else { return Ok(host == other) };
     let sharers = storage.storage_sharers().await.map_err(StepError::again)?;
     work.context.fleet.note_sharers(host, sharers.clone());
@@ -407,7 +407,7 @@ async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(
     Ok(())
 }
 
-/// Cleans up the source. If it is down, its agent does this later, and then also copies the console log.
+/// Cleans up the source. If the source is down, its agent does this later, and then also copies the console log.
 async fn clean_up_source(work: &StepRun, source: &Placed, target: &Placed) -> Result<(), StepError> {
     if !work.host_answers(source.host)? {
         return Ok(());

@@ -10,8 +10,8 @@ use crate::instance::{InstanceRecord, InstanceRoot};
 /// The property of an image that names the machine type.
 pub(super) const PROPERTY: &str = "hw_machine_type";
 
-/// The machine type that a guest without a record gets on this host: the image's, or the operator's for the
-/// architecture.
+/// The machine type that a guest gets on this host if none is recorded. The image names it; otherwise the operator's
+/// option for the architecture does.
 pub(super) fn machine_type(work: &StepRun, host: HostId, server: &Alive) -> String {
     let properties = server.hardware_image().into_iter().flat_map(|image| &image.properties);
     let own = properties.filter(|(name, _)| name == PROPERTY).map(|(_, machine)| machine.clone()).next();

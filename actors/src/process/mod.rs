@@ -121,7 +121,7 @@ macro_rules! processes {
     (@need $capability:ident) => { Some(Capability::$capability) };
 }
 
-// The one table of processes: the definition of each task, and the part of a driver that it needs.
+// The only table of processes. It has the definition of each task, and the part of a driver that the task needs.
 processes! {
     Task::BuildInstance { .. } => build_instance::DEFINITION,
     Task::DeleteInstance { .. } => delete_instance::DEFINITION,

@@ -95,7 +95,8 @@ async fn request(work: &StepRun, subject: &MovingServer) -> Result<RequestSpec, 
         None => moving.host.clone(),
     };
     destination::fit(&mut request, server);
-    // A guest cannot migrate to its own host, because libvirt identifies guests by their ids. A resize may stay there.
+    // A guest cannot migrate to its own host, because libvirt identifies guests by their ids. A resize may stay on the
+    // host.
     if moving.kind == MoveKind::Migrate || !context.options.allow_resize_to_same_host {
         request.excluded.insert(moving.source.host);
     }
@@ -220,7 +221,7 @@ pub(super) async fn restore(work: &StepRun, subject: &MovingServer) -> Result<()
     guest::install_as_before(work, subject, false).await
 }
 
-/// Removes the guests of a move for a delete: the move was neither confirmed nor reverted, or was cancelled half-way.
+/// Removes the guests of a move for a delete. The move is neither confirmed nor reverted, or was cancelled half-way.
 pub(super) async fn clean_up(work: &StepRun, moving: &Moving) -> Result<(), StepError> {
     // On shared storage, each call removes the disks that both hosts use. So the guest at the destination, which may
     // run on them, is removed first.

@@ -1,5 +1,5 @@
-//! Moves the attachments of a server's volumes to another host: each volume gets a new attachment, which replaces its
-//! old one.
+//! Moves the attachments of a server's volumes to another host. Each volume gets a new attachment, which replaces the
+//! old attachment.
 //!
 //! Only the recorded attachment of a volume is valid. Other attachments of the same server are leftovers of an
 //! interrupted step. The next successful step or the delete of the server ends them. As in Nova

@@ -1,4 +1,4 @@
-//! The shared steps of the processes that move a server: ownership of the task, claims, and copies of disks.
+//! Functions that the processes that move a server share. They check who owns the task, move claims, and copy disks.
 
 use std::sync::Arc;
 
@@ -77,7 +77,8 @@ pub(super) async fn record(work: &StepRun, record: impl Into<InstanceRecord>) ->
     settled(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await)
 }
 
-/// Sends a record that must be accepted. A refusal is an error: another request has overtaken this process.
+/// Sends a record that must be accepted. A refusal is an error, because it means that another request has overtaken
+/// this process.
 pub(super) async fn insist(work: &StepRun, record: impl Into<InstanceRecord>) -> Result<Position, StepError> {
     let gateway = &work.context.gateway;
     Ok(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await?.position)
@@ -213,8 +214,8 @@ pub(super) async fn in_place(work: &StepRun, subject: &MovingServer) -> Result<b
     }
 }
 
-/// Whether both hosts of a move share storage: from marks seen since start-up, or by asking the hosts. Shared disks
-/// must not be copied onto themselves.
+/// Whether both hosts of a move share storage. The marks seen since start-up may show it; otherwise the hosts are
+/// asked. Shared disks must not be copied onto themselves.
 pub(super) async fn one_storage(work: &StepRun, subject: &MovingServer) -> Result<bool, StepError> {
     let (source, target) = (subject.moving.source.host, subject.target()?.host);
     for (host, other) in [(source, target), (target, source)] {
@@ -239,7 +240,7 @@ fn host_with_kept_disks(work: &StepRun, subject: &MovingServer) -> Result<HostId
 /// Restores the disks from before the move. Disks that were not set aside stay as they are.
 pub(super) async fn put_kept_back(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let driver = work.driver(host_with_kept_disks(work, subject)?)?;
-    // A driver that cannot transfer disks has set none aside.
+    // If a driver cannot transfer disks, no disks were set aside on its host.
     let Some(transfer) = driver.disk_transfer() else { return Ok(()) };
     let all = transfer.disk_files(work.instance_id()).await.map_err(StepError::again)?;
     for kept in all.iter().filter(|disk| disk.is_kept()) {
@@ -268,9 +269,9 @@ pub(super) async fn withdraw(work: &StepRun, at: &Placed) -> Result<(), StepErro
     live_migrate::forget(work, at).await
 }
 
-/// Ensures that the guest is off here before another host starts it. If the host does not answer and the guest may run
-/// there (`started`), the step is repeated until the host answers, or until an operator declares the host down
-/// (`forced_down`). The step of an overtaken process does not wait. Returns whether the host answers.
+/// Ensures that the guest is off here before another host starts it. `started`: whether the guest may have been started
+/// here. If so and the host does not answer, the step is repeated until the host answers or an operator declares it
+/// down (`forced_down`). The step of an overtaken process does not wait. Returns whether the host answers.
 pub(super) async fn see_off(
     work: &StepRun,
     subject: &MovingServer,

@@ -14,7 +14,7 @@ use super::definition::{StepError, StepRun};
 use super::guest;
 use crate::image_signatures::{ImageToPlace, PlaceError, SignatureFault};
 
-/// The process's words for an image that was refused.
+/// Makes the message of the process's error about a refused image.
 pub(super) type RefusalWords = fn(&StepRun, &SignatureFault) -> String;
 
 /// Prepares the host for the server's image: image, networks and filters.
@@ -53,7 +53,7 @@ pub(super) async fn place(
     }
 }
 
-/// The refusal alone, which Nova records for a rebuild and for an unshelve.
+/// Only the text of the refusal, as Nova records it for a rebuild and for an unshelve.
 pub(super) fn plain(_: &StepRun, fault: &SignatureFault) -> String {
     fault.to_string()
 }

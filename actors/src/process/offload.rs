@@ -1,5 +1,5 @@
 //! Offloads a shelved server from its host. This process also shelves a volume-backed server, which needs no snapshot.
-//! The process only goes forward: it retries each step until it succeeds.
+//! The process only goes forward, and retries each step until the step succeeds.
 //!
 //! | step | does |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | `unbind_network` | unbinds the ports from the host; the server keeps them |
 //! | `release_claim` | releases the server's claim in the ledger |
 //!
-//! The quota stays reserved: the server still exists, and may be unshelved.
+//! The quota stays reserved, because the server still exists and may be unshelved.
 
 use chronova_events::instance::{Alive, OngoingTask, Phase};
 use chronova_events::process::{ProcessOutcome, StepOutput};

@@ -42,7 +42,7 @@ impl DiskRoute {
     }
 }
 
-/// The source's latest report, and the guest's location by the latest reports of both hosts.
+/// The source's latest report, and the location of the guest that follows from the latest reports of both hosts.
 pub(super) struct MigrationEnds {
     pub(super) source: Option<GuestMigrationState>,
     pub(super) verdict: GuestLocation,
@@ -169,7 +169,7 @@ struct MigrationWatch {
     /// Whether the traffic was moved to the destination before the end of the migration.
     switched: bool,
     pause: Duration,
-    /// When progress is recorded again. The interval doubles, so that even a long migration records few events.
+    /// The time of the next record of progress. The interval doubles, so that even a long migration records few events.
     report_at: Duration,
     since: tokio::time::Instant,
     /// The number of downtime steps so far.
@@ -354,8 +354,8 @@ impl MigrationWatch {
         self.route.as_ref().map_or(memory, |route| route.data_gib)
     }
 
-    /// Whether `live_migration_completion_timeout` (seconds for each GiB) has expired and the configured action is the
-    /// given one: to force the completion (`forces`), or to abort.
+    /// Whether `live_migration_completion_timeout` (seconds for each GiB) has expired. With `forces`, true only if the
+    /// operator's action for this is to force the completion. Without, true only if the action is to abort.
     fn is_late(&self, work: &StepRun, subject: &MovingServer, forces: bool) -> bool {
         let options = &work.context.live_options;
         let most = options.completion_timeout.saturating_mul(self.data_gib(subject));

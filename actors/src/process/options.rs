@@ -75,7 +75,8 @@ pub struct LiveOptions {
     pub completion_timeout: u64,
     /// Whether a timeout forces the migration to complete, instead of aborting it.
     pub force_at_timeout: bool,
-    /// The final downtime in milliseconds, the steps up to it, and the seconds between steps for each GiB.
+    /// The final downtime in milliseconds, the number of steps that lead to it, and the delay between steps in seconds
+    /// for each GiB.
     pub downtime: u64,
     pub downtime_steps: u64,
     pub downtime_delay: u64,

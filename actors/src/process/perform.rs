@@ -25,8 +25,9 @@ use crate::coordination::running_processes::RunningGuard;
 /// The most records of one stuck step. Further failures are only logged.
 const STUCK_RECORDS: u32 = 3;
 
-/// Executes `pending` to its end. Returns early only if the process has no record, or if the record has a step that
-/// this version does not know. `fresh`: no earlier run of the process can have done or recorded anything.
+/// Executes `pending` to its end. Returns before the end only if the log has no record of the process, or if a record
+/// names a step that this version does not know. `fresh`: no earlier run of the process can have done or recorded
+/// anything.
 pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess, guard: &RunningGuard, fresh: bool) {
     let meta = pending.meta.by_process(pending.process, Some(pending.asked_by));
     let definition = definition_of(&pending.task);
@@ -59,11 +60,11 @@ struct ProcessExecution<'a> {
     meta: Arc<Meta>,
     /// The metadata of the event that asked for the process.
     asked_by: Arc<Meta>,
-    /// Notified when another process asks for the records of this process.
+    /// Tells when another process asks for the records of this process.
     guard: &'a RunningGuard,
     /// Failed attempts of the current step.
     tries: u32,
-    /// The state in the log, unless another writer appends to the process.
+    /// The state in the log, as far as this run knows. Another writer may append to the process.
     known: Option<Process>,
     /// The revision of the newest record.
     seen: Revision,
@@ -208,7 +209,7 @@ impl ProcessExecution<'_> {
         }
     }
 
-    /// Writes the records that wait, so that others see how far the process is.
+    /// Writes the records that wait, so that the log shows the progress of the process.
     async fn show_records(&mut self) {
         if self.waits() {
             self.wait = RecordWait::Nothing;

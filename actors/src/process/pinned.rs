@@ -14,7 +14,7 @@ use super::moving::{self, MovingServer};
 use crate::instance::unsupported::HostBoundHardware;
 use crate::topology::{self, GuestNumaTopology, pinning::pinning};
 
-/// The consumer in the ledger with the claim that the guest uses.
+/// Which consumer in the ledger has the claim that the guest uses.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ClaimHolder {
     Server,
@@ -33,8 +33,8 @@ impl ClaimHolder {
     }
 }
 
-/// The NUMA topology that the server requests. An old server may request an impossible topology, because the API did
-/// not check topologies then. The CPUs of such a server float.
+/// The NUMA topology that the server requests. The API did not always check topologies, so an old server may request an
+/// impossible one. The CPUs of such a server float.
 fn asked(server: &Alive) -> Option<GuestNumaTopology> {
     topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten()
 }

@@ -1,8 +1,9 @@
 //! Plans the next step from the record alone.
 //!
-//! The plan goes through the steps in order. After a failure or a cancellation, it undoes the step that failed or may
-//! have begun, because that step may have done half of its work. Then it undoes all completed steps, last first. After
-//! the undo, it starts again if another attempt may succeed on another host. Otherwise the process ends.
+//! The plan goes through the steps in order. After a failure, it first undoes the failed step. After a cancellation, it
+//! first undoes the step that may have begun. Such a step may have done half of its work. Then the plan undoes all
+//! completed steps, last first. After the undo, it starts again if another attempt may succeed on another host.
+//! Otherwise the process ends.
 
 use chronova_events::ids::HostId;
 use chronova_events::process::{ProcessOutcome, RunningProcess};
@@ -30,7 +31,7 @@ pub enum Next {
     },
     /// Record the result in the stream of the subject, and end the process.
     Finish(ProcessOutcome),
-    /// The record names a step that this version does not know: an operator must act.
+    /// The record names a step that this version does not know. An operator must act.
     Stuck(String),
 }
 

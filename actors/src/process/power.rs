@@ -100,7 +100,7 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
 }
 
 /// Whether the action defines the guest again, because its definition is outdated. A hard reboot also does so if an
-/// administrator reset the server's state during a rescue: then the guest gets its own disk again.
+/// administrator reset the server's state during a rescue. Then the guest gets its own disk again.
 fn is_defined_again(action: PowerAction, server: &Alive) -> bool {
     match action {
         PowerAction::RebootHard => server.outdated_definition || server.rescue.is_some(),

@@ -7,9 +7,9 @@
 //! | `attach_volumes` | attaches the volumes to the source again | attaching them to the destination |
 //! | `start_source` | defines the guest there with its present devices, starts it if it ran | powering it off |
 //!
-//! Work that cannot be undone comes last and is retried until it succeeds: the cleanup of the destination, and the
-//! release of its claim. If the disks stayed in place (on the same host or on shared storage), restoring them from the
-//! copy cannot be undone. Then the disks are restored and the guest is started in this last part, too.
+//! The cleanup of the destination and the release of its claim cannot be undone. They come last, and are retried until
+//! they succeed. If the disks stayed in place (on the same host or on shared storage), restoring them from the copy
+//! cannot be undone. Then the disks are restored and the guest is started in this last part, too.
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::StopMode;

@@ -1,7 +1,7 @@
 //! Part of [`super::snapshot`]: creates snapshots of a volume-backed server's volumes. The image has no data, and its
 //! block device mapping names the snapshots.
 //!
-//! The ids of the snapshots derive from the process, so that the image can name them before they exist.
+//! The ids of the snapshots derive from the process, so that the image can name the snapshots before they exist.
 //!
 //! The guest agent quiesces a running guest from the first copy to the last, so that all copies are of one moment.
 //! Nova: `snapshot_volume_backed` and `unquiesce_instance`. The guest is unquiesced even if a copy fails. After a
@@ -22,20 +22,20 @@ use crate::ports::{NewSnapshot, PortError, ServiceCaller};
 /// meanwhile.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The id of the snapshot that a process creates of one of a server's volumes.
+/// The id of the snapshot that the process creates from the volume of this device.
 pub fn snapshot_of(process: ProcessId, device: BlockDeviceId) -> SnapshotId {
     SnapshotId::derive(process.0, &format!("snapshot-{device}"))
 }
 
-/// The volumes in an image of the server: those that the guest has.
+/// The volumes that an image of the server has. A volume that is still being attached is left out.
 pub fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)> {
     let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
     let disks = server.disks.iter().filter(move |disk| disk.device.is_volume() && has(disk.work));
     disks.filter_map(|disk| Some((&disk.device, disk.device.volume?)))
 }
 
-/// Whether an image of the server is impossible now: the server runs, and its own image requires a quiesced guest but
-/// declares no guest agent.
+/// Whether an image of the server is impossible now. This is so if the server runs, and its own image requires a
+/// quiesced guest but declares no guest agent.
 pub fn cannot_rest(server: &Alive) -> bool {
     let runs = status::of_alive(server).vm_state == "active";
     runs && imaging::requires_rest(server) && !imaging::is_set(server, "hw_qemu_guest_agent")
@@ -94,7 +94,8 @@ async fn copy_all(work: &StepRun, server: &Alive, image: ImageId) -> Result<(), 
     let project = &server.request.project;
     let name = format!("snapshot for {}", name_of(work, image).await?);
     for (device, volume) in volumes(server) {
-        // A server may copy any volume that it has, even another project's: an administrator attached it.
+        // A server may copy any volume that it has. If the volume belongs to another project, an administrator attached
+        // it.
         let wanted = NewSnapshot {
             snapshot: snapshot_of(work.running.process, device.id),
             volume,

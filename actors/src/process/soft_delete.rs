@@ -1,5 +1,5 @@
-//! Soft-deletes a server, so that it can be restored. The process only goes forward: it retries each step until it
-//! succeeds.
+//! Soft-deletes a server, so that it can be restored. The process only goes forward, and retries each step until the
+//! step succeeds.
 //!
 //! | step | does |
 //! |---|---|
@@ -38,7 +38,8 @@ fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepE
     .boxed()
 }
 
-/// The server, while this process owns its task: a final delete or an administrator may have overtaken it.
+/// The server, while this process owns the server's task. A final delete or an administrator may have overtaken the
+/// process.
 async fn mine(work: &StepRun) -> Result<Option<Alive>, StepError> {
     let mine = |server: &Alive| server.ongoing.map(|ongoing| ongoing.process()) == Some(work.running.process);
     Ok(work.server().await?.filter(mine))

@@ -92,13 +92,13 @@ impl Supervisor {
                     this.context.running.turn().await
                 }
             };
-            // The guard is dropped however the task ends, a panic included.
+            // The guard is dropped at every end of the task, even a panic.
             perform(Arc::clone(&this.context), pending, &guard, asked_at > this.began_at).await;
         });
     }
 }
 
-/// A guard that ends all waits for processes when it is dropped, however the supervisor ends.
+/// Ends all waits for processes when it is dropped. It is dropped at every end of the supervisor.
 struct NobodyPerforms(Arc<StepContext>);
 
 impl Drop for NobodyPerforms {

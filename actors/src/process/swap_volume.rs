@@ -67,8 +67,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// Called when this process does not own the disk's task any more: the swap was recorded before a crash, or the server
-/// is being deleted. Releases the old volume. Releases the new volume, too, if the server does not have it.
+/// Called when this process does not own the disk's task any more. Either the swap was recorded before a crash, or the
+/// server is being deleted. Releases the old volume. Releases the new volume, too, if the server does not have it.
 async fn give_up_swap(work: &StepRun) -> Result<(), StepError> {
     let (disk, (volume, attachment)) = (task(work)?, new(work)?);
     let has = work.server().await?.is_some_and(|server| server.disk_of(volume).is_some());

@@ -1,8 +1,8 @@
-//! The emulated TPM of a server in its processes: its passphrase, and its state, which moves with the server.
+//! The work of processes on a server's emulated TPM. They handle its passphrase, and move its state with the server.
 //!
 //! As in Nova, the passphrase is stored and read in the name of the user whose request starts the guest. So only users
-//! of the server's own project can start a server with a TPM. If the request comes from another project, from a drain
-//! or from the restart of a host, its process fails before it stops the guest.
+//! of the server's own project can start a server with a TPM. A request can also come from another project, from a
+//! drain or from the restart of a host. Then its process fails before it stops the guest.
 
 use std::future::Future;
 
@@ -95,7 +95,7 @@ async fn store(work: &StepRun, server: &Alive) -> Result<(Uuid, String), StepErr
     Ok((secret, reference))
 }
 
-/// Fails if the process may not start the server's guest. A process that stops a guest asks before it does so.
+/// Fails if the process may not start the server's guest. A process that stops a guest checks this first.
 pub(super) async fn check_access(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let Some(stored) = server.tpm.as_ref().filter(|_| version(server).is_some()) else { return Ok(()) };
     let requester = requester(work, server)?;
@@ -103,8 +103,9 @@ pub(super) async fn check_access(work: &StepRun, server: &Alive) -> Result<(), S
     read.map(drop).map_err(|error| refused(server, error))
 }
 
-/// Starts a guest with `start`. If the guest has a TPM, its host has the passphrase meanwhile. A host that does not give
-/// the passphrase up after a failed start keeps it in memory until the next start or the removal of the guest.
+/// Starts a guest with `start`. If the guest has a TPM, its host has the passphrase meanwhile. If the passphrase cannot
+/// be taken from the host after a failed start, the host keeps it in memory. The next start or the removal of the guest
+/// ends this.
 pub(super) async fn with_passphrase<T>(
     work: &StepRun,
     host: HostId,
@@ -127,7 +128,7 @@ pub(super) async fn with_passphrase<T>(
     };
     match (started, drop_passphrase(work, tpm).await) {
         (started, Ok(())) => started,
-        // The step is repeated: a start of a running guest has no effect.
+        // The step is repeated. This is safe, because a start of a running guest has no effect.
         (Ok(_), Err(error)) => Err(StepError::again(error)),
         (Err(failed), Err(error)) => {
             tracing::warn!(instance = %work.instance_id(), %host, %error, "a host may keep the passphrase of a TPM");

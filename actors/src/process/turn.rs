@@ -1,5 +1,5 @@
-//! Steps that processes on a server share: check that the process still owns the server's task, record its stage,
-//! record its end.
+//! Functions that processes on a server share. They check that the process still owns the server's task, and record the
+//! task's stages and its end.
 
 use chronova_events::instance::{Alive, FaultInfo, ImageSnapshot, WorkStage};
 use chronova_events::process::{ProcessOutcome, StepOutput};
@@ -81,7 +81,7 @@ pub(super) fn fault(work: &StepRun) -> FaultInfo {
     failure.unwrap_or_else(|| StepError::again("cancelled").fault())
 }
 
-/// Does nothing, for a step with only an undo: its work was done before the process began.
+/// Does nothing. This is the run of a step that has only an undo, because its work was done before the process began.
 pub(super) fn nothing(_: &StepRun) -> BoxFuture<'_, Result<StepOutput, StepError>> {
     async { Ok(StepOutput::Nothing) }.boxed()
 }

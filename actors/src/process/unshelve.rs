@@ -1,4 +1,4 @@
-//! Unshelves a server: on its host, or, if it was offloaded, on a host that the scheduler selects.
+//! Unshelves a server on its host. If the server was offloaded, the scheduler selects a host.
 //!
 //! | step | does | undone by |
 //! |---|---|---|

@@ -111,7 +111,8 @@ mod tests {
         ProcessCommand::Start { process: ProcessId(Uuid::nil()), task: task.clone() }
     }
 
-    /// Whether beginning, step, failure, end in success and end in failure wait.
+    /// For each of five records, whether it waits: the beginning, a step, a failure, the end after success, the end
+    /// after a failure.
     fn waiting(task: &Task) -> [bool; 5] {
         let fault = FaultInfo { code: 500, message: String::new(), details: String::new() };
         let step = || "a".to_owned();

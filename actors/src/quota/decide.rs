@@ -43,7 +43,8 @@ fn lacking(
     wanted.into_iter().filter_map(|want| overdrawn(state, want, defaults)).collect()
 }
 
-/// Claims only the amounts that the server does not hold yet. If that is nothing, the claim still requests its process.
+/// Claims only the amounts that the server does not hold yet. Even if the server already holds everything, the claim
+/// requests its process.
 fn claim_for_server(state: &Quota, claim: ServerQuotaClaim) -> Result<Vec<QuotaEvent>, QuotaReject> {
     let ServerQuotaClaim { project, process, instance, asks_for, cores, memory_mib, defaults } = claim;
     if is_open(state, process, instance) {

@@ -1,7 +1,7 @@
 //! The conduct of reconcilers on a log whose hosts another generation drove ([`crate::hosts::doubt`]).
 //!
-//! Each reconciler states its conduct. A repair that destroys something because of an old fact could otherwise destroy
-//! what the original of a restored log made after the backup.
+//! Each reconciler states its conduct. Otherwise, a repair that relies on an old fact could destroy what the original
+//! of a restored log made after the backup.
 
 use chronova_events::envelope::Timestamp;
 use chronova_projections::views::Views;
@@ -13,13 +13,13 @@ pub enum CopyConduct<F> {
     ChangesLogAlone,
     /// It changes hosts, and destroys nothing that another generation made. The text says why.
     IsHarmless(&'static str),
-    /// It acts on a finding only if the log learned the reason for the finding after the other generation had let go of
-    /// the hosts. The function returns when the log learned it; `None`: the reconciler leaves the finding alone.
+    /// It acts on a finding only if the log learned the reason for it late enough: after the other generation had let
+    /// go of the hosts. The function returns when the log learned it; `None`: the reconciler leaves the finding alone.
     ActsOnNewGrounds(fn(&Views, &F) -> Option<Timestamp>),
 }
 
 impl<F> CopyConduct<F> {
-    /// The word in docs/reconcilers.md.
+    /// The word for this conduct in docs/reconcilers.md.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::ChangesLogAlone => "log alone",

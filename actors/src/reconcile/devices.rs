@@ -92,10 +92,10 @@ async fn compare_volumes(
     let connected = server.disks.iter().filter_map(|disk| Some((&disk.device, disk.device.connection.as_ref()?)));
     let mut right = true;
     for (_, connection) in connected.clone() {
-        // A process that swapped the volume gave up while the host was away.
+        // A process may have given up a swap of this volume while the host was away.
         volumes.abandon_swap(id, &connection.serial).await?;
     }
-    // A disk of the guest may have the device name of a missing one, so foreign disks go first.
+    // A foreign disk may have the device name of a missing disk, so foreign disks are detached first.
     for serial in found.iter().filter(|serial| !connected.clone().any(|(_, connection)| connection.serial == **serial))
     {
         tracing::warn!(%host, server = %id, volume = serial, "detaching a volume that is not the server's");

@@ -7,8 +7,8 @@
 //!
 //! Before an image is removed, these checks ensure that no disk needs it, in this order:
 //!
-//! 1. no unfinished process has fetched the image in a completed step (a process from before the start-up has no hold,
-//!    and continues with its next step);
+//! 1. no unfinished process has fetched the image in a completed step. A process from before the start-up has no hold,
+//!    because it continues with its next step;
 //! 2. no process holds the image ([`ImageHolds`](crate::coordination::image_holds::ImageHolds)), and no process can
 //!    hold it until the image is gone;
 //! 3. the driver reads every disk and the note once more, because a request for the image removes the note.

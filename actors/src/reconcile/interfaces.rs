@@ -12,7 +12,7 @@ use chronova_events::process::Task;
 use crate::instance::{InstanceCommand, InstanceRecord, InstanceRequest, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
 
-/// Records the present state of the server's interfaces, and requests that the guest loses those without a port. The
+/// Records the present state of the server's interfaces, and requests the detachment of interfaces without a port. The
 /// event `network-changed` leads here, too. Returns `false` if something failed and the caller should try again. A
 /// skipped server is no failure.
 pub async fn refresh(context: &ReconcileContext, server: InstanceId) -> bool {

@@ -1,5 +1,5 @@
-//! Removes leftovers from a host: copies of disks for images, disks set aside for a revert, unfinished uploads. Their
-//! processes could not remove them, because the host was down.
+//! Removes leftovers from a host: copies of disks for images, disks set aside for a revert, unfinished uploads. The
+//! processes that made them could not remove them, because the host was down.
 //!
 //! The age of a leftover does not matter. These rules decide whether it is needed:
 //!
@@ -12,7 +12,7 @@
 //!   storage, the upload may be another host's, so the incomplete image stays.
 //!
 //! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), disks that were set aside may belong to
-//! a move that only the other one knows. They stay if the log itself has not moved the server since. Copies and
+//! a move that only the other generation knows. They stay unless this log has moved the server since. Copies and
 //! incomplete images can be made again.
 //!
 //! Items that the log does not know may be another control plane's, so they stay. The sweep records no events: after a

@@ -16,8 +16,8 @@ use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation, moment_before};
 
-/// Servers that entered rescue at or before `rescued_by` and that no process works on, each with the time of its last
-/// change.
+/// Servers that entered rescue at or before `rescued_by`, each with the time of its last change. A server that a
+/// process works on is left out.
 pub fn plan(views: &Views, rescued_by: Timestamp) -> Vec<(InstanceId, Timestamp)> {
     views.servers.read(|servers| {
         let rescued = servers.all().filter_map(|row| rescued_at(row).map(|times| (row.id, times)));
@@ -26,8 +26,8 @@ pub fn plan(views: &Views, rescued_by: Timestamp) -> Vec<(InstanceId, Timestamp)
     })
 }
 
-/// When the server entered the rescue, and when it last changed. If there is no record of a rescue (after a reset of
-/// the state), the time counts from the server's last change.
+/// When the server entered the rescue, and when it last changed. After a reset of the state, there may be no record of
+/// a rescue. Then the time of the server's last change stands for both.
 fn rescued_at(row: &ServerRow) -> Option<(Timestamp, Timestamp)> {
     let server = row.instance.alive()?;
     if !matches!(server.phase, Phase::Rescued { .. }) || server.ongoing.is_some() {

@@ -1,7 +1,8 @@
 //! Mirrors hosts in Placement, as Nova does. A host's provider is in an aggregate with the UUID of each host aggregate
 //! of the host. The provider of a disabled host has the trait `COMPUTE_STATUS_DISABLED`.
 //!
-//! Aggregates and traits of Placement's clients stay: the mirror removes only UUIDs that a host aggregate has or had.
+//! Aggregates and traits of Placement's clients stay. The mirror removes an aggregate only if a host aggregate has or
+//! had its UUID.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

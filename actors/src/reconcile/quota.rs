@@ -1,7 +1,7 @@
 //! Releases quota of servers that were never created or are gone. Corrects quota that differs from its server's size.
 //!
-//! Each process that fails gives back the quota that it took. So this reconciler only finds quota that an older version
-//! left behind, or that is wrong after an operator reset the state of a server.
+//! A process that fails gives back the quota that it took. So this reconciler only finds quota that an older version
+//! left behind, and quota that is wrong after a reset of a server's state.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,9 @@ use crate::reconcile::reconciler::{Reconciler, Situation};
 /// Quota that is reserved for no living server.
 pub type OrphanedQuota = BTreeSet<(ProjectId, InstanceId)>;
 
-/// All quota that is reserved for no living server now. While a server is created or restored, a process is responsible
-/// for its quota. While requests are served, only quota that is found twice, a period apart, is released.
+/// All quota that is now reserved for servers that are deleted, soft-deleted or were never created. Quota of a server
+/// that is being created or restored is left out, because a process is responsible for it. While requests are served,
+/// quota is released only if two runs in a row find it.
 pub fn plan(views: &Views) -> OrphanedQuota {
     views.quotas.read(|quotas| {
         views.servers.read(|servers| {
@@ -41,8 +42,8 @@ fn is_under_way(views: &Views, instance: InstanceId) -> bool {
     views.processes.read(|view| view.is_being_created(instance) || view.is_being_asked(instance))
 }
 
-/// Servers with quota that differs from their size, and their cores and memory in MiB. A server that is being moved may
-/// hold more, so it is left out.
+/// Servers with quota that differs from their size, with the cores and the memory in MiB that each should hold. A
+/// server that is being moved may hold more, so it is left out.
 pub type MissizedQuota = BTreeSet<(ProjectId, InstanceId, u32, u64)>;
 
 /// All servers with quota that differs from their size. As in [`plan`], a server is left out while a process is

@@ -32,7 +32,7 @@ fn deleted_at(views: &Views, server: InstanceId) -> Option<Timestamp> {
     })
 }
 
-/// Deletes soft-deleted servers that are due. A finding is a server, and a time: the server is deleted only if it was
+/// Deletes soft-deleted servers that are due. A finding is a server and a time. The server is deleted only if it was
 /// soft-deleted at or before that time.
 #[derive(Debug)]
 pub struct DeletedServers;

@@ -1,7 +1,8 @@
-//! The trait of all reconcilers: a plan that compares, an action that repairs, and when both run.
+//! The trait of all reconcilers. A reconciler has a plan that finds differences, an action that repairs them, and rules
+//! when both run.
 //!
 //! A plan reads and an action writes. An action is idempotent: it may run twice, and a crash may interrupt it. No
-//! caller tells a reconciler what to repair: its plan finds all differences.
+//! caller tells a reconciler what to repair, because its plan finds all differences.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -47,11 +48,11 @@ pub trait Reconciler: Send + Sync + 'static {
     const NAME: &'static str;
     /// The differences that it repairs, in words for operators.
     const REPAIRS: &'static str;
-    /// Its conduct on a log that was copied or restored. There is no default: without a stated conduct, a reconciler
-    /// could destroy what the original made after the copy.
+    /// Its conduct on a log that was copied or restored. Each reconciler must state its conduct. Otherwise it could
+    /// destroy what the original made after the copy.
     const ON_A_COPY: CopyConduct<Self::Finding>;
-    /// Whether it acts only on findings of two plans in a row, because a request under way may cause such a finding for
-    /// a moment.
+    /// Whether it acts only on findings that two plans in a row have. A request under way may cause a finding for a
+    /// moment.
     const DEBOUNCES: bool = false;
     /// Whether it runs once before the first request is served, when no request is under way.
     const AT_START: bool = false;
@@ -68,7 +69,7 @@ pub trait Reconciler: Send + Sync + 'static {
         Some(context.options.period)
     }
 
-    /// Whether `event` may cause a difference. Only a reconciler that follows the log needs it.
+    /// Whether `event` may cause a difference. Only a reconciler that follows the log needs this function.
     fn is_woken_by(event: &Event) -> bool {
         let _ = event;
         false

@@ -66,7 +66,7 @@ fn wakes<R: Reconciler>(batch: &[Arc<Recorded>]) -> bool {
     batch.iter().any(|recorded| recorded.event().is_ok_and(|event| R::is_woken_by(event)))
 }
 
-/// Waits until the read models have the event that woke the reconciler: a plan before that would miss it.
+/// Waits until the read models have the event that woke the reconciler. An earlier plan would miss the event.
 async fn wait_for_views(context: &ReconcileContext, subscription: Option<&Subscription>) {
     if let Some(subscription) = subscription {
         context.views.wait_for(subscription.position(), context.host_options.resync).await;
@@ -87,7 +87,7 @@ pub(crate) async fn once<R: Reconciler>(
     tally: &ReconcilerTally,
     before: &mut BTreeSet<R::Finding>,
 ) {
-    // A host that has not answered yet may be one that another generation drove.
+    // Another generation may have driven a host that has not answered yet.
     if matches!(R::ON_A_COPY, CopyConduct::ActsOnNewGrounds(_)) && context.awaits_hosts() {
         return;
     }

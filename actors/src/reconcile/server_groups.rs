@@ -1,7 +1,7 @@
 //! Removes a member of a server group if the member's server was never recorded, or is deleted.
 //!
-//! The stream of groups records a member before the server's own stream begins, and removes the member after the server
-//! is deleted. A crash can come between the two appends.
+//! A server becomes a member before its own stream begins, and is removed from the group after it is deleted. In both
+//! cases, a crash can come between the two appends.
 
 use std::collections::BTreeSet;
 

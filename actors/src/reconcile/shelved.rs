@@ -30,7 +30,7 @@ fn shelved_at(views: &Views, server: InstanceId) -> Option<Timestamp> {
     })
 }
 
-/// Offloads shelved servers that are due. A finding is a server, and a time: the server is offloaded only if it was
+/// Offloads shelved servers that are due. A finding is a server and a time. The server is offloaded only if it was
 /// shelved at or before that time.
 #[derive(Debug)]
 pub struct ShelvedServers;

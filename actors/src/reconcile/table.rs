@@ -1,4 +1,4 @@
-//! The one table of reconcilers: compute's, and those of the embedded services.
+//! The only table of reconcilers. It has those of compute and those of the embedded services.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation, moment_before};
 
-/// Servers with a move to confirm now: one that ended at or before `moved_by`, or that a reset of the state left
+/// Servers with a move to confirm now. The move ended at or before `moved_by`, or a reset of the state left it
 /// unconfirmed. Without `moved_by`, only servers whose move a reset left unconfirmed are selected.
 pub fn plan(views: &Views, moved_by: Option<Timestamp>) -> Vec<InstanceId> {
     let due = |server: &Alive| match server.phase {
@@ -33,7 +33,7 @@ fn moved_at(views: &Views, server: InstanceId) -> Option<Timestamp> {
     views.migrations.read(|migrations| migrations.last_of(server).map(|migration| migration.updated_at))
 }
 
-/// Confirms due moves. A finding is a server, and a time: the move is confirmed if it ended at or before that time, or
+/// Confirms due moves. A finding is a server and a time. The move is confirmed if it ended at or before that time, or
 /// if a reset left it unconfirmed.
 #[derive(Debug)]
 pub struct UnconfirmedMoves;

@@ -1,5 +1,6 @@
-//! The read models of a member, kept in checkpoints. They are loaded from checkpoint and log at start-up, checkpointed
-//! while the member works, and rebuilt beside the live ones if their version changed or an operator requests it.
+//! The read models of a member, kept in checkpoints. At start-up, they are loaded from a checkpoint and the log. While
+//! the member works, it writes new checkpoints. If the version of a read model changed, or an operator requests it, the
+//! read model is rebuilt beside the live one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub struct KeptCheckpoints {
     pub keeper: Arc<CheckpointKeeper>,
     /// Long jobs that are under way.
     pub works: Arc<WorkRegistry>,
-    /// Remarks on the checkpoints at start-up: on those that were skipped, and on the one that was used.
+    /// Remarks on the checkpoints at start-up. They say which checkpoints were skipped, and what must be rebuilt.
     pub remarks: Vec<String>,
     log: Arc<dyn EventStore>,
     /// The read models of an older version, which are shown until they are rebuilt.

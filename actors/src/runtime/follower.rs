@@ -1,5 +1,5 @@
-//! The parts of the APIs of a member that does not lead: queries of its read models, and a gateway that refuses every
-//! command.
+//! The parts of the APIs in a member that does not lead. They query the member's read models. Their gateway refuses
+//! every command.
 //!
 //! The APIs of a follower answer most reads. They forward everything else to the leader, so they send no command; the
 //! refusing gateway ensures this. A member that begins to lead builds all these parts again from its [`Leadership`].

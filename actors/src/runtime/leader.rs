@@ -141,7 +141,7 @@ fn publisher(contexts: &Contexts, options: NotificationOptions) -> NotificationP
     NotificationPublisher { gateway, log, options, servers: Arc::clone(&contexts.steps.server_options), transport }
 }
 
-/// Records as down the hosts that are not configured any more: they will never answer.
+/// Records as down the hosts that are not configured any more, because they will never answer.
 async fn retire(context: &StepContext, drivers: &[Arc<dyn Driver>]) {
     let configured = |uri: &str| drivers.iter().any(|driver| driver.uri() == uri);
     let gone: Vec<HostId> = context

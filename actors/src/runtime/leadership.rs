@@ -19,8 +19,8 @@ pub struct NotLeading;
 
 /// The aggregates and the read models of a member that leads. Ports and contexts are built from these parts.
 ///
-/// Nothing else starts a [`CommandGateway`], and only the store of the member that may append gives the proof that
-/// [`Leadership::take`] needs. So a member that does not lead cannot send a command.
+/// Nothing else starts a [`CommandGateway`]. [`Leadership::take`] needs a proof, which only the store of the member
+/// that may append gives. So a member that does not lead cannot send a command.
 #[derive(Clone)]
 pub struct Leadership {
     pub log: Arc<dyn EventStore>,

@@ -1,8 +1,8 @@
-//! The parts that every member of a cluster runs: the read models that follow the log, and their checkpoints.
+//! Every member of a cluster runs these parts: the read models, which follow the log, and their checkpoints.
 //!
 //! The HTTP listeners and the feeds read the read models. The program around this crate starts the listeners and feeds.
 //! Nothing here writes to the log or to a host, so any number of members may run on one log. A [`Member`] has no
-//! command gateway: to send a command, it has to lead ([`super::Leadership`]).
+//! command gateway. To send a command, it has to lead ([`super::Leadership`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,8 +63,8 @@ impl Member {
         member
     }
 
-    /// Like [`Member::start_with_checkpoints`], but writes no checkpoint: several members share the folder, and the
-    /// leader writes to it.
+    /// Like [`Member::start_with_checkpoints`], but writes no checkpoint, because several members share the folder, and
+    /// only the leader writes to it.
     pub fn start_from_checkpoints(
         log: Arc<dyn EventStore>,
         clock: Arc<dyn Clock>,

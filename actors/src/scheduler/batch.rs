@@ -1,10 +1,11 @@
 //! The servers of one request are placed together.
 //!
-//! Each server of a request has its own process. The processes wait here for each other, and the last one decides for
-//! all servers, one after the other. Each decision sees the earlier decisions, so the rules of server groups hold
-//! within the request, and servers spread. One command claims all hosts. A process that has waited longer than
-//! [`PATIENCE`] decides for the servers whose processes have come. A server can be missing because it was
-//! cancelled, failed earlier, had its host before a crash, or is late. A late one is placed later, without the others.
+//! Each server of a request has its own process. The processes wait here for each other. The last process to come
+//! decides for all servers, one after the other. Each decision sees the earlier decisions, so the rules of server
+//! groups hold within the request, and servers spread. One command claims all hosts. A process that has waited longer
+//! than [`PATIENCE`] decides for the servers whose processes have come. A server can be missing because it was
+//! cancelled, failed earlier, had its host before a crash, or is late. A late server is placed later, without the
+//! others.
 
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ impl Scheduler {
         }
     }
 
-    /// Joins the waiting servers; returns all of them if none is missing any more.
+    /// Joins the waiting servers. Returns all of them when the last server has joined.
     fn join(
         &self,
         asked: SelectionRequest,
@@ -105,7 +106,7 @@ impl Scheduler {
         }
     }
 
-    /// Decides for one server after the other. Returns the reasons for the first server without a host, if any.
+    /// Decides for one server after the other. If a server gets no host, returns the reasons for the first such server.
     #[allow(
         clippy::type_complexity,
         reason = "the hosts of all servers or the reasons of one, and the newest pending decision"

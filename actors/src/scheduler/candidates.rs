@@ -17,21 +17,21 @@ use super::context::SchedulingContext;
 use super::prefilters::narrowings;
 use super::request::ResourceRequest;
 
-/// The number of refused hosts that a decision names as examples for each check.
+/// For each check, a decision names this many refused hosts as examples.
 pub const EXAMPLES: usize = 3;
 
 /// The hosts that were found, and the counts of the search.
 #[derive(Debug, Default)]
 pub struct CandidateHosts {
     pub slots: Vec<Slot>,
-    /// The allocations by host; `None` if everything comes from the host's own provider.
+    /// The allocations by host; `None` if everything comes from the hosts' own providers.
     pub allocations: Option<BTreeMap<Slot, Vec<Allocation>>>,
     /// All requested amounts, by class.
     pub totals: BTreeMap<String, u64>,
     pub hosts: u32,
     pub required: Vec<String>,
     pub checks: Vec<CheckRecord>,
-    /// The reason why no host is left; `None` if some are.
+    /// The reason why no host is left; `None` if hosts are left.
     pub lacks: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub fn find(context: &SchedulingContext<'_>) -> CandidateHosts {
     }
 }
 
-/// The hosts of both searches. A host that both searches found gives `PCPU`.
+/// Merges the hosts of both searches. A host that both searches found keeps its allocations of `PCPU`.
 fn merged(context: &SchedulingContext<'_>, mut found: CandidateHosts, mut shared: CandidateHosts) -> CandidateHosts {
     let known: BTreeSet<Slot> = found.slots.iter().copied().collect();
     shared.slots.retain(|slot| !known.contains(slot));
@@ -67,7 +67,7 @@ fn merged(context: &SchedulingContext<'_>, mut found: CandidateHosts, mut shared
 }
 
 impl CandidateHosts {
-    /// Takes the allocations by host, also if everything comes from the hosts' own providers.
+    /// Takes the allocations by host, even if everything comes from the hosts' own providers.
     fn by_host(&mut self, context: &SchedulingContext<'_>) -> BTreeMap<Slot, Vec<Allocation>> {
         if let Some(known) = self.allocations.take() {
             return known;
@@ -197,8 +197,8 @@ fn with_room(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Sl
     found.totals = totals;
 }
 
-/// One provider must serve a group with a suffix by itself. On a host with a single provider, the groups must fit
-/// together, and each group must keep the unit rules.
+/// A single provider must serve all of a group with a suffix. If the host has only one provider, all groups must fit on
+/// it together, and each group must keep the unit rules.
 fn groups_fit(context: &SchedulingContext<'_>, wanted: &ResourceRequest, slot: Slot) -> bool {
     if wanted.groups.len() <= 1 {
         return true;
@@ -266,7 +266,8 @@ fn hosts_short_of(
     examples
 }
 
-/// Names a class that no host has enough of. If there is none, says that no host has enough of all classes.
+/// Names a class that no host has enough of. If each class has a host with enough, says that no host has enough of all
+/// classes.
 fn scarcest_class(context: &SchedulingContext<'_>, needs: &[NeededClass<'_>], set: &Slots) -> String {
     let with = |need: &NeededClass<'_>| set.iter().filter(|slot| need.is_met(context, *slot)).count();
     let scarcest = needs.iter().map(|need| (with(need), need)).min_by_key(|(count, _)| *count);
@@ -288,7 +289,7 @@ fn in_trees(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slo
     let request = placement::CandidatesRequest {
         groups: wanted.groups.values().cloned().collect(),
         isolate: wanted.isolate,
-        // Candidates on excluded hosts count towards the limit, so the search requests more candidates.
+        // Candidates on excluded hosts count towards the limit. So the search requests more candidates than the limit.
         limit: Some(if narrowed { limit.saturating_mul(10) } else { limit }),
         ..placement::CandidatesRequest::default()
     };

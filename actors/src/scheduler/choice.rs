@@ -34,7 +34,7 @@ pub struct RankedHost {
 /// The decision, and its reasons.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulingDecision {
-    /// Hosts that fit, best first: the selected one and its alternates. Empty if there is none.
+    /// Hosts that fit, best first: the selected host and its alternates. Empty if no host fits.
     pub ranked: Vec<RankedHost>,
     pub reasons: SchedulingReasons,
 }
@@ -47,7 +47,7 @@ pub struct SchedulingReasons {
     pub hosts: u32,
     pub checks: Vec<CheckRecord>,
     pub weighed: Vec<WeighedHost>,
-    /// If no host fits: the missing resource in one sentence, without names of hosts.
+    /// If no host fits, one sentence about the missing resource. It names no host.
     pub lacks: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl SchedulingReasons {
         }
     }
 
-    /// The fault message that the user sees. Clients look for the first sentence, which is Nova's.
+    /// The fault message that the user sees. Its first sentence is Nova's, because clients search for that text.
     pub fn message(&self) -> String {
         match &self.lacks {
             Some(lacks) => format!("No valid host was found. There are not enough hosts available: {lacks}."),
@@ -180,7 +180,7 @@ pub fn may_rebuild(
     })
 }
 
-/// Runs the enabled filters in their order, and then the filters that apply although they are not enabled. Stops as
+/// Runs the enabled filters in their order. Then runs the filters that apply although they are not enabled. Stops as
 /// soon as no host is left.
 fn filter(
     context: &SchedulingContext<'_>,

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// Whether `value` meets the condition `wanted`. Nova: `nova.scheduler.filters.extra_specs_ops.match`; a condition
-/// without an operator is compared as a whole.
+/// without an operator must equal the whole value.
 pub(super) fn matches(value: &str, wanted: &str) -> bool {
     let mut words = wanted.split_whitespace();
     let Some(operator) = words.next() else { return value == wanted };

@@ -59,14 +59,15 @@ pub struct InstanceGroup {
     pub policy: ServerGroupPolicy,
     /// The limit of an anti-affinity group.
     pub most_per_host: u32,
-    /// Members by host, pending ones included.
+    /// The members of the group on each host, including those that are not recorded yet.
     pub members: BTreeMap<Slot, u32>,
 }
 
 /// The parsed scheduler hints.
 #[derive(Debug, Default)]
 pub struct SchedulerHints {
-    /// The hosts of the servers in `different_host` and `same_host`; `None` without the hint.
+    /// The hosts of the servers that the hints `different_host` and `same_host` name. `None` if the request lacks the
+    /// hint.
     pub different: Option<Slots>,
     pub same: Option<Slots>,
     pub near: Option<Option<IpNet>>,
@@ -164,8 +165,8 @@ impl<'a> HostState<'a> {
         column?.line(self.slot)
     }
 
-    /// The free capacity if no allocation ratio applied (Nova's `free_ram_mb` and `free_disk_gb`). It is below zero on
-    /// an overcommitted host.
+    /// The free capacity without the allocation ratio (Nova's `free_ram_mb` and `free_disk_gb`). It is below zero on an
+    /// overcommitted host.
     pub fn plainly_free(&self, class: &str) -> f64 {
         let Some(line) = self.line(class) else { return 0.0 };
         number(line.total) - number(line.reserved) - number(line.used) - number(self.context.pending(self.slot, class))
@@ -195,7 +196,7 @@ impl<'a> HostState<'a> {
     /// The PCI devices that the guest would get, if its NUMA nodes are on these cells.
     ///
     /// # Errors
-    /// The reason why it cannot get them.
+    /// The reason why the guest cannot get the devices.
     pub fn passed(&self, fitted: &[FittedNumaCell]) -> Result<Vec<HeldPciDevice>, String> {
         let requests = self.context.devices.as_ref().map_err(Clone::clone)?;
         if requests.is_empty() {
@@ -206,10 +207,10 @@ impl<'a> HostState<'a> {
         free.assign(requests, &cells)
     }
 
-    /// The part of the host's NUMA cells that the guest would get; `None` if it requests none.
+    /// The part of the host's NUMA cells that the guest would get; `None` if the guest requests no topology.
     ///
     /// # Errors
-    /// The reason why it does not fit.
+    /// The reason why the guest does not fit.
     pub fn fitting(&self) -> Result<Option<Vec<FittedNumaCell>>, String> {
         let Some(topology) = self.context.topology.as_ref().map_err(Clone::clone)? else { return Ok(None) };
         let (ledger, host) = (&self.context.placement.ledger, ProviderId(self.row.id.0));
@@ -243,13 +244,13 @@ impl<'a> HostState<'a> {
         self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
     }
 
-    /// The values of `key` in the host's aggregates, with comma-separated lists split.
+    /// The values of `key` in the host's aggregates. A comma-separated list gives several values.
     pub fn listed(&self, key: &str) -> Vec<&'a str> {
         self.said(key).flat_map(|value| value.split(',')).map(str::trim).collect()
     }
 
-    /// The smallest of the aggregates' values. If there is no value, or if any value is not a number, the option is
-    /// used.
+    /// The smallest value of `key` in the host's aggregates. If there is no value, or if any value is not a number,
+    /// `option`.
     pub fn least<T: std::str::FromStr + PartialOrd + Copy>(&self, key: &str, option: T) -> T {
         let mut least = None;
         for value in self.said(key) {

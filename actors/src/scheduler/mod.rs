@@ -14,9 +14,9 @@
 //! run or a replay. A decision is a proposal made from views that may lag. When the host is claimed, the placement
 //! ledger's `decide` checks capacity and server groups again. So the result is a list of hosts, best first.
 //!
-//! Filters and weighers are tables: a new one needs a value and a line in its table. [`context`] holds the facts that
-//! they judge by, `comparison` the language of extra specs, [`options`] the options, and [`names`] finds filters and
-//! weighers by Nova's names.
+//! Filters and weighers are in tables. A new filter or weigher needs a value and a line in its table. [`context`] holds
+//! the facts that they judge by, and `comparison` the language of extra specs. [`options`] holds the options. [`names`]
+//! finds filters and weighers by Nova's names.
 
 mod batch;
 pub mod candidates;

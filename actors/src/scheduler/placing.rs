@@ -1,7 +1,7 @@
 //! Selects a host for a server and claims it.
 //!
 //! The scheduler makes one decision after the other. Each decision sees the pending claims of earlier decisions
-//! ([`PendingClaims`]). So parallel requests spread over the hosts instead of all claiming the best one. The claims go
+//! ([`PendingClaims`]). So parallel requests spread over the hosts, and do not all claim the best host. The claims go
 //! to the ledger in parallel. The ledger refuses a claim if another was faster or the view lagged. Then the scheduler
 //! claims the next host of the same decision. When the ledger has refused all hosts of a decision, the scheduler
 //! decides again a moment later, at most [`ROUNDS`] times in all. If a decision finds no host while others' claims are
@@ -30,7 +30,7 @@ use crate::ledger::{CELL, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, Led
 
 /// The most decisions for one server before the step returns to its process.
 pub(super) const ROUNDS: usize = 4;
-/// The longest wait for others' pending claims, and for the request's own server in the views.
+/// The longest wait for the pending claims of others, and for the views to show the request's own server.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) const BEAT: Duration = Duration::from_millis(5);
 
@@ -73,7 +73,7 @@ pub struct Selection {
 pub enum SelectionError {
     NoHost {
         reasons: SchedulingReasons,
-        /// Hosts that fitted, but for which the ledger refused the claim.
+        /// Hosts that fitted, but whose claim the ledger refused.
         lost: Vec<RefusedHost>,
     },
     /// The scheduler could not decide. The same request may be repeated.
@@ -187,7 +187,8 @@ impl Scheduler {
         Err(SelectionError::not_now("every host that seemed to fit was taken meanwhile"))
     }
 
-    /// Decides, and shows the decision to later decisions. Also returns the newest earlier decision that is pending.
+    /// Decides, and shows the decision to later decisions. Also returns the number of the newest earlier decision that
+    /// is still pending.
     pub(super) fn decide(
         self: &Arc<Self>,
         request: &RequestSpec,
@@ -214,7 +215,8 @@ impl Scheduler {
         PendingClaimGuard { scheduler: Arc::clone(self), number, kept: false }
     }
 
-    /// Waits until the pending decisions up to `newest` are in the read models or dropped; `false` if there were none.
+    /// Waits until no decision up to `newest` is pending: each is in the read models or dropped. Returns `false` if
+    /// `newest` is `None`.
     pub(super) async fn others_settle(&self, newest: Option<u64>) -> bool {
         let Some(newest) = newest else { return false };
         poll_until(|| {
@@ -227,8 +229,8 @@ impl Scheduler {
     }
 }
 
-/// Releases a claim that the server already has. The claim is from before a crash that prevented the placement, and
-/// may be the reason why a host has no room for the server.
+/// Releases a claim that the server already has. A crash came between this claim and the record of the placement. The
+/// claim may be the reason why a host has no room for the server.
 async fn release_stale_claim(scheduler: &Scheduler, asked: &SelectionRequest) -> Result<(), SelectionError> {
     let consumer = ConsumerId::new(asked.server.to_string());
     if !scheduler.views.placement.read(|view| view.ledger.consumers.contains_key(&consumer)) {
@@ -319,7 +321,8 @@ pub(super) async fn claim_all(
         match scheduler.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&first.meta)).await {
             Ok(committed) => return Ok(ClaimOutcome::Admitted(committed.position)),
             Err(CommandError::Rejected(LedgerReject::HoldsOther(consumer))) => {
-                // This claim is from before a crash that prevented the placement. Without it, the new claim may fit.
+                // A crash came between this claim and the record of the placement. Without this claim, the new claim
+                // may fit.
                 let release = LedgerCommand::Release { consumer };
                 let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&first.meta)).await;
                 released.map_err(SelectionError::not_now)?;

@@ -1,8 +1,8 @@
-//! Requirements that narrow the hosts before any is examined: Nova's request filters.
+//! Requirements that narrow the set of hosts before the scheduler examines any host. Nova calls them request filters.
 //!
-//! Each requirement narrows the set of hosts by an index. A named host and the exclusion of hosts tried before come
-//! first. Nova's request filters follow in the order of `nova.scheduler.request_filter`, and then the requirements of
-//! PCI devices and traits.
+//! Each requirement narrows the set of hosts by an index. The first requirements are the host that the request names,
+//! and the exclusion of hosts tried before. Nova's request filters follow in the order of
+//! `nova.scheduler.request_filter`, and then the requirements of PCI devices and traits.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub struct PrefilterRequirement {
     pub hosts: Slots,
     /// The reason why a host does not meet it.
     pub says: fn(&SchedulingContext<'_>, Slot, &str) -> String,
-    /// The user's message when no host is left; it names no host.
+    /// The message for the user when no host is left. It names no host.
     pub lacks: String,
 }
 

@@ -26,7 +26,8 @@ pub struct RequestSpec {
     pub requested_host: Option<String>,
     /// The memory page size of a running guest, which a live migration cannot change.
     pub page_kib: Option<u64>,
-    /// Hosts tried before.
+    /// Hosts that the decision must not choose: hosts that earlier attempts tried, and the present host of a server
+    /// that moves.
     pub excluded: BTreeSet<HostId>,
     /// `[DEFAULT] default_availability_zone`: the zone of hosts without a zone.
     pub default_zone: String,
@@ -75,7 +76,7 @@ impl RequestSpec {
     /// The guest's NUMA topology.
     ///
     /// # Errors
-    /// The reason why it is impossible.
+    /// The reason why the topology is impossible.
     pub fn topology(&self) -> Result<Option<GuestNumaTopology>, String> {
         let mut asked = topology::ask(&self.flavor, self.image.as_deref())?;
         if let (Some(topology), Some(kib)) = (&mut asked, self.page_kib) {

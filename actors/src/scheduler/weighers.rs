@@ -1,8 +1,8 @@
 //! Weighs the hosts that passed the filters.
 //!
 //! As in Nova's `BaseWeightHandler`, each weigher's values are normalised to 0..1 between their minimum and maximum,
-//! and multiplied. Some weighers take 0 as the minimum. The host with the highest sum wins; among equal sums, the
-//! oldest host. The metadata of a host's aggregates can override a multiplier; if there are several values, the
+//! and multiplied. Some weighers take 0 as the minimum. The host with the highest sum wins. If sums are equal, the
+//! oldest host wins. The metadata of a host's aggregates can override a multiplier; if there are several values, the
 //! smallest is used.
 
 use chronova_events::instance::{WeighedHost, WeightPart};
@@ -138,7 +138,8 @@ fn policy(context: &SchedulingContext<'_>) -> Option<ServerGroupPolicy> {
     context.group.as_ref().map(|group| group.policy)
 }
 
-/// The weighted number of image properties that a server shares with the request, summed over all servers on the host.
+/// The number of image properties that the servers on the host share with the request. Each property counts with its
+/// weight, once for each server.
 fn same_image_properties(host: &HostState<'_>) -> f64 {
     let Some(image) = &host.context.request.image else { return 0.0 };
     let setting = &host.context.options.image_props_weight_setting;
@@ -153,7 +154,7 @@ fn same_image_properties(host: &HostState<'_>) -> f64 {
     sum
 }
 
-/// Nova's class names for the configuration: all weighers, including the one that has no effect in a single cell.
+/// Nova's class names of all weighers, for the configuration. One of these weighers has no effect in a single cell.
 pub const CLASSES: [&str; 14] = [
     ALL,
     "nova.scheduler.weights.ram.RAMWeigher",
@@ -190,7 +191,7 @@ pub struct WeighedHosts {
     opinions: Vec<WeigherScores>,
 }
 
-/// Weighs the candidates. A single one needs no weighing, as in Nova.
+/// Weighs the candidates. As in Nova, a single candidate is not weighed.
 pub fn weigh(context: &SchedulingContext<'_>, slots: Vec<Slot>) -> WeighedHosts {
     let mut totals = vec![0.0_f64; slots.len()];
     let mut opinions = Vec::new();
@@ -244,9 +245,9 @@ fn opinion(context: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[
 }
 
 impl WeighedHosts {
-    /// The indexes in `slots` of the best candidates, best first: `keep` of them, or more if `dice` selects among more.
-    /// `dice` selects which of the `subset` best candidates comes first. With `shuffle`, `dice` also selects among all
-    /// candidates that are as good as the best.
+    /// The indexes in `slots` of the best candidates, best first. The list has `keep` of them, or more if `dice`
+    /// selects among more than `keep`. `dice` selects which of the `subset` best candidates comes first. With
+    /// `shuffle`, `dice` also selects among all candidates that are as good as the best.
     pub fn best(&self, keep: usize, subset: usize, shuffle: bool, dice: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         let better = |a: &usize, b: &usize| {

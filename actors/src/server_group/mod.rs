@@ -22,8 +22,8 @@ pub enum ServerGroupCommand {
     Delete {
         group: ServerGroupId,
     },
-    /// The servers that will be requested next become members. `limit`: how many servers of one user the group may
-    /// have.
+    /// Makes the servers that will be requested next members of the group. `limit`: how many servers of one user the
+    /// group may have.
     Join {
         group: ServerGroupId,
         user: UserId,

@@ -5,7 +5,7 @@
 //! single server and pipelines the commands of a busy aggregate (the placement ledger).
 //!
 //! The first command or read loads the stream. A command that begins an aggregate ([`AggregateRoot::begins`]) needs no
-//! load: its append expects an empty stream. After a conflict, the actor decides the command again.
+//! load, because its append expects an empty stream. After a conflict, the actor decides the command again.
 //!
 //! A reply never shows a state that is not durable. Refusals and reads, too, wait for the events that they are based
 //! on. When an append fails, the state in memory and all decisions on it are dropped, and the stream is read again.
@@ -112,7 +112,8 @@ pub struct Entity<A: AggregateRoot> {
     in_flight: Vec<DurabilityWaiter<A>>,
     /// Whether the stream has not been read yet.
     unread: bool,
-    /// The first message, which waits until the stream is read. The mailbox waits, too, so there is at most one.
+    /// The first message, which waits until the stream is read. The mailbox waits meanwhile, so there is at most one
+    /// such message.
     early: Option<Execute<A>>,
     broken: Option<StoreError>,
     last_used: Instant,
@@ -257,7 +258,7 @@ impl<A: AggregateRoot> Entity<A> {
         self.load(ctx);
     }
 
-    /// Refuses the command with the largest event in flight; the others are decided again without it.
+    /// Refuses the command with the largest event in flight. Decides the other commands again without it.
     fn refuse_largest(&mut self, error: &StoreError) {
         // An event that cannot be encoded is treated as the largest one.
         let size = |event: &NewEvent| event.event.encode().map_or(usize::MAX, |bytes| bytes.len());
@@ -385,7 +386,7 @@ async fn fold_stream<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Resu
         && let Ok(kept) = codec::decode_snapshot::<SnapshotOf<S>>(&snapshot.bytes)
     {
         // The snapshot does not record the position of its last event. The log's head is at or after that position, and
-        // can be used instead: readers only wait until a read model reaches the position.
+        // can be used instead, because readers only wait until a read model reaches the position.
         let (revision, position) = (snapshot.revision, store.head());
         folded = FoldedState { state: kept.state, revision, position, snapshot_at: revision };
     }

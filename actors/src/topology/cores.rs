@@ -18,8 +18,8 @@ pub fn pack(
     reserved: usize,
 ) -> Option<(CpuPins, Vec<u32>)> {
     let free = cell.cores(true);
-    // This is the number of threads per core of the physical cell: a core with one used thread still counts as a core
-    // of two.
+    // The number of threads per core is that of the hardware. A core of two threads still counts as two if a guest uses
+    // one of them.
     let per_core = cell.is.siblings.iter().map(Vec::len).max().unwrap_or(1).max(1);
     if node.dedicated.is_empty() {
         return (reserved == 0).then(|| (CpuPins::new(), Vec::new()));

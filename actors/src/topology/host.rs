@@ -1,5 +1,5 @@
-//! The processors of a host for pinned and for floating guests, from the cells that it reports and the operator's CPU
-//! sets.
+//! Determines which processors of a host are for pinned guests and which for floating guests. The host reports its
+//! cells, and the operator configures the CPU sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,7 +94,7 @@ pub struct HostNumaCells {
     /// See [`HostCellsReplaced`].
     pub confines: bool,
     pub cells: Vec<HostNumaCell>,
-    /// The number of shared processors and that of dedicated ones, if the operator named any.
+    /// The numbers of shared and of dedicated processors. `None` if the operator named no processors.
     pub counted: Option<(u64, u64)>,
 }
 

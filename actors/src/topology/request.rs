@@ -8,7 +8,7 @@ use chronova_hypervisor::cpus;
 
 use super::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, GuestNumaNode, GuestNumaTopology, MemPageSize};
 
-/// The sources of a request: the flavor's extra spec `hw:NAME`, the image's property `hw_NAME`.
+/// The sources of a request. A setting is the flavor's extra spec `hw:NAME` or the image's property `hw_NAME`.
 struct FlavorAndImageSpecs<'a> {
     flavor: &'a FlavorSnapshot,
     image: Option<&'a ImageSnapshot>,
@@ -182,7 +182,7 @@ fn thread_policy(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<CpuTh
         )),
     };
     match (read("flavor extra specs", flavor)?, read("image properties", image)?) {
-        // As in Nova's code; its documents say that any other policy of the image is refused.
+        // This follows Nova's code. Nova's documents say that any other policy of the image is refused.
         (Some(CpuThreadPolicy::Prefer), Some(_)) => Ok(Some(CpuThreadPolicy::Prefer)),
         (Some(flavor), Some(image)) if flavor != image => Err("Image property 'hw_cpu_thread_policy' is not permitted to \
                                                                override CPU thread pinning policy set against the flavor"
@@ -221,7 +221,7 @@ fn dedicated_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<BTre
     }
 }
 
-/// The policy that `resources:PCPU` or `resources:VCPU` implies; without these specs, `policy`.
+/// The CPU policy that `resources:PCPU` or `resources:VCPU` implies. If the flavor has neither spec, `policy`.
 fn implied_policy(
     asked: &FlavorAndImageSpecs<'_>,
     policy: Option<CpuPolicy>,
@@ -261,7 +261,7 @@ fn implied_policy(
     }
 }
 
-/// The thread policy that the trait `HW_CPU_HYPERTHREADING` implies; without the trait, `threads`.
+/// The thread policy that the trait `HW_CPU_HYPERTHREADING` implies. If nothing names the trait, `threads`.
 fn implied_threads(
     asked: &FlavorAndImageSpecs<'_>,
     threads: Option<CpuThreadPolicy>,
@@ -370,7 +370,8 @@ fn pages(text: &str) -> TopologyResult<MemPageSize> {
     Some(kib).filter(|kib| *kib > 0).map(MemPageSize::Kib).ok_or_else(wrong)
 }
 
-/// The setting `name` of each node, such as `hw:numa_cpus.0` or `hw_numa_mem.1`, up to the first node without it.
+/// The setting `name` of each node, such as `hw:numa_cpus.0` or `hw_numa_mem.1`. The list ends before the first node
+/// without the setting.
 fn of_nodes<'a, T>(
     asked: &FlavorAndImageSpecs<'a>,
     name: &str,

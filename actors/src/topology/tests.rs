@@ -204,8 +204,8 @@ fn an_impossible_topology_is_refused_with_the_reason() {
     assert!(wrapped.contains("but expected 1024"), "{wrapped}");
 }
 
-/// Real-time guests: a mask of the flavor or of the image, or a processor for the emulator, keeps the overhead away
-/// from real-time CPUs.
+/// A real-time guest needs a mask in the flavor or in the image, or a processor for the emulator. Each of these keeps
+/// the overhead away from real-time CPUs.
 #[test]
 fn some_cpus_run_in_real_time() {
     let cpus = |specs: &[(&str, &str)], image: &[(&str, &str)]| {
@@ -231,7 +231,7 @@ fn some_cpus_run_in_real_time() {
 // ------------------------------------------------------------------------------------------------------------- fitting
 
 /// Cells of `size` processors each. The first `shared` are shared, the others are dedicated. A core has `threads`
-/// processors: with two, the processors 0 and 1 are the first core.
+/// processors. If it has two, the processors 0 and 1 are the first core.
 fn host(count: u32, size: u32, shared: u32, threads: usize) -> Vec<HostNumaCell> {
     let cell = |id: u32| {
         let cpus: Vec<u32> = (id * size..(id + 1) * size).collect();
@@ -389,8 +389,8 @@ fn cells_are_packed_or_spread() {
     assert_eq!(second(false), [(0, vec![0])], "spreading selects the empty cell");
 }
 
-/// Memory decides only between cells with the same CPUs in use. These are the dedicated ones for a guest with dedicated
-/// CPUs, and otherwise the floating ones.
+/// Memory decides only between cells with the same CPUs in use. For a guest with dedicated CPUs, the dedicated CPUs
+/// count; for any other guest, the floating ones.
 #[test]
 fn the_use_of_cpus_matters_more_than_that_of_memory() {
     let host = host(2, 4, 2, 1);

@@ -23,8 +23,8 @@ impl NumaCellUsage<'_> {
         self.is.dedicated.iter().copied().filter(|cpu| !self.taken.contains(cpu)).collect()
     }
 
-    /// The free memory in MiB. The usage may exceed the cell's memory: the allocation ratio may admit more, and the
-    /// host may have lost memory since the claims.
+    /// The free memory in MiB. The usage may exceed the cell's memory, because the allocation ratio may admit more, or
+    /// because the host has lost memory since the claims.
     pub fn free_memory(&self) -> u64 {
         self.is.memory_mib.saturating_sub(self.memory_mib)
     }
@@ -39,7 +39,7 @@ impl NumaCellUsage<'_> {
         self.is.pages.iter().map(|pages| pages.kib).min()
     }
 
-    /// The dedicated processors of each core; only the free ones if `free`.
+    /// The dedicated processors of each core. With `free`, only those that no guest has.
     pub fn cores(&self, free: bool) -> Vec<Vec<u32>> {
         let usable: BTreeSet<u32> = match free {
             true => self.free_processors(),

@@ -87,7 +87,8 @@ fn commands(state: &Instance) -> Vec<Command> {
     all
 }
 
-/// The part of a state that decisions depend on, as text. Two states with the same text lead to the same decisions.
+/// Describes the part of a state that decisions depend on. Two states with the same description lead to the same
+/// decisions.
 fn kind_of(state: &Instance) -> String {
     let flags = state.alive().map(|server| {
         let (built, build) = (server.launched_at.is_some(), server.building().is_some());

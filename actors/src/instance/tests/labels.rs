@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A server's labels after these changes, one command each; or the refusal of one of the commands.
+/// A server's labels after these changes. Each change is one command. The error is the first refusal.
 fn labels_after(changes: Vec<InstanceChange>) -> Result<(SortedPairs, Vec<String>), Reject> {
     let mut given = active();
     for change in changes {

@@ -1,4 +1,4 @@
-//! The machine type of a server: recorded with its first host, kept, and changed by an operator.
+//! Tests the machine type of a server. It is recorded with the first host and then kept, and an operator can change it.
 
 use chronova_events::instance::Scheduled;
 

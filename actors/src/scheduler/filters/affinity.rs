@@ -1,4 +1,4 @@
-//! Filters on the other servers of a host, and on the host's address.
+//! Filters on the servers that a host already has, and on the host's address.
 
 use std::net::IpAddr;
 
@@ -52,7 +52,7 @@ pub(super) const GROUP_ANTI_AFFINITY: Filter = Filter {
     name: "ServerGroupAntiAffinityFilter",
     applies: |context| policy(context) == Some(ServerGroupPolicy::AntiAffinity),
     passes: |host| {
-        // During a move, the server's present host passes: the server itself is one of the members there.
+        // During a move, the server's present host passes, because the server itself is one of the members there.
         host.has_the_server() || host.context.group.as_ref().is_none_or(|group| host.members() < group.most_per_host)
     },
     says: |host| {

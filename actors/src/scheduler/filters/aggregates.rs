@@ -63,7 +63,7 @@ fn unmet_spec<'a>(host: &HostState<'a>) -> Option<(&'a str, &'a str)> {
     })
 }
 
-/// The key may have any suffix: `filter_tenant_id3` keeps an aggregate for one more project.
+/// The key may have any suffix. For example, `filter_tenant_id3` keeps an aggregate for one more project.
 pub(super) const TENANCY: Filter = Filter {
     name: "AggregateMultiTenancyIsolation",
     passes: |host| {

@@ -1,7 +1,7 @@
 //! Filters on NUMA cells, PCI devices and metrics.
 //!
-//! Hosts report their NUMA cells and PCI devices, but no metrics. So the filter on metrics passes no host when it
-//! applies. Nova's filter passes no host without the metric, either.
+//! Hosts report their NUMA cells and PCI devices, but no metrics. So when the filter on metrics applies, no host
+//! passes. In Nova, a host without the metric does not pass, either.
 
 use super::filter::{Filter, PLAIN};
 use crate::scheduler::context::SchedulingContext;
@@ -43,7 +43,8 @@ pub(super) const METRICS: Filter = Filter {
     ..PLAIN
 };
 
-/// The message for users if no host passes `NUMATopologyFilter`: the error in the request, or what all hosts lack.
+/// The message for users if no host passes `NUMATopologyFilter`. It names the error in the request, or else what all
+/// hosts lack.
 fn lacks(context: &SchedulingContext<'_>) -> String {
     match &context.topology {
         Err(reason) => reason.trim_end_matches('.').to_owned(),

@@ -9,14 +9,14 @@ pub struct Filter {
     /// Whether the filter runs even if it is not enabled, and even for a forced host. In Nova, such a check is part of
     /// the claim on the compute host.
     pub always: bool,
-    /// Whether it runs when a server is rebuilt with another image on its host.
+    /// Whether the filter runs when a server is rebuilt with another image on its host.
     pub on_rebuild: bool,
-    /// Whether it applies to this request; if not, every host passes.
+    /// Whether the filter applies to this request. If not, every host passes.
     pub applies: fn(&SchedulingContext<'_>) -> bool,
     pub passes: fn(&HostState<'_>) -> bool,
-    /// Why this host did not pass, with the host's value and the limit if the check compares values.
+    /// Why this host did not pass. If the check compares values, the text has the host's value and the limit.
     pub says: fn(&HostState<'_>) -> String,
-    /// The user's message when no host passes; it names no host.
+    /// The message for the user when no host passes. It names no host.
     pub lacks: fn(&SchedulingContext<'_>) -> String,
 }
 

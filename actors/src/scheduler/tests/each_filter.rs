@@ -336,7 +336,7 @@ fn a_guests_node_is_near_its_device() {
         let told = HostCellsReplaced { provider, confines: true, cells: order.map(own).to_vec() };
         cell.placement.take_in(&told.into(), Timestamp(0));
     }
-    // The cell without devices is the fuller one: by CPUs and memory, packing would prefer it and spreading would not.
+    // The cell without devices is fuller. By CPUs and memory alone, packing would prefer it, and spreading would not.
     let fitted = vec![FittedNumaCell {
         cell: 1,
         floating: vec![0],

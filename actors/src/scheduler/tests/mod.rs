@@ -430,7 +430,7 @@ fn filters_run_in_the_order_given_and_count_what_they_leave() {
         ("AllHostsFilter", 2),
     ];
     assert_eq!(counts, expected);
-    // A filter runs only on the hosts that the filters before it left, and none runs if no host is left.
+    // A filter runs only on the hosts that the filters before it left. If no host is left, no further filter runs.
     cell.options.isolated_hosts = vec!["h1".into()];
     cell.options.enabled_filters = vec!["ComputeFilter", "IsolatedHostsFilter"];
     let last = cell.decide(&small()).reasons.checks.pop().unwrap();

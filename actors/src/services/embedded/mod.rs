@@ -1,7 +1,7 @@
 //! The embedded services: identity, images, networks and volumes on the same log, and a key manager with files.
 //!
-//! A folder has the aggregates of its service, and the implementation of the port that compute calls. The HTTP APIs of
-//! the services are in `web`.
+//! Each service has a folder with its aggregates, and with the implementation of the port that compute calls. The HTTP
+//! APIs of the services are in `web`.
 
 pub mod identity;
 pub mod image;

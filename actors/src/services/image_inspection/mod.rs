@@ -1,8 +1,8 @@
 //! Detects a file's real format, without trust in its sender.
 //!
-//! A hypervisor trusts the content of a disk: a qcow2 header may name another file of the host, which the guest then
-//! reads. So an image becomes usable only after an inspection. The content must have the declared format and no other,
-//! and must refer to nothing outside itself. All parsing is bounded and reads only what it needs.
+//! A hypervisor trusts the content of a disk. A qcow2 header may name another file of the host, and the guest could
+//! then read that file. So an image becomes usable only after an inspection. The content must have the declared format
+//! and no other, and must refer to nothing outside itself. All parsing is bounded and reads only what it needs.
 
 mod qcow2;
 

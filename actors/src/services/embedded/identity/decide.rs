@@ -175,7 +175,8 @@ fn change_domain(state: &Identity, id: &DomainId, change: DomainChange) -> Ident
     Ok(events)
 }
 
-/// Keystone's rules: only a disabled domain can be deleted, never the default one. Everything in it is deleted, too.
+/// Follows Keystone's rules. Only a disabled domain can be deleted, and never the default domain. Everything in the
+/// domain is deleted, too.
 fn delete_domain(state: &Identity, id: DomainId) -> IdentityDecision {
     let domain = known_domain(state, &id)?;
     if id.as_str() == DEFAULT_DOMAIN {

@@ -1,7 +1,7 @@
 //! Users, projects, domains, roles and role assignments. [`bootstrap`] creates the first ones.
 //!
 //! A command brings new ids and password hashes. [`passwords`] computes the hashes outside the decision. Tokens are
-//! signed and self-contained: only their revocation is an event.
+//! signed and self-contained, so only their revocation is an event.
 
 pub mod bootstrap;
 pub mod decide;
@@ -142,7 +142,7 @@ pub struct IdentitySeed {
     pub roles: [RoleId; 5],
 }
 
-/// The kind of resource in a refusal, by Keystone's name.
+/// The kind of resource that a refusal is about. The names are Keystone's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityResourceKind {
     Domain,

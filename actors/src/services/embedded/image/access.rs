@@ -44,7 +44,8 @@ impl ImageScope {
         }
     }
 
-    /// Whether a shared image of another project is listed: by default, if the caller's project has accepted it.
+    /// Whether a shared image of another project is listed. By default, the caller's project must have accepted the
+    /// image.
     fn is_offered(&self, image: &ImageRecord, project: Option<&ProjectId>) -> bool {
         membership(image, project).is_some_and(|status| self.status.is_none_or(|wanted| status == wanted))
     }

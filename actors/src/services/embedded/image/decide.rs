@@ -48,7 +48,8 @@ fn check_size(before: usize, attributes: &ImageAttributes) -> Result<(), ImageRe
     }
 }
 
-/// Checks the number of properties. As in Glance, an image that has too many may be changed, but gets no more.
+/// Checks the number of properties. As in Glance, an image with too many properties may be changed, but their number
+/// must not grow.
 fn check_count(before: usize, attributes: &ImageAttributes, most: PropertyLimit) -> Result<(), ImageReject> {
     let now = attributes.properties.len();
     match most.0.filter(|limit| now > *limit && now > before) {

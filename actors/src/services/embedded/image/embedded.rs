@@ -69,8 +69,8 @@ impl EmbeddedImages {
         self.limits.properties
     }
 
-    /// Waits for the owner's turn to create an image; `None` without an owner or a limit. The caller drops the turn
-    /// when the read models show the image. `OverQuota`: the owner has as many images as the limit allows.
+    /// Waits for the owner's turn to create an image; `None` if there is no owner or no limit. The caller drops the
+    /// turn when the read models show the image. `OverQuota`: the owner already has as many images as the limit allows.
     pub async fn turn(&self, owner: Option<&ProjectId>) -> Result<Option<ProjectTurn>, ImageReject> {
         let (Some(owner), Some(limit)) = (owner, self.limits.images) else { return Ok(None) };
         let turn = self.creates.turn(owner).await;
@@ -80,7 +80,7 @@ impl EmbeddedImages {
         }
     }
 
-    /// Abandons uploads that a crash has interrupted, and removes all files but those of images with stored data. Call
+    /// Abandons uploads that a crash has interrupted. Removes all files except those of images with stored data. Call
     /// it before requests are served, when the read models have caught up.
     pub async fn recover(&self, gateway: &CommandGateway) -> Result<(), PortError> {
         let images = self.views.images.read(chronova_projections::images::ImagesView::all);

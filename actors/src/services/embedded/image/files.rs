@@ -102,7 +102,7 @@ impl ImageFiles {
         }
         let (sender, receiver) = mpsc::channel(DEPTH);
         let (written, fed) = tokio::join!(self.write(incoming, receiver), feed(bytes, sender));
-        // The writer's error is the cause: the sender fails in this way only because the writer has stopped.
+        // The writer's error is the cause, because the sender fails in this way only if the writer has stopped.
         match (written, fed) {
             (Err(error), Ok(()) | Err(ReceiveError::Io(_))) => Err(error),
             (_, Err(error)) => Err(error),

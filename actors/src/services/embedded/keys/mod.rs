@@ -1,4 +1,4 @@
-//! The embedded key manager: one file for each secret, in the folder `secrets` of the data folder.
+//! The embedded key manager. It keeps each secret in a file in the folder `secrets` of the data folder.
 //!
 //! Only the operating-system user that runs Chronova can read the files. All members of a cluster share the data
 //! folder, and so the files. No secret is in the log of events, in a checkpoint or in an export. A deleted secret is

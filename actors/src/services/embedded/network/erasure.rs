@@ -1,4 +1,4 @@
-//! The personal data of the embedded network service: ports that have the host names of servers.
+//! The personal data of the embedded network service. Some of its ports have the host names of servers.
 
 use std::sync::Arc;
 

@@ -48,8 +48,8 @@ pub(super) fn allocate(
     Ok(events)
 }
 
-/// Checks a project's limit in the decision that allocates the address, so concurrent requests on one network never
-/// exceed it. The caller has counted the addresses on other networks (`elsewhere`).
+/// Checks a project's limit in the decision that allocates the address. So concurrent requests on one network cannot
+/// exceed the limit. The caller has counted the addresses on other networks (`elsewhere`).
 fn check_limit(state: &Network, wanted: &FloatingIpRequest) -> Result<(), NetworkReject> {
     match usize::try_from(wanted.limit) {
         Ok(limit) if state.floating_ips_of(&wanted.project) + wanted.elsewhere >= limit => {

@@ -1,4 +1,5 @@
-//! Floating addresses across networks: their association with ports, and the number that a project has.
+//! Answers questions about floating addresses that concern several networks: with which port an address can be
+//! associated, and how many a project has.
 //!
 //! Source: neutron `db/l3_db.py`.
 
@@ -31,8 +32,8 @@ pub enum FloatingIpTargetReject {
     NoSuchAddress { port: PortId, address: IpAddr },
 }
 
-/// A request to allocate a floating address: any address of the network, associated with no port. The caller sets the
-/// quota.
+/// A request for any free floating address of the network, without an association. The caller fills in the quota
+/// (`limit`, `elsewhere`).
 pub fn any(project: ProjectId) -> FloatingIpRequest {
     let floating_ip = FloatingIpId::random();
     FloatingIpRequest {
@@ -55,7 +56,7 @@ pub fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -
     held.filter_map(|id| view.floating_ip(*id)).filter(|row| row.network() != network).count()
 }
 
-/// The association of a floating address of `external` with a port: the fixed address and the router.
+/// Finds the fixed address and the router with which a floating address of `external` is associated with a port.
 ///
 /// # Errors
 /// The port does not have the named address, or the named address is not IPv4. Or no address is named, and the port has

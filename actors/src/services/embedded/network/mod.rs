@@ -10,7 +10,7 @@
 //! A router, a project's security groups and a project's quota are aggregates of their own: [`router`],
 //! [`security_group`], [`quota`].
 //!
-//! Most rejections have Neutron's messages, because clients may rely on them.
+//! Most refusals have Neutron's messages, because clients may rely on these messages.
 
 pub mod access;
 pub mod creation;
@@ -86,7 +86,7 @@ pub enum NetworkCommand {
         port: PortId,
     },
     /// Deletes the ports that were created for the device, and unbinds its other ports. Ignores ports of other
-    /// projects: their owners could have set `device_id` to this device.
+    /// projects, because their owners could have set `device_id` to this device.
     ReleaseDevice {
         device: InstanceId,
         project: ProjectId,
@@ -96,8 +96,8 @@ pub enum NetworkCommand {
         floating_ip: FloatingIpId,
         patch: FloatingIpPatch,
     },
-    /// Ends the association with this address of the port. A floating IP that has another association, or none, does not
-    /// change.
+    /// Ends the floating IP's association with this address of the port. If the floating IP has another association or
+    /// none, nothing changes.
     DisassociateFloatingIp {
         floating_ip: FloatingIpId,
         port: PortId,
@@ -107,7 +107,7 @@ pub enum NetworkCommand {
     ReleaseFloatingIp {
         floating_ip: FloatingIpId,
     },
-    /// The command, if the part of the network still has this revision.
+    /// Executes `command` only if the part of the network still has this revision.
     IfRevision {
         of: NetworkPart,
         revision: u64,
@@ -133,8 +133,8 @@ pub struct RevisionMismatch {
 }
 
 impl RevisionMismatch {
-    /// Fails if the revisions differ. Succeeds if the resource does not exist: the decision on the command reports
-    /// that.
+    /// Fails if the revisions differ. Succeeds if the resource does not exist, because the decision on the command
+    /// reports that.
     pub fn check(expected: u64, current: Option<u64>) -> Result<(), Self> {
         match current {
             Some(current) if current != expected => Err(Self { expected, current }),
@@ -143,8 +143,7 @@ impl RevisionMismatch {
     }
 }
 
-/// A change of a security group of a device. Afterwards, the group applies to all ports that the device has in the
-/// network, or to none of them.
+/// Adds a security group to all ports that a device has in the network, or removes the group from all of them.
 #[derive(Debug, Clone)]
 pub struct DeviceGroupsChange {
     pub device: InstanceId,
@@ -223,8 +222,8 @@ pub struct PortRequest {
     pub project: ProjectId,
     /// The MAC address; `None` means one that is derived from the port's id.
     pub mac: Option<String>,
-    /// The addresses; `None` means one address of each IP version that the network has, and one in each subnet whose
-    /// addresses derive from the MAC.
+    /// The addresses. With `None`, the port gets one address of each IP version that the network has, and one in each
+    /// subnet whose addresses derive from the MAC.
     pub addresses: Option<Vec<FixedIpRequest>>,
     /// The settings, except `port_security` and `security_groups`, which have their own fields below.
     pub settings: PortSettings,

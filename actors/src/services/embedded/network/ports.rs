@@ -74,8 +74,8 @@ pub(super) fn create(
     ])
 }
 
-/// Refuses a second gateway of a router in the network. A gateway belongs to no project, so no quota counts it, and
-/// parallel requests for one gateway could take all addresses of an external network.
+/// Refuses a second gateway of a router in the network. A gateway belongs to no project, so no quota counts it. Without
+/// this check, parallel requests for one gateway could take all addresses of an external network.
 fn check_only_gateway(state: &Network, network: NetworkId, wanted: &PortBinding) -> Result<(), NetworkReject> {
     let taken = || state.of_device(&wanted.device).any(|port| port.binding().owner == GATEWAY_OWNER);
     match wanted.owner == GATEWAY_OWNER && taken() {

@@ -115,8 +115,9 @@ pub(super) fn remove(state: &Network, row: &NetworkRow, subnet: SubnetId) -> Res
     Ok(vec![SubnetRemoved { network: row.created.network, subnet }.into()])
 }
 
-/// Prefixes that no subnet may overlap: hosts need them for themselves (the guests' metadata address is one), or they
-/// are reserved. On each host, a bridge has the gateway's address and routes the subnet to its guests.
+/// Prefixes that no subnet may overlap. Hosts need some of them for themselves, for example for the guests' metadata
+/// address. The others are reserved. On each host, a bridge has the gateway's address and routes the subnet to its
+/// guests.
 const UNUSABLE: [IpNet; 9] = [
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 8)),
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),

@@ -66,7 +66,8 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
     }
 }
 
-/// Ends a reservation without an attachment, if there is one. Returns the event, and the volume after it.
+/// Ends a reservation that has no attachment. Returns the event, if there was such a reservation, and the volume
+/// afterwards.
 fn let_go(record: &VolumeRecord) -> (Vec<VolumeEvent>, Cow<'_, VolumeRecord>) {
     if record.status != VolumeStatus::Reserved {
         return (vec![], Cow::Borrowed(record));
@@ -88,8 +89,8 @@ fn reserve_and_connect(record: &VolumeRecord, new: NewAttachment) -> VolumeDecis
 /// The most attachments of a volume. Each takes memory in the volume's state, its state snapshots and the read models.
 const MAX_ATTACHMENTS: usize = 128;
 
-/// Reserves the volume for a server. A multiattach volume can be reserved while it is in use. The only server that has
-/// the volume can get a second attachment, because the server may be about to move.
+/// Reserves the volume for a server. A multiattach volume can be reserved while it is in use. If only one server has
+/// the volume, that server can get a second attachment, because it may be about to move.
 fn reserve(
     record: &VolumeRecord,
     attachment: AttachmentId,

@@ -31,8 +31,8 @@ fn sorted(mut created: VolumeCreated) -> Result<VolumeCreated, VolumeReject> {
     Ok(created)
 }
 
-/// Applies the change to `now`. A refusal has the number of pairs that would exceed the limit. Removing an absent key
-/// changes nothing.
+/// Applies the change to `now`. The error is the number of pairs after the change, if it exceeds the limit. Removing an
+/// absent key changes nothing.
 pub(super) fn merged(now: &[(String, String)], change: VolumeMetadataChange) -> Result<VolumeMetadata, usize> {
     let mut pairs: std::collections::BTreeMap<String, String> = now.iter().cloned().collect();
     match change {
@@ -166,8 +166,8 @@ fn describe(record: &VolumeRecord, change: VolumeDescriptionChange) -> VolumeDec
     Ok(vec![VolumeDescribed { volume, name, description, metadata }.into()])
 }
 
-/// The most bytes of the image properties that a client may set: as many as an image has. A volume that has more keeps
-/// them, but gets no more.
+/// The most bytes in the image properties that a client may set. The limit is the same as for an image. A volume with
+/// more bytes keeps them, but their number cannot grow.
 const MAX_PAIR_BYTES: usize = 64 << 10;
 
 fn bytes(pairs: &[(String, String)]) -> usize {

@@ -6,7 +6,7 @@ use chronova_events::ids::{ProjectId, UserId};
 use super::service::{EmbeddedVolumes, VolumeError};
 use crate::ports::{EmbeddedPolicy, PortError, ServiceCaller, UserVolumeCall};
 
-/// The rule that the Volume API asks for the same operation.
+/// The policy rule that the Volume API checks for the same operation.
 const fn rule_of(call: UserVolumeCall) -> &'static str {
     match call {
         UserVolumeCall::List => "volume:get_all",
@@ -20,7 +20,7 @@ const fn rule_of(call: UserVolumeCall) -> &'static str {
     }
 }
 
-/// The user and the project of the caller: the target of operations on collections.
+/// The user and the project of the caller. For an operation on a list, or a creation, the policy judges these.
 fn own(caller: &ServiceCaller) -> (Option<ProjectId>, Option<UserId>) {
     let user = match &caller.meta.cause {
         Cause::User { user, .. } => Some(user.clone()),

@@ -218,7 +218,7 @@ impl EmbeddedVolumes {
         match self.command(volume, VolumeCommand::Create(Box::new(created)), Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
             Err(error) => {
-                // If a volume with the id exists, its quota stays: only unused quota is released.
+                // If a volume with the id exists, its quota stays, because only unused quota is released.
                 if self.look(volume).await.is_err() {
                     let release = VolumeQuotaCommand::ReleaseVolume { project: project.clone(), volume };
                     self.quota(&project, release, meta).await?;
@@ -362,7 +362,7 @@ impl EmbeddedVolumes {
         meta: Arc<Meta>,
     ) -> VolumeResult<Position> {
         let of = self.look(wanted.volume).await?;
-        // Refuses another project's volume first: otherwise an exceeded quota could reveal its size. The volume checks
+        // Refuses another project's volume first. Otherwise an exceeded quota could reveal its size. The volume checks
         // the project again.
         if !is_admin && of.created.project != wanted.project {
             return Err(VolumeError::no_volume(wanted.volume));
@@ -374,8 +374,8 @@ impl EmbeddedVolumes {
         let asked = VolumeSnapshotRequested {
             volume: wanted.volume,
             snapshot,
-            // The id is random, not derived from the snapshot's id: a second request after a deletion has its own
-            // process.
+            // The id is random and does not derive from the snapshot's id. So a second request, after a deletion, has
+            // its own process.
             process: ProcessId::random(),
             project: wanted.project,
             user: wanted.user,
@@ -387,7 +387,8 @@ impl EmbeddedVolumes {
         match self.command(wanted.volume, command, Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
             Err(error) => {
-                // If the snapshot exists from an earlier request, its quota stays: only unused quota is released.
+                // If the snapshot exists from an earlier request, its quota stays, because only unused quota is
+                // released.
                 if !self.look(volume).await.is_ok_and(|of| of.snapshots.contains_key(&snapshot)) {
                     let release = VolumeQuotaCommand::ReleaseSnapshot { project: project.clone(), snapshot };
                     self.quota(&project, release, meta).await?;

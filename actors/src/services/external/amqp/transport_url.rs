@@ -30,7 +30,7 @@ pub fn brokers(url: &str, tls: bool) -> Result<Vec<AMQPUri>, String> {
     if all.is_empty() { Err("names no host".to_owned()) } else { Ok(all) }
 }
 
-/// The message repeats nothing of the URL: without an `@`, the password is in the place of the port.
+/// The message repeats nothing of the URL, because without an `@` the password is in the place of the port.
 const BAD_PORT: &str = "has a port that is not a number";
 
 fn uri(address: &str, userinfo: &(String, String), vhost: &str, tls: bool) -> Result<AMQPUri, String> {

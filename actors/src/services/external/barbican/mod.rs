@@ -4,8 +4,8 @@
 //! this client.
 //!
 //! Invariants: a certificate is read with the token of the user whose request began the work, so Barbican applies the
-//! user's rights. If no token is known any more, Chronova's own account reads it. An id from outside reaches an address
-//! only as a UUID. A payload is bounded, and no payload is logged.
+//! user's rights. If no token is known any more, Chronova's own account reads it. An id from outside becomes part of an
+//! address only if it is a UUID. A payload is bounded, and no payload is logged.
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +34,7 @@ pub struct BarbicanCertificates {
     users: SharedUserTokens,
 }
 
-/// The description of a secret, as far as it matters here.
+/// The fields of a secret's description that this client reads.
 #[derive(Debug, Deserialize)]
 struct SecretDescription {
     secret_type: Option<String>,

@@ -77,8 +77,8 @@ impl CinderVolumes {
     }
 
     /// Sends the connector of an attachment. Cinder refuses the connector of an existing attachment while another host
-    /// is connected to the volume. It accepts a new attachment with this connector. So in this case a new attachment
-    /// replaces the old one, as when Nova moves a server.
+    /// is connected to the volume. In this case, Cinder accepts a new attachment with this connector, and the new
+    /// attachment replaces the old one. Nova does the same when it moves a server.
     async fn update(
         &self,
         caller: &CinderCaller,
@@ -117,8 +117,8 @@ impl CinderVolumes {
         self.must(&caller, &call).await.map(drop)
     }
 
-    /// Ends an attachment. If Cinder refuses the user's token (401 or 403), Chronova's own account ends the attachment,
-    /// so that long work can end after the token has expired.
+    /// Ends an attachment. If Cinder refuses the user's token (401 or 403), Chronova's own account ends the attachment.
+    /// So long work can end after the token has expired.
     pub(super) async fn release_one(&self, id: AttachmentId, meta: &Meta) -> Result<(), PortError> {
         let call = CinderCall::delete(format!("attachments/{id}"));
         let mut caller = self.caller(meta).await?;

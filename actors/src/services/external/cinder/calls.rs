@@ -97,8 +97,8 @@ impl CinderVolumes {
         Ok(CinderCaller { user: None, project, request: request.cloned() })
     }
 
-    /// The user whose request began the work; Chronova's own account after a restart, because a restart forgets the
-    /// users' tokens.
+    /// The user whose request began the work. If the user's token is not known any more, for example after a restart,
+    /// Chronova's own account.
     pub(super) async fn caller(&self, work: &Meta) -> Result<CinderCaller, PortError> {
         let request = work.request_id.as_ref();
         match self.users.with_project(work).and_then(|kept| Some((kept.token, kept.project?))) {

@@ -6,11 +6,11 @@
 //! - [`attachments`]: the calls on attachments, as of microversion 3.44;
 //! - [`volumes`]: the port.
 //!
-//! Invariants: a change that a user asked for carries the user's token as long as Chronova has it, so that Cinder
+//! Invariants: a change that a user asked for carries the user's token as long as Chronova has the token. So Cinder
 //! judges the user's rights. Chronova's own account reads volumes and snapshots, and the client compares their project
 //! with the caller's. If a user asks to see them, the client also reads them with the user's token
-//! ([`check_user`](crate::ports::VolumeService::check_user)). Cinder chooses ids itself. The metadata of a new volume or
-//! snapshot has the id that the caller proposed ([`documents::PROPOSED`]), so a repeated request finds the resource.
+//! ([`check_user`](crate::ports::VolumeService::check_user)). Cinder chooses ids itself. The metadata of a new volume
+//! or snapshot has the id that the caller proposed ([`documents::PROPOSED`]), so a repeated request finds the resource.
 //! Connection info may hold a password, so it is neither kept nor logged.
 
 pub mod attachments;

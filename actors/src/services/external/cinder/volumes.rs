@@ -69,8 +69,8 @@ impl CinderVolumes {
         Ok(found.into_iter().min_by(|a, b| a.created_at.cmp(&b.created_at)))
     }
 
-    /// The caller that creates a resource. Cinder creates it in the project of the caller's token, so that must be
-    /// `project`.
+    /// The caller that creates a resource. Cinder creates the resource in the project of the caller's token, so the
+    /// token must be of `project`.
     async fn creator(&self, project: &ProjectId, meta: &Meta) -> Result<CinderCaller, PortError> {
         let caller = self.caller(meta).await?;
         if caller.project == project.as_str() {
@@ -131,8 +131,8 @@ impl CinderVolumes {
 
 #[async_trait]
 impl VolumeService for CinderVolumes {
-    /// Chronova's own account reads volumes and snapshots, so the user's token must be able to read them, too. A change
-    /// carries the user's token itself.
+    /// Chronova's own account reads volumes and snapshots. So this call checks that the user's token can read them,
+    /// too. It checks no change, because a change carries the user's token itself.
     async fn check_user(&self, call: UserVolumeCall, caller: &ServiceCaller) -> Result<(), PortError> {
         let path = match call {
             UserVolumeCall::List => "volumes?limit=1".to_owned(),

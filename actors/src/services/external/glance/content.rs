@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 use crate::services::image_inspection::{InspectError, Inspected, RandomAccess, inspect};
 
-/// How many bytes an inspection reads from the beginning of an image. They hold the headers of all formats (but not the
-/// footer of a fixed VHD), and everything that the inspection of a qcow2 file needs.
+/// How many bytes an inspection reads from the beginning of an image. These bytes hold the headers of all formats, and
+/// everything that the inspection of a qcow2 file needs. They do not hold the footer of a fixed VHD.
 const HEAD: usize = 2 * 1024 * 1024;
 
 /// The first bytes of a content of known length. All later bytes read as zeros.

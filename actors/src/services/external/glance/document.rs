@@ -99,7 +99,7 @@ impl GlanceImage {
         self.owner.as_deref() == Some(project.as_str())
     }
 
-    /// The checksum that hosts compare; `None` if Glance has none by SHA-512 or SHA-256.
+    /// The checksum that hosts compare. `None` if Glance has neither a SHA-512 nor a SHA-256 of the image.
     pub(super) fn sha2(&self) -> Option<&str> {
         let length = match self.os_hash_algo.as_deref()? {
             "sha512" => 128,

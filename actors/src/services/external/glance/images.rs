@@ -77,7 +77,7 @@ impl GlanceImages {
     }
 
     /// The content of an image as a stream. If the user's token has expired, Chronova's own account fetches the
-    /// content: the user's right was checked when the request was accepted.
+    /// content. The user's right was checked when the request was accepted.
     async fn content(&self, image: ImageId, meta: Option<&Meta>) -> Result<ByteStream, PortError> {
         let user = meta.and_then(|meta| self.users.of(meta));
         let request = meta.and_then(|meta| meta.request_id.as_ref());
@@ -184,8 +184,8 @@ impl GlanceImages {
     }
 }
 
-/// The caller of a process's requests: the user whose request began the process, or Chronova's own account after a
-/// restart.
+/// The caller of a process's requests. This is the user whose request began the process. If the user's token is not
+/// known any more, for example after a restart, it is Chronova's own account.
 fn asker_of(user: Option<&UserToken>) -> Asker<'_> {
     user.map_or(Asker::Own, Asker::User)
 }

@@ -37,7 +37,7 @@ pub struct CallOptions {
     pub name: &'static str,
     /// The longest time of one attempt, from its beginning to the end of the answer. For a stream: to its next piece.
     pub timeout: Duration,
-    /// How often a call is repeated at most. A call that got no answer in time is never repeated.
+    /// The most repetitions of a call. A call that got no answer in time is never repeated.
     pub retries: u32,
     pub tls: TlsTrust,
 }
@@ -340,7 +340,7 @@ impl ServiceClient {
     }
 }
 
-/// Whether a proxy says with this status that the service does not answer.
+/// Whether the status is that of a proxy whose service does not answer.
 pub(super) fn is_of_a_proxy(status: u16) -> bool {
     matches!(status, 502..=504)
 }

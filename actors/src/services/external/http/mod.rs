@@ -1,10 +1,10 @@
 //! Calls other services over HTTP.
 //!
-//! Invariants: every attempt ends within the timeout. A stream may take longer while its bytes move, and an upload also
-//! after its last byte ([`streams`]). A call is repeated a bounded number of times, with a random pause before each
-//! repetition. It carries the id of the request that it is made for. An answer that is not a stream is read up to a
-//! bound. If a service has not answered several calls, the calls stop for a while ([`breaker`]). No URL, header or body
-//! is logged, because they hold secrets. Only the message of an error answer is logged.
+//! Invariants: every attempt ends within the timeout. A stream may take longer while its bytes move. An upload may also
+//! take longer after its last byte ([`streams`]). A call is repeated a bounded number of times, with a random pause
+//! before each repetition. It carries the id of the request that it is made for. An answer that is not a stream is read
+//! up to a bound. If a service has not answered several calls, the calls stop for a while ([`breaker`]). No URL, header
+//! or body is logged, because they hold secrets. Only the message of an error answer is logged.
 
 pub mod breaker;
 pub mod client;

@@ -112,7 +112,7 @@ impl UploadProgress {
     }
 }
 
-/// An answer whose head was read, and whose body is still a stream.
+/// An answer whose status and headers were read. The body is still a stream.
 #[derive(Debug)]
 pub struct OpenedAnswer {
     response: Response<Incoming>,

@@ -86,7 +86,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError>
     if all.is_empty() { Err(TrustError::Empty { path: path.to_owned() }) } else { Ok(all) }
 }
 
-/// The verifier for `insecure`: it accepts any certificate, but the service must have the certificate's key.
+/// The verifier for `insecure`. It accepts any certificate, but the service must have the certificate's key.
 #[derive(Debug)]
 struct UncheckedServiceCertificate(Arc<CryptoProvider>);
 

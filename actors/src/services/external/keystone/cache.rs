@@ -26,8 +26,8 @@ pub(super) struct TokenCache {
 #[derive(Debug, Default)]
 struct KeptTokens {
     by_fingerprint: HashMap<Fingerprint, (Arc<TokenOwner>, Instant)>,
-    /// The entries in the order of their insertion. An entry that was inserted again is here twice; its time tells
-    /// which one is current.
+    /// The entries in the order of their insertion. An entry that was inserted again is here twice; its time says which
+    /// of the two is current.
     order: VecDeque<(Fingerprint, Instant)>,
 }
 

@@ -79,7 +79,8 @@ pub struct CatalogueEndpoint {
     pub url: String,
 }
 
-/// The address of a service of one of these types. If several interfaces match, the first of `interfaces` wins.
+/// The address of a service that has one of these types. If several interfaces match, the one that comes first in
+/// `interfaces` wins.
 pub fn endpoint<'a>(
     catalogue: &'a [CatalogueService],
     kinds: &[&str],

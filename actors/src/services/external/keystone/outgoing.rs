@@ -20,7 +20,7 @@ use crate::services::external::http::{
     CallFailure, CallOptions, OpenedAnswer, ServiceAnswer, ServiceClient, ServiceRequest, TrustError,
 };
 
-/// The address of a service, or its type in the catalogue.
+/// Where a service is: its addresses, or its type in the catalogue.
 #[derive(Debug, Clone, Default)]
 pub struct ServicePlace {
     /// `endpoint_override`, or several addresses of the same service. If empty, the catalogue has the address.
@@ -31,7 +31,7 @@ pub struct ServicePlace {
     pub interfaces: Vec<String>,
     pub region: Option<String>,
     /// The API's version, for example `v2`; an endpoint may lack it. Cinder's endpoints have a project after the
-    /// version. The client leaves the project out, because each call names its own.
+    /// version. The client leaves this project out, because each call names a project itself.
     pub version: &'static str,
     /// Whether a call without a user carries the token of the service user, too. Cinder lets only a service end an
     /// attachment that a server has.
@@ -65,7 +65,7 @@ pub struct CalledService {
     accounts: CallingAccounts,
 }
 
-/// The addresses to which a call may go, and the tokens of Chronova's accounts that it may carry.
+/// The addresses that a call may go to, and the tokens of Chronova's accounts for the call.
 struct CallTokens {
     roots: Vec<String>,
     own: Option<Arc<SessionToken>>,
@@ -153,7 +153,7 @@ impl CalledService {
         Err(CallFailure::Malformed)
     }
 
-    /// Sends a stream of bytes to the first endpoint, once: the bytes cannot be sent again.
+    /// Sends a stream of bytes to the first endpoint, and only once, because the bytes cannot be sent again.
     pub async fn upload(
         &self,
         asker: Asker<'_>,
@@ -234,8 +234,8 @@ impl CalledService {
         forgotten
     }
 
-    /// Chronova's own tokens that a call carries, and their accounts. A user's call does not carry the token that the
-    /// catalogue came with.
+    /// The tokens of Chronova's accounts that a call carries, with their accounts. The account's token with the
+    /// catalogue is left out of a user's call.
     fn carried<'a>(
         &'a self,
         asker: Asker<'_>,

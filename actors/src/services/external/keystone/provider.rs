@@ -175,7 +175,7 @@ impl IdentityProvider for KeystoneProvider {
         if let Some(last) = lane.as_ref().filter(|last| last.token == fingerprint && last.at >= began) {
             return Err(last.error.clone());
         }
-        // The cache time begins at the question, because the answer may lack a change that follows the question.
+        // The cache time begins when the question is sent, because the answer may lack a later change.
         let asked = Instant::now();
         match self.validate(question).await {
             Ok(owner) => {

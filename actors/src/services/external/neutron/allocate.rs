@@ -69,7 +69,7 @@ pub(super) struct PortOwner<'a> {
 }
 
 impl PortOwner<'_> {
-    /// The fields of a port that give it to the server and bind it to the server's host.
+    /// The fields of a request that gives a port to the server and binds it to the server's host.
     pub(super) fn binding(&self) -> Map<String, Value> {
         fields([
             ("device_id", json!(self.instance.to_string())),

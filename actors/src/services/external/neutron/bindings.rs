@@ -1,4 +1,4 @@
-//! Several bindings of one port: during a live migration a port is bound to the source and to the destination.
+//! Bindings of a port to several hosts. During a live migration, a port is bound to the source and to the destination.
 //!
 //! Neutron calls this extension `binding-extended`. One binding of a port is active. As in Nova (`bind_ports_to_host`,
 //! `setup_networks_on_host`, `migrate_instance_start`), the destination's binding is created before the guest moves.
@@ -7,7 +7,7 @@
 //! new host only after the guest has arrived there.
 //!
 //! Invariants:
-//!  - the active binding is never deleted. Neutron itself would allow it;
+//!  - the active binding is never deleted, although Neutron itself would allow it;
 //!  - each binding has its own profile, so the destination's binding gets a copy of the source's profile. Otherwise the
 //!    mark of a port that Chronova created would be lost.
 
@@ -228,7 +228,7 @@ fn bindings(port: &NeutronPort) -> String {
     format!("ports/{}/bindings", port.id)
 }
 
-/// The profile of the port, without the announcement of a move.
+/// The profile of the port without `migrating_to`.
 fn profile_of(port: &NeutronPort) -> Map<String, Value> {
     let mut profile = port.profile.as_object().cloned().unwrap_or_default();
     profile.remove(MIGRATING_TO);

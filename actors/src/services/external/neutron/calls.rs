@@ -128,7 +128,7 @@ pub(super) struct NeutronCalls {
     /// `extension_sync_interval`.
     sync_interval: Duration,
     extensions: Mutex<KnownExtensions>,
-    /// The turn of the caller that reads the list of extensions again.
+    /// Held by the caller that reads the list of extensions again.
     refresh: Mutex<()>,
 }
 
@@ -266,8 +266,8 @@ impl NeutronCalls {
         read(&self.ask(asker, call).await?, key)
     }
 
-    /// An action on a resource, such as `ports/ID/bindings/HOST/activate`. The call has no body: Neutron would take a
-    /// body as another argument, and answer 500.
+    /// An action on a resource, such as `ports/ID/bindings/HOST/activate`. The call has no body, because Neutron would
+    /// take a body as another argument, and answer 500.
     pub(super) async fn put(&self, asker: NeutronCaller<'_>, path: &str) -> NeutronResult<()> {
         let call = |root: &str| ServiceRequest::put(format!("{root}/{path}"));
         self.ask(asker, call).await.map(drop)

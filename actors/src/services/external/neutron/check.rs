@@ -81,7 +81,7 @@ impl NeutronNetworks {
         security_groups.iter().filter(|name| *name != DEFAULT).try_for_each(|name| choose(&all, name).map(drop))
     }
 
-    /// Checks an explicit `auto`: the project can use a network, or Neutron creates one for the project.
+    /// Checks an explicit `auto`. Either the project can use a network, or Neutron can create one for the project.
     pub(super) async fn check_topology(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
         let asker = NeutronCaller::of(caller);
         if self.automatic(project, asker).await?.is_some() {

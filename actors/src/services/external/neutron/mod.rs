@@ -42,7 +42,7 @@ use crate::ports::{
 };
 use crate::services::external::keystone::CalledService;
 
-/// The size of the queue of events. A process that waits for ports and falls behind by more events asks Neutron again.
+/// The size of the queue of events. If a waiting process falls behind by more events than this, it asks Neutron again.
 const EVENTS: usize = 256;
 
 /// Choices of `[neutron]` besides the address and the accounts.

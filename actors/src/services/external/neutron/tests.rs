@@ -507,8 +507,8 @@ async fn a_port_that_was_created_here_and_is_given_later_stays() {
     assert_eq!((&left["device_id"], &left["binding:host_id"]), (&json!(""), &Value::Null));
 }
 
-/// Nova created these ports, so they have no mark. Only the record of the adopted server says which of them are deleted
-/// with the server.
+/// Nova created these ports, so they have no mark. Only the record of the adopted server says which of these ports are
+/// deleted with the server.
 #[tokio::test]
 async fn a_port_that_a_nova_created_goes_with_its_adopted_server() {
     let neutron = NeutronStub::start().await;

@@ -39,7 +39,7 @@ pub fn decide(
     })
 }
 
-/// The resources in `things` that need quota, if there is enough quota for all.
+/// The resources in `things` that are not counted yet. Refuses if the quota is too small for all of them.
 fn new(
     state: &NetworkLimits,
     used: &BTreeSet<CountedResource>,

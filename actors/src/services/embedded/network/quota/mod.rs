@@ -59,7 +59,8 @@ pub enum NetworkQuotaCommand {
     },
 }
 
-/// The only refusal. New limits are never refused here: the API checks the names of resources and the lowest limit.
+/// The only refusal. New limits are never refused here, because the API checks the names of resources and the lowest
+/// limit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NetworkQuotaReject {
     #[error("Quota exceeded for resources: ['{0}'].")]

@@ -9,7 +9,7 @@ use chronova_projections::networks::NetworksView;
 
 use super::NetworkQuotaCommand;
 
-/// Quota that is older than this and has no resource is abandoned: its request died, or the log was not available. A
+/// Quota that is older than this and has no resource is abandoned. Its request died, or the log was not available. A
 /// creation takes milliseconds.
 const ABANDONED_MICROS: i64 = 10 * 60 * 1_000_000;
 

@@ -1,9 +1,10 @@
 //! Updates the packet filters of running guests when their security groups change.
 //!
-//! A filter is created with its guest. Later its rules change, and a rule that names a group (`remote_group`) changes
-//! with every port that joins or leaves that group. Changes are gathered for a moment. Then each guest concerned gets
-//! its current filter, if that differs from its last one. An update that is not possible now (the guest is still being
-//! built, its host does not answer) stays pending. After a start, every guest is updated once.
+//! A filter is created with its guest. Later the rules of its groups may change. A rule that names a group
+//! (`remote_group`) also changes whenever a port joins or leaves that group. Changes are gathered for a moment. Then
+//! each guest concerned gets its current filter, if that differs from its last one. An update that is not possible now
+//! (the guest is still being built, its host does not answer) stays pending. After a start, every guest is updated
+//! once.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};

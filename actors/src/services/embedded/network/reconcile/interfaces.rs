@@ -122,8 +122,8 @@ fn holders_of(context: &ReconcileContext, gone: impl Fn(PortId) -> bool) -> Vec<
     })
 }
 
-/// Servers with interfaces that may differ from the network service's. Only that service knows which do, so the plan
-/// has every server.
+/// Servers whose recorded interfaces may differ from those in the network service. Only that service knows which
+/// servers differ, so the plan has every server.
 #[derive(Debug)]
 pub struct ServerInterfaces;
 

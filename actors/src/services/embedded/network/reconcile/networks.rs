@@ -1,7 +1,7 @@
 //! Removes virtual networks from hosts when their network is deleted.
 //!
 //! A host has a bridge and a DHCP server for each network of its present and past guests. Both stay as long as the
-//! network exists, so that the next guest finds them. They must be removed with the network, because they would block
+//! network exists, so that the next guest finds them. Both must be removed with the network. Otherwise they would block
 //! its addresses for later networks on that host.
 //!
 //! While the control plane runs, the reconciler reads deletions in the log. A deletion may have come just before the
@@ -31,7 +31,7 @@ const PAGE: usize = 512;
 /// The pause before another question to hosts that have not answered since start-up.
 const SOON: Duration = Duration::from_millis(500);
 
-/// The pending work: deleted networks, and the hosts (by URI) that have not confirmed the removal yet.
+/// The pending work: each deleted network, with the URIs of the hosts that have not confirmed its removal yet.
 type PendingNetworkRemovals = BTreeMap<NetworkId, BTreeSet<String>>;
 
 /// Deleted networks that may still be on hosts. No read model knows which networks a host has, so the plan is always

@@ -23,7 +23,7 @@ pub enum RouterCommand {
     Create(RouterCreated),
     Change(RouterPatch),
     Delete,
-    /// The command, if the router still has this revision.
+    /// Executes the command only if the router still has this revision.
     IfRevision {
         revision: u64,
         command: Box<RouterCommand>,

@@ -34,7 +34,8 @@ pub enum SecurityGroupCommand {
         group: SecurityGroupId,
         patch: GroupPatch,
     },
-    /// Deletes the group with its rules, and the project's rules that name it as remote group.
+    /// Deletes the group with its rules. Also deletes the rules of the project's other groups that name it as their
+    /// remote group.
     Delete {
         group: SecurityGroupId,
         /// Whether the command may delete the default group. Administrators may do so. The default group is created
@@ -49,7 +50,7 @@ pub enum SecurityGroupCommand {
     RemoveRule {
         rule: SecurityGroupRuleId,
     },
-    /// The command, if the group still has this revision.
+    /// Executes the command only if the group still has this revision.
     IfRevision {
         group: SecurityGroupId,
         revision: u64,

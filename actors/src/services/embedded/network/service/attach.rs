@@ -94,7 +94,7 @@ fn automatic(view: &NetworksView, project: &ProjectId) -> Result<NetworkId, Port
 }
 
 /// The present state of the interfaces with ports that are still the server's. An interface on an unknown network
-/// belongs to an adopted server: another service has its port, and the interface stays.
+/// belongs to an adopted server. Another service has its port, so the interface stays.
 pub(super) fn refreshed(views: &Views, instance: InstanceId, nics: &[NicInfo]) -> Vec<NicInfo> {
     let device = instance.to_string();
     views.networks.read(|networks| {
@@ -148,7 +148,7 @@ impl EmbeddedNetworks {
             host: wanted.host,
             availability_zone: wanted.availability_zone,
             networks: RequestedNetworks::These(vec![wanted.nic]),
-            // As in Nova, the request names no groups: the network's port security decides whether the default group
+            // As in Nova, the request names no groups, so the network's port security decides whether the default group
             // applies.
             security_groups: Vec::new(),
         };
@@ -170,7 +170,7 @@ impl EmbeddedNetworks {
         self.views.networks.read(|networks| self.views.security_groups.read(|groups| info(networks, groups, &nic)))
     }
 
-    /// Gives the server's port on that network one more address, of the first subnet that has a free one.
+    /// Gives the server's port on that network one more address, from the first subnet with a free address.
     pub(super) async fn add_one(
         &self,
         instance: InstanceId,

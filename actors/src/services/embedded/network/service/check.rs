@@ -59,7 +59,8 @@ pub(super) fn check_quota(views: &Views, project: &ProjectId, new_ports: usize) 
     }
 }
 
-/// The network of a server without requested networks; `None` if there is none. More than one is an error.
+/// The network for a server whose request names no network. `None` if the project has no network; several networks are
+/// an error.
 pub(super) fn automatic(view: &NetworksView, project: &ProjectId) -> Result<Option<NetworkId>, PortError> {
     let mut usable = view.networks().filter(|network| {
         let settings = network.settings();
@@ -159,7 +160,7 @@ fn is_inner(network: &NetworkRow, project: &ProjectId) -> bool {
     network.created.project == *project || network.settings().shared
 }
 
-/// The refusal of another project's external network. Every project sees such networks.
+/// The refusal of an external network of another project. Every project sees such a network.
 fn external(id: NetworkId) -> PortError {
     PortError::Forbidden(format!("It is not allowed to create an interface on external network {id}"))
 }

@@ -60,7 +60,7 @@ pub(super) fn find_group<'a>(
 ) -> Option<&'a Arc<SecurityGroup>> {
     let own = || view.of_project(project)?.by_id.values().find(|group| group.settings().name == named);
     let by_id = named.parse::<SecurityGroupId>().ok().and_then(|id| view.get(id));
-    // The id of another project's group finds nothing, unless the project has a group with that text as its name.
+    // The id of another project's group does not count as an id. It may still be the name of a group of this project.
     by_id.filter(|group| group.project() == project).or_else(own)
 }
 

@@ -123,8 +123,8 @@ fn filter(networks: &NetworksView, groups: &SecurityGroupsView, port: &Port) -> 
     })
 }
 
-/// The rules in their order, each once. A project can have a rule for each pair of a security group rule and an address
-/// of the remote group: too many to compare each with all others.
+/// The rules in their order, without repetitions. There can be a rule for each security group rule and each address of
+/// its remote group. These are too many to compare each rule with all others.
 fn distinct(rules: impl Iterator<Item = FilterRule>) -> Vec<FilterRule> {
     let mut seen = HashSet::new();
     rules.filter(|rule| seen.insert(rule.clone())).collect()

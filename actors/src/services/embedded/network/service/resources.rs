@@ -161,8 +161,7 @@ impl EmbeddedNetworks {
         found.filter(|group| sees_group(group, caller)).ok_or_else(|| no_group(id))
     }
 
-    /// The group of a rule. If the caller may not see the group, the answer is the same as for a rule that does not
-    /// exist.
+    /// The group of a rule. If the caller may not see the group, the error is the same as if the rule did not exist.
     fn group_of(&self, rule: SecurityGroupRuleId, caller: &ServiceCaller) -> Result<Arc<SecurityGroup>, PortError> {
         let group = self.views.security_groups.read(|view| view.get(view.rule(rule)?.added.group).cloned());
         group.filter(|group| sees_group(group, caller)).ok_or_else(|| no_rule(rule))

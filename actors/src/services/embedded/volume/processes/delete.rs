@@ -1,4 +1,4 @@
-//! Deletes a volume. The process only goes forward: it retries each step until it succeeds.
+//! Deletes a volume. The process only goes forward, and retries each step until the step succeeds.
 //!
 //! | step | does |
 //! |---|---|

@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | `write_image` | caches the image on the host, recreates the volume from the image | (the old content is gone) |
 //!
-//! A failure leaves the volume in error, because its content is unknown. An operator can reset the volume's status, and
-//! another rebuild of its server then repairs it.
+//! A failure leaves the volume in error, because its content is unknown. An operator can reset the volume's status.
+//! Then another rebuild of the server repairs the volume.
 
 use std::sync::Arc;
 

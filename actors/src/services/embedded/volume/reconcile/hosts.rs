@@ -11,9 +11,9 @@ use crate::hosts::doubt::CopyDoubt;
 use crate::services::embedded::volume::VolumeRoot;
 use crate::services::embedded::volume::service::EmbeddedVolumes;
 
-/// Removes from a host the leftovers of volumes and snapshots that are gone or were never completed, according to the
-/// log. A volume from before `doubt` that is not deleted stays, because another generation of the log may have put it
-/// here. Items that the log does not know may be another control plane's, so they stay.
+/// Removes from a host the data of volumes and snapshots that, according to the log, are gone or were never completed.
+/// A volume from before `doubt` that is not deleted stays, because another generation of the log may have put it here.
+/// Items that the log does not know may be another control plane's, so they stay.
 pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<dyn Driver>, doubt: CopyDoubt) {
     let Some(store) = driver.volume_store() else { return };
     let kept = match store.volumes().await {
@@ -38,7 +38,7 @@ pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<
     }
 }
 
-/// Whether the data on `host` is of a volume that is deleted, that is on another host, or that failed to be created.
+/// Whether the volume does not need its data on `host`: it is deleted, is on another host, or could not be created.
 async fn is_left(service: &EmbeddedVolumes, id: VolumeId, host: HostId, doubt: CopyDoubt) -> bool {
     match service.gateway.look::<VolumeRoot>(&id).await {
         Ok(Volume::Deleted) => true,
