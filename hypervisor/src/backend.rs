@@ -13,7 +13,8 @@ use crate::sim::{JournalError, SimFleet, SimUri, SimUriError};
 #[derive(Debug, Clone, Default)]
 pub struct DriverOptions {
     pub libvirt: LibvirtOptions,
-    /// The folder for the state of simulated fleets, which then survives this process; `None`: memory only.
+    /// The folder in which simulated fleets store their state, so that the state survives this process. `None`: fleets
+    /// keep their state in memory only.
     pub sim_state_dir: Option<PathBuf>,
 }
 
@@ -36,7 +37,7 @@ type OpenedDrivers = Result<Vec<Arc<dyn Driver>>, UriError>;
 struct HypervisorBackend {
     /// The schemes of the back end's URIs: the text up to `://` or `+`.
     schemes: &'static [&'static str],
-    /// The URI of each host, without a connection.
+    /// Returns the URI of each host without connecting to the host.
     hosts: fn(&str) -> Result<Vec<String>, UriError>,
     open: fn(&str, &DriverOptions) -> OpenedDrivers,
 }

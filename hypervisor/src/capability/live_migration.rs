@@ -36,7 +36,7 @@ pub struct MigrationData {
 /// How a guest is migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationPlan {
-    /// The process of this plan. Its id distinguishes the errors of this plan from the errors of another plan.
+    /// The id of the process that made this plan. It tells the errors of this plan from those of another plan.
     pub migration: ProcessId,
     /// The URI by which the source connects to the destination's hypervisor.
     pub peer: String,
@@ -62,7 +62,8 @@ pub struct MigrationPlan {
     pub nics: Vec<Nic>,
 }
 
-/// The input for the URIs of a destination: the operator's options, and the host's name.
+/// The values from which a driver forms the migration URIs of a destination: the operator's options, and the host's
+/// name.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MigrationAddressing<'a> {
     /// `live_migration_scheme`
@@ -103,7 +104,7 @@ pub enum GuestPresence {
     /// The guest is off here, because it moved to another host.
     Left,
     /// A migration has paused the guest. At its destination, the memory is arriving. At its source, the memory was
-    /// sent. If the guest is not `departing` at its source, the source does not know whether the destination has the
+    /// sent. A source that does not report the guest as `departing` does not know whether the destination has the
     /// guest.
     Arriving,
     Running,

@@ -1,7 +1,7 @@
 //! The volumes of the volume service in a storage pool of a host.
 //!
-//! Each volume and each snapshot is one volume of the pool. A snapshot is a full copy, so that either can be deleted
-//! first. [`crate::volumes::volume`] and [`crate::volumes::snapshot`] form their names.
+//! Each volume and each snapshot is one volume of the pool. A snapshot is a full copy, so the volume can be deleted
+//! before its snapshot. [`crate::volumes::volume`] and [`crate::volumes::snapshot`] form their names.
 //!
 //! Every call can be repeated after an interruption: creating an existing volume starts over, and deleting a missing
 //! one succeeds.

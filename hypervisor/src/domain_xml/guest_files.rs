@@ -52,7 +52,8 @@ fn disk_again(disk: Node<'_, '_>, files: &GuestFiles) -> Vec<(Range<usize>, Stri
         return vec![];
     };
     let mut cuts = vec![(source.range(), Element::new("source").attr("file", path).render().trim_end().to_owned())];
-    // The new file has another base, or none. libvirt looks for it.
+    // The new file has another base than the old file, or no base. Without this element, libvirt finds the base by
+    // itself.
     cuts.extend(child("backingStore").map(|store| (store.range(), String::new())));
     cuts.extend(child("driver").and_then(|driver| attribute_again(driver, "type", format)));
     cuts

@@ -114,7 +114,7 @@ fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .children(host.is_x86().then(|| Element::new("smbios").attr("mode", "sysinfo")))
 }
 
-/// The elements that pin the guest's CPUs, and that schedule those that run in real time.
+/// The elements that pin the guest's CPUs, and the element that schedules the guest's real-time CPUs.
 fn cpu_placement(guest: &GuestSpec, host: &HostFacts) -> Vec<Element> {
     let realtime = &guest.pinning.realtime;
     let schedule = (!realtime.is_empty()).then(|| {
@@ -133,7 +133,7 @@ fn features(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element
     Element::new("features")
         .children(acpi.then(|| Element::new("acpi")))
         .children(host.is_x86().then(|| Element::new("apic")))
-        // A virtual IOMMU remaps interrupts, for which QEMU itself must have the I/O APIC.
+        // A virtual IOMMU remaps interrupts. Remapping works only if QEMU, and not KVM, emulates the I/O APIC.
         .children((host.is_x86() && hardware.iommu.is_some()).then(|| Element::new("ioapic").attr("driver", "qemu")))
         .children((host.kvm && hardware.hidden).then(hidden))
         .children(hardware.firmware.management_mode(&host.arch))

@@ -2,7 +2,7 @@
 //!
 //! The header of a copy-on-write file names its base image. Pool paths are the same on every host, and the destination
 //! has the image in its cache. So the file is sent without its base. Any other disk is sent as the bytes that the guest
-//! sees. libvirtd and the control plane send each other only the length of a part that was never written.
+//! sees. For a part that was never written, libvirtd and the control plane send each other only its length.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -201,7 +201,7 @@ impl LibvirtDriver {
 #[async_trait]
 impl DiskTransfer for LibvirtDriver {
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
-        // The disks of a guest of Nova that is off become ours first.
+        // If Nova defined the guest and the guest is off, this call first makes the guest's disks ours.
         self.change("take disks", instance, COPY_LIMIT, move |connect, options| {
             adopted::take_disks(HostStorage::new(connect, options), instance)
         })

@@ -1,9 +1,9 @@
 //! Attaches volumes to a guest as disks, detaches them, and swaps them while the guest runs.
 //!
 //! A disk is identified by the volume that is its source. If the source's name does not identify the volume, the disk's
-//! serial number does: it is the volume's id. Device names cannot identify a disk, because the guest chooses them.
-//! After a swap, a running guest still sees the serial of the old disk. A guest has a live definition and a persistent
-//! one (for the next start). If a change reached only one of them, the next attempt completes the change.
+//! serial number does, because it is the volume's id. Device names cannot identify a disk, because the guest chooses
+//! them. After a swap, a running guest still sees the serial of the old disk. A guest has a live definition and a
+//! persistent one (for the next start). If a change reached only one of them, the next attempt completes the change.
 
 use roxmltree::{Document, Node};
 use virt::connect::Connect;

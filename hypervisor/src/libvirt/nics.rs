@@ -48,7 +48,7 @@ pub(super) fn attach(domain: &Domain, mac: &str, xml: &str) -> DriverResult<()> 
     Ok(())
 }
 
-/// Asks a running guest to release the interface. A later check shows whether it did.
+/// Asks a running guest to release the interface. A later check shows whether the guest released it.
 pub(super) fn ask_to_let_go(domain: &Domain, mac: &str) -> DriverResult<()> {
     if !domain.is_active().during(DETACH)? {
         return Ok(());
@@ -111,7 +111,7 @@ fn cable(domain: Node<'_, '_>, mac: &str) -> Option<NicCable> {
     let own = |node: &Node<'_, '_>| part(*node, "mac", "address").is_some_and(|known| known.eq_ignore_ascii_case(mac));
     let node = interfaces(domain).find(own)?;
     let kind = node.attribute("type").unwrap_or("network").to_owned();
-    // A running interface on a network also names the network's bridge.
+    // In a running guest, an interface on a libvirt network names both the network and the network's bridge.
     let attribute = if kind == "network" { "network" } else { "bridge" };
     let source = part(node, "source", attribute).map(|name| (attribute, name.to_owned()));
     Some(NicCable { kind, source })
