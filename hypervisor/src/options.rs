@@ -29,7 +29,7 @@ pub enum CpuMode {
     Custom,
 }
 
-/// The mode of the host's page cache for a guest's disk, in libvirt's words.
+/// How a guest's disk uses the host's page cache. The names are libvirt's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheMode {
     Default,
@@ -245,7 +245,7 @@ pub struct LibvirtOptions {
     pub shutdown_retry: Duration,
     /// `[libvirt] device_detach_attempts`: how often a running guest is asked to release a device.
     pub device_detach_attempts: u32,
-    /// `[libvirt] device_detach_timeout`: how long the guest has each time.
+    /// `[libvirt] device_detach_timeout`: how long the guest may take to release the device after each request.
     pub device_detach_timeout: Duration,
     /// How long the transfer of an image or a disk may make no progress.
     pub transfer_stall: Duration,

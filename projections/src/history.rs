@@ -109,7 +109,7 @@ struct HeldStates {
     clock: u64,
 }
 
-/// A query that builds the state of a moment holds this lock of the moment.
+/// The lock of one moment. A query holds it while it builds the state of that moment.
 type MomentTurn = tokio::sync::Mutex<()>;
 
 /// Answers queries about the past.
@@ -391,7 +391,8 @@ struct WaitingQuery<'a>(&'a AtomicUsize);
 impl<'a> WaitingQuery<'a> {
     fn join(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
         let before = count.fetch_add(1, Ordering::Relaxed);
-        // Beyond the limit, this value is dropped here, which takes the query out of the count again.
+        // Above the limit, this value is dropped at the end of this function. The drop takes the query out of the count
+        // again.
         let joined = Self(count);
         (before < limit).then_some(joined)
     }

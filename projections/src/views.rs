@@ -80,7 +80,7 @@ pub(crate) trait ViewVisitor {
     fn visit<P: Projection>(&mut self, left: &View<P>, right: &View<P>);
 }
 
-/// The result of reading a read model's bytes.
+/// How the bytes of a read model in a checkpoint were used.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RestoreOutcome {
     Current,
@@ -158,7 +158,8 @@ macro_rules! views {
                 wanted
             }
 
-            /// Shares all read models as they are between two batches. This copies no rows.
+            /// Returns a second set that shares all read models, as they are between two batches. The fork copies no
+            /// rows.
             pub fn fork(&self) -> Self {
                 let mark = self.mark();
                 let fork = Self::at(*mark, self.only.clone());
@@ -236,7 +237,7 @@ impl Default for Views {
 }
 
 impl Views {
-    /// Empty read models, for a rebuild that folds only those named.
+    /// Creates empty read models. Only the named read models are folded; a rebuild uses this.
     pub fn only(names: BTreeSet<&'static str>) -> Self {
         Self::at(Mark::default(), names)
     }
@@ -251,8 +252,8 @@ impl Views {
         *self.mark()
     }
 
-    /// The position, unless a batch is being folded: meanwhile some read models are ahead of others. A reader that gets
-    /// the same position before and after its reads has read one consistent state.
+    /// The position of the read models. `None` while a batch is being folded, because then some read models are ahead
+    /// of others. A reader that gets the same position before and after its reads has read one consistent state.
     pub fn steady(&self) -> Option<Position> {
         match self.mark.try_lock() {
             Ok(mark) => Some(mark.position),

@@ -114,7 +114,7 @@ pub(super) fn must_refresh(pool: &StoragePool) -> DriverResult<()> {
 
 /// Opens a pool over an existing directory. The pool is not defined, so it ends with libvirtd at the latest.
 pub(super) fn open_folder(connect: &Connect, name: &str, path: &str) -> DriverResult<StoragePool> {
-    // An interrupted call may have left it.
+    // An interrupted call may have left a pool of this name.
     if let Some(left) = found(CALL, connect.lookup_storage_pool_by_name(name))? {
         left.destroy().during(CALL)?;
     }
@@ -283,7 +283,7 @@ pub(super) fn put(connect: &Connect, pool: &StoragePool, name: &str, content: &[
     upload.finish()
 }
 
-/// A running upload. Dropping it unfinished aborts it.
+/// A running upload. Dropping this value before [`Self::finish`] aborts the upload.
 pub(super) struct Upload {
     stream: Option<Stream>,
     /// Whether zeros are skipped instead of written.

@@ -17,7 +17,7 @@ use crate::volumes;
 
 const CALL: &str = "storage mark";
 
-/// The hosts that share this host's storage: their marks are on it.
+/// The hosts that share this host's storage. Each of them has left its mark on the storage.
 fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet<HostId>> {
     // The id of the directory's pool is the host's id.
     let own = HostId(pool::open(connect, options)?.uuid().during(CALL)?);

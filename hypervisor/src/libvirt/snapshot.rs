@@ -113,7 +113,7 @@ pub(super) fn remove(
     instance: InstanceId,
     copy: ImageId,
 ) -> DriverResult<()> {
-    // The guest's other jobs continue: another copy, or a migration to another host.
+    // Only the job of this copy ends. Another job of the guest continues, such as another copy or a migration.
     if let Some(guest) = domain::lookup(connect, instance)?
         && is_written(&guest, &format!("{}/{}", options.pool_path, volumes::copy(instance, copy)))?
     {

@@ -87,7 +87,7 @@ fn remove(pool: &StoragePool, name: &str) -> DriverResult<()> {
     }
 }
 
-/// The guest if it runs. A guest that runs has its volumes open.
+/// The guest's domain, if the guest runs. A running guest has its volumes open.
 fn running(connect: &Connect, user: Option<InstanceId>) -> DriverResult<Option<Domain>> {
     let Some(instance) = user else { return Ok(None) };
     match domain::lookup(connect, instance)? {

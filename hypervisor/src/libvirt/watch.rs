@@ -36,7 +36,7 @@ fn undefined(link: &Link, connect: &Connect, instance: InstanceId) -> Option<Hos
         return None;
     }
     drop(guests_known);
-    // The guest may have been defined again since.
+    // The guest may have been defined again after this event.
     if let Ok(Some(_)) = domain::lookup(connect, instance) {
         return None;
     }

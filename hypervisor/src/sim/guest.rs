@@ -23,7 +23,7 @@ pub struct SimGuest {
     /// How often the guest was started. Starts in earlier processes may be missing, because the state file may lack
     /// them.
     pub boots: u32,
-    /// Whether its memory is saved on the disk.
+    /// Whether the guest's memory is saved on the host's disk.
     pub saved: bool,
     /// How many non-maskable interrupts it got in this process.
     pub interrupts: u32,

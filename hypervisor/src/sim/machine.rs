@@ -66,7 +66,8 @@ pub(super) struct SimMachine {
     pub(super) with_tpm: BTreeSet<InstanceId>,
     /// The passphrases that the machine holds now.
     pub(super) passphrases: BTreeMap<InstanceId, String>,
-    /// The states of TPMs: the passphrase that opens each. In this process only.
+    /// The TPM state of each guest: the passphrase that decrypts it. The state is not stored, so it is lost with this
+    /// process.
     pub(super) tpms: BTreeMap<InstanceId, String>,
     signals: Option<broadcast::Sender<HostSignal>>,
     image_gate: Arc<tokio::sync::Mutex<()>>,
@@ -463,7 +464,8 @@ impl SimMachine {
         }
     }
 
-    /// The time until a booting guest notices its power button; `None`: never, because it is deaf or paused.
+    /// The time until a booting guest notices its power button. `None`: the guest is deaf or paused, so it never
+    /// notices.
     pub(super) fn until_attentive(&self, instance: InstanceId) -> DriverResult<Option<Duration>> {
         self.require_alive()?;
         let guest = self.guest(instance)?;

@@ -191,7 +191,7 @@ impl Driver for SimHost {
 
     async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()> {
         if let StopMode::Graceful { timeout_seconds } = mode {
-            // The guest is off afterwards, whether it reacted or not.
+            // Whether or not the guest reacts in this time, the call below powers it off.
             self.until_booted(instance, Duration::from_secs(timeout_seconds.into())).await?;
         }
         self.perform(DriverCall::Stop, |machine| machine.power_off(instance)).await

@@ -242,8 +242,8 @@ impl Checkpoints {
     }
 
     /// Begins a new era without any checkpoint. Destroys the keys of the old checkpoints, so that copies of them cannot
-    /// be opened either. Removes every file of the folder, half-written ones too, so that none is renamed into place
-    /// later. Waits for a checkpoint that is being written.
+    /// be opened either. Removes every file of the folder. This includes half-written files, so that no such file
+    /// becomes a checkpoint later. Waits for a checkpoint that is being written.
     pub fn discard_all(&self) -> io::Result<()> {
         let _lock = self.lock();
         self.era.fetch_add(1, Ordering::SeqCst);

@@ -20,8 +20,8 @@ use crate::slots::{Slot, Slots};
 #[derive(Debug, Clone)]
 struct ProviderRow {
     id: ProviderId,
-    /// `None` only while the ledger changes the provider. A second reference would force the ledger to copy the
-    /// provider first.
+    /// `None` only while the ledger changes the provider. If the row still held a reference then, the ledger would have
+    /// to copy the provider.
     provider: Option<Arc<Provider>>,
     root: Slot,
     /// All providers of the tree by id, the root included. Only a root with children has this list.

@@ -1,8 +1,9 @@
 //! Logical volumes: `images_type = lvm`.
 //!
 //! libvirt's logical pools create, list and remove volumes. They can neither resize nor rename a volume. So a volume
-//! grows by being copied to a larger one and back. Between the two copies `NAME.larger.complete` exists: exactly then
-//! `NAME.larger` is the disk. Otherwise `NAME` is the disk, even if an interrupted growth has left a `NAME.larger`.
+//! grows by being copied to a larger one and back. Between the two copies, the volume `NAME.larger.complete` exists.
+//! While it exists, `NAME.larger` is the disk. Otherwise `NAME` is the disk, even if an interrupted growth has left a
+//! `NAME.larger`.
 
 use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
@@ -107,7 +108,7 @@ impl ImageBackend for Logical {
         true
     }
 
-    /// As in Nova, a configured volume group may have disks from the time when `images_type` was `lvm`.
+    /// As in Nova, a configured volume group may still have disks that were created when `images_type` was `lvm`.
     fn is_set_up(&self, options: &LibvirtOptions) -> bool {
         options.images.volume_group.is_some()
     }
@@ -185,7 +186,7 @@ impl ImageBackend for Logical {
         }
     }
 
-    /// Every host has a volume group of its own, even if the names are equal.
+    /// Hosts never share a volume group, even if their volume groups have the same name.
     fn shared(&self, _: HostStorage<'_>) -> DriverResult<Option<StoragePool>> {
         Ok(None)
     }

@@ -1,8 +1,8 @@
 //! The storage of guests' disks: how disks are created, filled, grown and removed.
 //!
-//! An image back end is one kind of storage for disks (`[libvirt] images_type`): a file here and a line in
-//! [`BACKENDS`]. The other modules of the driver use the name of a disk (`UUID_disk`) and find it in whichever back end
-//! has it. The operator's choice applies to new disks. Existing servers keep theirs.
+//! An image back end is one kind of storage for disks (`[libvirt] images_type`). It consists of a file in this folder
+//! and a line in [`BACKENDS`]. The other modules of the driver use the name of a disk (`UUID_disk`) and find it in
+//! whichever back end has it. The operator's choice applies to new disks. Existing disks stay in their back end.
 //!
 //! | back end | pool | volume | needs |
 //! |---|---|---|---|
@@ -13,8 +13,8 @@
 //!
 //! Invariants: a volume's name and pool identify its back end. The content never identifies the back end, because the
 //! guest writes the content in all back ends except `qcow2`. Image cache, config drives, console logs and copies of
-//! disks are files of the directory in every case. Code outside of a back end's file never asks which back end it is:
-//! every difference is a method of [`ImageBackend`].
+//! disks are files of the directory in every case. Code outside of a back end's file never asks which back end a disk
+//! has. Every difference between back ends is a method of [`ImageBackend`].
 
 mod flat;
 mod logical;
@@ -48,7 +48,7 @@ pub(super) struct HostStorage<'a> {
 trait ImageBackend: Sync {
     /// The configured type that selects this back end. Only this file compares it.
     fn kind(&self) -> ImagesType;
-    /// Whether its disks are in a pool of their own and not files of the directory.
+    /// Whether the back end stores its disks in a separate pool, instead of as files of the directory.
     fn is_apart(&self) -> bool {
         false
     }
@@ -229,7 +229,7 @@ pub(super) fn is_local(options: &LibvirtOptions, path: &str) -> bool {
     places.any(|place| path.strip_prefix(&place).is_some_and(|rest| rest.starts_with('/')))
 }
 
-/// The source that a new disk of this name gets.
+/// The source in which a new disk of this name is created.
 pub(super) fn new_source(options: &LibvirtOptions, disk: &str) -> DiskSource {
     let backend = chosen(options);
     backend.source(options, &backend.volume(disk))
@@ -256,7 +256,8 @@ impl<'a> HostStorage<'a> {
         Ok(self.pools()?.into_iter().filter(|(backend, _)| backend.is_apart()).collect())
     }
 
-    /// The back ends of disks here, with their pools. A pool for earlier disks need not exist on each host.
+    /// The back ends that may have disks on this host, with their pools. If the operator no longer chooses a back end,
+    /// its pool may be missing.
     fn pools(self) -> DriverResult<Vec<(&'static dyn ImageBackend, StoragePool)>> {
         let mut pools = Vec::new();
         for backend in self.backends() {
