@@ -2,10 +2,10 @@
 //!
 //! The parameter is Chronova's own: no microversion of Nova or Placement has it, and their clients never send it.
 //! Chronova removes the parameter from the query string before the schema sees it, so that it works at every
-//! microversion. `chronova:as_of` is its full name. An answer about the past carries its position in
-//! `X-Chronova-As-Of`. If the read models do not change while a live answer of the same operation is made, the answer
-//! has the header `X-Chronova-Position`. `as_of` with that position reproduces the answer, without measurements of
-//! hosts.
+//! microversion. `chronova:as_of` is its full name. An answer about the past has the header `X-Chronova-As-Of` with the
+//! position of its state. A live answer of the same operation has the header `X-Chronova-Position`, unless the read
+//! models changed while the answer was made. A query with `as_of` and that position reproduces the answer, except for
+//! measurements of hosts.
 //!
 //! Invariant: a query about the past needs [`rule`] besides the operation's own rule. By default only administrators
 //! have that right, because the log does not tell which roles a caller had at that time.

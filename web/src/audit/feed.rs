@@ -146,7 +146,7 @@ impl AuditFeed {
                 }
                 self.client.flush().await?;
             }
-            // A busy log must delay neither the check of the right nor the heartbeat.
+            // The check of the right and the heartbeat must be on time, even if the log is busy.
             if Instant::now() >= recheck {
                 self.check(&mut recheck).await?;
             }
@@ -212,8 +212,8 @@ impl FeedClient {
         if self.chunk.len() >= CHUNK { self.flush().await } else { Ok(()) }
     }
 
-    /// Sends an event without data. The client remembers its id, so a resumed feed does not search the skipped events
-    /// again.
+    /// Sends an event without data. The client remembers the id of this event. A resumed feed then does not search the
+    /// skipped events again.
     async fn beat(&mut self, at: Position) -> Result<(), FeedEnd> {
         self.chunk.push_str(": alive\n");
         if at > self.told {

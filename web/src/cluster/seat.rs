@@ -20,13 +20,13 @@ const CONFIRMS: Duration = Duration::from_secs(3);
 /// How long a read waits until this member has folded what is acknowledged.
 const FOLDS: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often a member that may answer older reads learns how old they are.
+/// How often a member that may answer older reads asks the leader, so that it knows their age.
 const LEARNS: Duration = Duration::from_secs(1);
 
 /// Returns the epoch in which this member certainly leads at this moment.
 pub type ConfirmedEpoch = Arc<dyn Fn() -> Option<i64> + Send + Sync>;
 
-/// The leader's listener for other members, as far as this member knows; `None`: nobody leads.
+/// The address of the leader's listener for other members. `None` if this member knows of no leader.
 pub type LeaderAddress = watch::Receiver<Option<String>>;
 
 /// This member's role.
@@ -185,8 +185,8 @@ impl ClusterSeat {
         }
     }
 
-    /// Waits until this member's answer would include everything that was acknowledged before this call, or until it is
-    /// certain that no leader confirms this in time.
+    /// Waits until this member's read models show everything that was acknowledged before this call. Stops waiting when
+    /// no leader confirms this in time.
     pub(crate) async fn may_read(&self) -> ReadPermit {
         match self {
             Self::Follows(seat) => seat.may_read().await,

@@ -55,7 +55,7 @@ pub(super) const ROUTES: &[Route] = &[
         .query(bodies::console_auth_tokens_show_query),
 ];
 
-/// Nova's name for the action, which its refusals quote.
+/// Nova's name for the action. Nova's refusals quote this name.
 fn action_name(protocol: &str) -> &'static str {
     match protocol {
         "vnc" => "get_vnc_console",

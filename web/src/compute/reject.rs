@@ -301,7 +301,7 @@ pub(super) enum AggregateAction<'a> {
 }
 
 impl AggregateAction<'_> {
-    /// The refusal, with 409 when hosts are added or removed, and 400 otherwise, as in Nova.
+    /// The refusal. As in Nova, the status is 409 for adding and removing hosts, and 400 for every other action.
     fn refused(self, number: u64, reason: impl Display) -> Fault {
         let (status, action) = match self {
             Self::AddHost => (409, "add host to"),

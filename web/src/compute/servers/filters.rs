@@ -77,8 +77,7 @@ const STATUSES: &[(&str, &[&str], &[&str])] = &[
     ("VERIFY_RESIZE", &["resized"], &[]),
 ];
 
-/// Filters that Nova's schema accepts and its code refuses. They name tables of Nova's database that are joined to the
-/// table of servers.
+/// Filters that Nova's schema accepts, but Nova's code refuses. Each is the name of another table in Nova's database.
 const OF_OTHER_TABLES: &[&str] = &[
     "block_device_mapping",
     "services",
@@ -106,7 +105,7 @@ pub(super) struct ServerListQuery {
     /// Whether no server can match, for example because the status or the flavor does not exist, or the token has no
     /// project.
     pub nothing: bool,
-    /// Whether a filter is a pattern. Matching patterns takes too long to hold the read model's lock meanwhile.
+    /// Whether a filter is a pattern. Patterns are matched without the read model's lock, because matching takes long.
     pub patterns: bool,
 }
 
@@ -128,7 +127,7 @@ impl ServerListQuery {
             DeletedFilter::Only => gone || soft,
             DeletedFilter::Both => true,
         };
-        // Most lists have no filter that needs the status.
+        // The status is computed only if there are filters, and most lists have none.
         let passes =
             || status::of(&row.instance).is_some_and(|shown| self.holds.iter().all(|holds| holds(row, server, &shown)));
         listed && self.is_of(row) && (self.holds.is_empty() || passes())

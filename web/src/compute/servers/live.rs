@@ -103,7 +103,7 @@ fn live_request(ctx: &Ctx, found: &PermittedServer) -> Result<LiveMigrationReque
             return Err(Fault::bad_request(format!("Unable to migrate instance ({id}) to current host ({host}).")));
         }
     }
-    // Before 2.30 Nova did not ask the scheduler about a named host.
+    // Before 2.30 a request that names a host bypasses the scheduler, as in Nova.
     let forced = forced || (named && !versions::live_migration_asks_the_scheduler(ctx.version));
     Ok(LiveMigrationRequest { host, forced, block })
 }
