@@ -55,12 +55,12 @@ impl Dispatch {
         self.operations.queries()
     }
 
-    /// The one-time passwords that wait in memory for their process.
+    /// The one-time passwords, each of which waits in memory for the process that uses it.
     pub fn passwords(&self) -> &OneTimePasswords {
         self.operations.passwords()
     }
 
-    /// Brings Placement up to date with the hosts and host aggregates; changes nothing else.
+    /// Makes Placement's data agree with the hosts and the host aggregates. Changes nothing else.
     pub async fn mirror_placement(&self) {
         self.operations.mirror_placement().await;
     }
@@ -76,7 +76,7 @@ pub fn cache_images(dispatch: &Dispatch, permit: &Permit, hosts: Vec<HostId>, im
     tokio::spawn(dispatch.operations.cache_images(hosts, images, meta(permit)));
 }
 
-/// The eraser of personal data in `store`, the log that the read models follow.
+/// Returns the eraser of personal data in `store`. `store` must be the log that the read models follow.
 pub fn eraser(dispatch: &Dispatch, _: &Permit, store: &Arc<dyn EventStore>, history: Option<&Arc<History>>) -> Eraser {
     dispatch.operations.eraser(store, history)
 }

@@ -1,4 +1,4 @@
-//! The differences in behaviour between microversions, not in form.
+//! The differences between microversions in behaviour. Field tables and schemas hold the differences in form.
 
 use crate::microversion::{Microversion, v};
 

@@ -158,8 +158,8 @@ pub(super) fn uuid_of(id: Option<wire::Uuid>) -> Option<Uuid> {
     }
 }
 
-/// Whether the stream has exactly these events after `expected`. If so, the client repeats an append because it missed
-/// the answer. As in EventStoreDB, the client gets the same answer again.
+/// Whether the stream has exactly these events after `expected`. If so, the client missed the answer to its first
+/// append, and sends the append again. As in EventStoreDB, it gets the same answer again.
 async fn done_at(
     log: &ServedLog,
     stream: &StreamId,

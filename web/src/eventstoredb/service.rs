@@ -47,7 +47,7 @@ pub(super) struct ShutdownSignal(watch::Receiver<bool>);
 
 impl ShutdownSignal {
     pub(super) async fn wait(&mut self) {
-        // A dropped server has stopped, too.
+        // An error means that the server was dropped, so it has stopped, too.
         let _ = self.0.wait_for(|ended| *ended).await;
     }
 }
@@ -78,7 +78,7 @@ impl ServedLog {
             there += step;
             step *= 2;
         }
-        // The newest revision is at least `there` and less than `there + step`.
+        // Invariant of the search: the newest revision is at least `there` and less than `there + step`.
         while step > 1 {
             step /= 2;
             if exists(there + step).await? {

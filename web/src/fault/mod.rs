@@ -23,10 +23,10 @@ pub struct Fault {
     /// Neutron's exception type (`NetworkNotFound`), Placement's error code (`placement.duplicate_name`) or Nova's
     /// fault name; empty means the service's default for the status.
     pub key: Cow<'static, str>,
-    /// For the client.
+    /// The message for the client.
     pub message: String,
     pub headers: Vec<(&'static str, String)>,
-    /// For the log only.
+    /// The cause of the fault, for the process's text log only.
     pub cause: Option<String>,
 }
 
@@ -183,7 +183,7 @@ impl Fault {
         fault
     }
 
-    /// Sets Neutron's type, Placement's code, or another Nova fault name.
+    /// Sets the key: Neutron's type, Placement's code, or another Nova fault name than the status's own.
     #[must_use]
     pub fn key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         self.key = key.into();

@@ -62,7 +62,8 @@ pub struct ServerView {
     pub floating: Vec<FloatingAddress>,
 }
 
-/// The inputs of a view besides the row and [`ServerVisibility`]; together they decide whether a cached text is valid.
+/// The inputs of a view in addition to the row and [`ServerVisibility`]. A cached text is valid only if all inputs are
+/// equal.
 #[derive(Debug)]
 pub struct ServerViewExtras {
     host_status: &'static str,
@@ -73,7 +74,8 @@ pub struct ServerViewExtras {
 }
 
 impl ServerViewExtras {
-    /// A new field of the view does not compile until this function names it, so nobody forgets to compare it.
+    /// This function names every field of the view. So a new field causes a compiler error here, and nobody forgets to
+    /// compare the field.
     pub fn of(view: &ServerView) -> Self {
         let ServerView { row: _, status: _, sees: _, host_status, zone, group, security_groups, floating } = view;
         Self {
