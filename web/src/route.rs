@@ -10,8 +10,9 @@
 //! ];
 //! ```
 //!
-//! Invariants: with `policy`, the dispatcher checks a route's rule against the caller before the handler runs. With
-//! `policy_on_target`, the handler checks the rule, and the dispatcher refuses an answer without that check.
+//! Invariants: for a route with `policy`, the dispatcher checks the rule against the caller before the handler runs.
+//! For a route with `policy_on_target`, the handler checks the rule. If the handler did not check it, the dispatcher
+//! discards the answer.
 
 use std::fmt;
 
@@ -157,7 +158,7 @@ pub struct Route {
     pub as_of: bool,
     /// Whether the answer has a secret, so that auditors get a record of it.
     pub reads_secret: bool,
-    /// Which members of a cluster can answer.
+    /// The members of a cluster that can answer.
     pub served_by: ServedBy,
     /// A removed operation answers this status and nothing else.
     pub removed: Option<u16>,

@@ -67,7 +67,7 @@ fn announced(ctx: &Ctx) -> Result<Option<u64>, Fault> {
     Ok(named.transpose()?.or(framed))
 }
 
-/// Receives the bytes and records the result, or records that the upload was abandoned.
+/// Receives the bytes and records the stored image. If the upload breaks off, records that it was abandoned.
 async fn store(
     dispatch: &Dispatch,
     images: &EmbeddedImages,

@@ -31,8 +31,8 @@ const SORTABLE: [&str; 10] = [
 /// Parameters that are not filters.
 const PAGING: [&str; 6] = ["limit", "marker", "sort", "sort_key", "sort_dir", "member_status"];
 
-/// Whether the caller's list may have the image, by `visibility` and `member_status`. [`passes`] applies the other
-/// filters.
+/// Whether the filters `visibility` and `member_status` admit the image to the caller's list. [`passes`] applies the
+/// other filters.
 fn listed(ctx: &Ctx, image: &ImageRecord) -> Result<bool, Fault> {
     let scope = ImageScope::parse(ctx.query.last("visibility"), ctx.query.last("member_status"));
     let caller = ctx.caller();

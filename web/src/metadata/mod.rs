@@ -50,7 +50,7 @@ const fn any(op: &'static str, method: Method, path: &'static str) -> Route {
 async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
     let whole = ctx.param("path").to_owned();
     let path = normal(&whole);
-    // Any caller may list the versions.
+    // A caller need not be a known guest to list the versions.
     if path.is_empty() {
         return shown(tree::root());
     }
@@ -62,7 +62,7 @@ async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
     }
 }
 
-/// The names of a path, without empty names, `.` and `..` (as `posixpath.normpath`).
+/// The names of a path after empty names, `.` and `..` are resolved, as `posixpath.normpath` does.
 fn normal(path: &str) -> Vec<&str> {
     path.split('/').fold(Vec::new(), |mut names, name| {
         match name {

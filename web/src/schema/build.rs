@@ -242,7 +242,7 @@ impl Schema {
         self
     }
 
-    /// Leaves `additionalProperties` out, which allows other keys.
+    /// Leaves the keyword `additionalProperties` out, so that other keys are allowed.
     pub fn silent(mut self) -> Self {
         self.parts.retain(|part| !matches!(part, SchemaPart::Open(_)));
         self

@@ -174,8 +174,8 @@ async fn invalid_floating_addresses_are_refused_as_in_neutron() {
     let details = town.world.get(BOB, "/quotas/blue/details").await;
     assert_eq!(details["quota"]["floatingip"], json!({"limit": 3, "used": 3, "reserved": 0}));
 
-    // The router's interface and gateway, the external network, and the address's own port stay while the address is
-    // associated.
+    // While the address is associated, nobody can delete the router's interface and gateway, the external network, or
+    // the address's own port.
     let associated = town.give(&all[1], json!({"port_id": port["id"]})).await;
     assert_eq!(associated.0, 200, "{}", associated.1);
     let (status, body) = town.interface("remove", json!({"subnet_id": town.subnet["id"]})).await;
