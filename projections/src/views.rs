@@ -2,7 +2,7 @@
 //!
 //! Each read model is behind an `Arc` that only the fold changes. [`Views::fork`] shares all of them at one position at
 //! no cost, for a checkpoint or a query about the past. The next change of a shared read model copies it first. Readers
-//! never wait for the copy: meanwhile they read the old one.
+//! never wait for the copy, because they read the old read model until it is done.
 //!
 //! Invariants: all read models are at the same position unless a batch is being folded. Only one batch is folded at a
 //! time. An event that cannot be decoded changes nothing.
@@ -282,7 +282,7 @@ impl Views {
             .iter()
             .map(|recorded| {
                 let noun = bit(&recorded.kind);
-                // An unknown event must not be skipped: a newer version has written it.
+                // An unknown event must not be skipped, because a newer version has written it.
                 if noun == 0 || noun & wanted != 0 {
                     recorded.event()?;
                 }

@@ -1,5 +1,5 @@
-//! Moves disks to another host or to another name: the driver reads and writes disks, and defines a guest over existing
-//! disks.
+//! Moves disks to another host or to another name. For this, the driver reads and writes disks, and defines a guest
+//! over existing disks.
 //!
 //! Hosts run no program of ours, so disks go through the control plane. A copy-on-write file is sent unchanged, because
 //! its base image is already in the cache of the destination. Any other disk is sent as the bytes that the guest sees.

@@ -50,9 +50,9 @@ struct CachedImageParts {
     idle: bool,
 }
 
-/// The images among the names of a host's volumes: their checksums, and whether each has a note. Content without the
-/// mark `complete` belongs to an upload that was interrupted (see [`crate::capability::storage_cleanup`]) or is
-/// running.
+/// Finds the images among the names of a host's volumes. Returns each image's checksum, and whether the image has a
+/// note. Content without the mark `complete` belongs to an upload that was interrupted (see
+/// [`crate::capability::storage_cleanup`]) or is running.
 pub(crate) fn among(names: &[String]) -> BTreeMap<String, bool> {
     let mut found = BTreeMap::<String, CachedImageParts>::new();
     for name in names {

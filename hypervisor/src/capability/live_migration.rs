@@ -27,7 +27,8 @@ pub struct MigrationData {
     /// `kvm` or `qemu`.
     pub virt_type: String,
     pub memory_mib: u64,
-    /// The guest's own writable disks: names in the guest (`vda`), and sizes in bytes as the guest sees them.
+    /// The guest's own writable disks. Each entry has the disk's name in the guest (`vda`), and its size in bytes as
+    /// the guest sees it.
     pub disks: Vec<(String, u64)>,
     /// Why the guest cannot leave its host; `None` if it can.
     pub bound: Option<String>,
@@ -68,7 +69,7 @@ pub struct MigrationPlan {
 pub struct MigrationAddressing<'a> {
     /// `live_migration_scheme`
     pub scheme: Option<&'a str>,
-    /// `live_migration_uri`; `%s` in it is replaced by the address.
+    /// `live_migration_uri`. The address replaces `%s` in this text.
     pub uri: Option<&'a str>,
     /// The host's address for incoming migrations, if it has one.
     pub inbound: Option<&'a str>,
@@ -146,7 +147,7 @@ pub enum ForceComplete {
 pub trait LiveMigration: Send + Sync {
     /// Reads the guest's requirements on a destination.
     async fn migration_data(&self, instance: InstanceId) -> DriverResult<MigrationData>;
-    /// The reasons why the guest cannot run here, as text; empty if it can.
+    /// Returns the reasons why the guest cannot run on this host, as text. Empty if the guest can run here.
     async fn destination_obstacles(&self, migration_data: &MigrationData) -> DriverResult<Vec<String>>;
     /// Prepares a destination. If the disks are `copied`, creates empty disks for libvirt to copy into. Also creates
     /// the files that the destination does not share with the source (config drive, console log). Defines no domain.

@@ -1,7 +1,8 @@
 //! Finds leftovers on a host: volumes that an interrupted operation may have left.
 //!
-//! The driver lists them but cannot know which are still needed. The caller compares them with the log (see the sweep
-//! of the host agents). Each leftover is removed by its name, so that repeating a removal is harmless.
+//! The driver lists these volumes, but cannot know which of them are still needed. The caller compares the list with
+//! the log (see the sweep of the host agents). Each leftover is removed by its name, so that repeating a removal is
+//! harmless.
 
 use std::collections::BTreeSet;
 

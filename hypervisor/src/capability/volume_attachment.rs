@@ -8,8 +8,8 @@ use crate::guest::VolumeDisk;
 
 #[async_trait]
 pub trait VolumeAttachment: Send + Sync {
-    /// Attaches a volume to the guest as a disk: at once if the guest is on, and for every later start. Succeeds if it
-    /// is already attached.
+    /// Attaches a volume to the guest as a disk. A running guest gets the disk at once, and every guest gets it at each
+    /// later start. Succeeds if the volume is already attached.
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()>;
     /// Detaches the volume with this serial. A running guest must release it and is asked several times. `Failed`: the
     /// guest did not release it. Succeeds if the guest has no such volume.

@@ -101,8 +101,8 @@ pub struct Hardware {
     pub watchdog: Option<String>,
     /// Whether the guest sees the performance counters of its CPU; `None`: the hypervisor's default.
     pub pmu: Option<bool>,
-    /// Whether an interface has several queues: one for each CPU of the guest, up to the limits of the operator and the
-    /// kernel.
+    /// Whether an interface has several queues. If so, it has one queue for each CPU of the guest, up to the limits of
+    /// the operator and the kernel.
     pub multiqueue: bool,
     pub tuning: Tuning,
     /// The memory of the graphics card in MiB; `None`: the hypervisor's default.

@@ -23,7 +23,7 @@ const CALL: &str = "redefinition of an adopted guest";
 /// A disk in Nova's definition that is not a volume.
 #[derive(Debug, PartialEq, Eq)]
 struct AdoptedDisk {
-    /// Where Nova created it: a file, a device or an image in Ceph.
+    /// The place where Nova created the disk: a file, a device or an image in Ceph.
     place: String,
     is_file: bool,
     /// The format in the definition: `qcow2`.
@@ -121,7 +121,7 @@ pub(super) fn files_there(
 
 /// Copies the disks of a guest into our directory, under our names, if Nova defined the guest and the guest is off. A
 /// copy may be incomplete until the definition names it, so an interrupted call starts again from the beginning. Nova's
-/// files stay: libvirt does not sync the copies, so a power failure could still lose them.
+/// files stay. libvirt does not sync the copies to the disk, so a power failure could still destroy the copies.
 pub(super) fn take_disks(site: HostStorage<'_>, instance: InstanceId) -> DriverResult<()> {
     let Some(guest) = domain::lookup(site.connect, instance)? else { return Ok(()) };
     if domain::has_our_definition(&guest).during(CALL)? || guest.is_active().during(CALL)? {

@@ -53,7 +53,7 @@ pub(super) fn redefine(
         Renew::Root => root.to_vec(),
         Renew::All => root.into_iter().chain(others).collect(),
     };
-    // An earlier rescue, or a first attempt at this rescue, may have left the rescue disk.
+    // An earlier rescue, or an earlier attempt at this rescue, may have left its rescue disk.
     let renewed: Vec<String> = renewed.into_iter().chain([volumes::rescue(instance)]).collect();
     if let Some(domain) = lookup(connect, instance)? {
         adopted::keep_disks(site, &domain, instance, &renewed)?;
@@ -97,8 +97,8 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
     provide_volumes(HostStorage::new(connect, options), guest, true, DiskContent::Yes)
 }
 
-/// Lets `provide` prepare the disks, defines the guest, and starts it if `on`. Changes nothing if the guest already
-/// runs: that is a success if `on`, and an error otherwise.
+/// Lets `provide` prepare the disks, defines the guest, and starts it if `on`. If the guest already runs, changes
+/// nothing. The call then succeeds if `on` is true, and fails otherwise.
 pub(super) fn install(
     site: HostStorage<'_>,
     facts: &HostFacts,

@@ -40,7 +40,8 @@ fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
 }
 
-/// Whether a volume is not sent: every host creates it for itself, or it is not a disk of the guest.
+/// Whether a volume stays on this host. This holds if every host creates the volume for itself, or if it is no disk of
+/// the guest.
 fn stays_behind(suffix: &str) -> bool {
     suffix.starts_with("_console.log") || suffix.starts_with("_copy.") || suffix == "_disk.config"
 }
@@ -184,7 +185,8 @@ impl LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         let (out, chunks) = mpsc::channel(DEPTH);
-        // Nobody waits for the result. The reader gets an error as the last item.
+        // The result is dropped, because nobody waits for it. In case of an error, the reader gets the error as the
+        // last item.
         let sent = self.threads.start("read disk", move || {
             let sent = link.line(&session).and_then(|line| send(&line, &find(&line, &options)?, &out));
             if let Err(error) = sent {

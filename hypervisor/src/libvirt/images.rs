@@ -71,7 +71,7 @@ impl ImageFetcher {
             store(&*l.line(&session)?, &o, &i, incoming)
         })?;
         let fed = feed(image, source, chunks, options.transfer_stall).await;
-        // The host's own error (disk full) says more than "it stopped taking data".
+        // The host's own error, for example a full disk, says more than the error that the host took no more data.
         let stored = timeout(options.transfer_stall, stored).await;
         match (fed, stored) {
             (Ok(()) | Err(UploadFailure::HostStopped), Ok(Ok(result))) => result,
@@ -170,7 +170,8 @@ enum UploadFailure {
     Stalled,
 }
 
-/// The source's side of an upload: reads, counts and hashes the content and passes it on.
+/// The source's side of an upload. Reads the content from the source, counts and hashes it, and passes it on to the
+/// host's side.
 async fn feed(
     image: &ImageRef,
     source: Arc<dyn ImageSource>,

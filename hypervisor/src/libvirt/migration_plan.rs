@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(with_whole_disks(BARE), BARE);
     }
 
-    /// Memory, devices and copied disks: with one flag QEMU encrypts all of them.
+    /// With this one flag, QEMU encrypts the memory, the devices and the copied disks.
     #[test]
     fn native_tls_is_requested_with_and_without_copied_disks() {
         let secret = MigrationPlan { tls: true, ..plan() };

@@ -187,7 +187,7 @@ fn no_disk() -> DriverError {
 }
 
 /// Refuses a raw disk that looks like another format. The guest writes the first bytes of the disk. libvirt would read
-/// the disk as that format, and so read any file of the host that the header names.
+/// the disk as that format. It would then read any file of the host that the disk's header names as its base.
 fn is_taken_as_bytes(disk: &StoredDisk) -> DriverResult<()> {
     // The refresh makes libvirt detect the format again. The guest is off, so the format cannot change afterwards.
     disk.pool.refresh(0).map_err(|error| {
@@ -346,7 +346,7 @@ pub(super) fn send(
     }
 }
 
-/// Refuses a copy that ended before its last byte: the reader would take it as complete.
+/// Fails if the stream ended before the last byte, because the reader would take the copy as complete.
 pub(super) fn is_whole(call: &'static str, sent: u64, size: u64) -> DriverResult<()> {
     if sent == size {
         return Ok(());

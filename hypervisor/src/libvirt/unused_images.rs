@@ -1,9 +1,9 @@
 //! Finds and removes unused images in the cache.
 //!
 //! The files themselves show which images are needed. Each copy-on-write file in the directory names its base, even if
-//! its guest is not ours or is off. The domains name their disks: a guest that boots from an ISO uses the cached file
-//! itself. The search compares file names instead of paths, because a path has several spellings. It may therefore keep
-//! an unused image, which does no harm.
+//! its guest is not ours or is off. The domains name their disks, too. This is needed for a guest that boots from an
+//! ISO, because it uses the cached file itself. The search compares file names instead of paths, because a path has
+//! several spellings. It may therefore keep an unused image, which does no harm.
 //!
 //! A removal first deletes the mark that the image is complete. From then on no disk is created from the remaining
 //! files, and `ensure_image` uploads the image again.

@@ -112,7 +112,7 @@ pub enum Effect {
     NoAgent,
     /// The call is performed, but its answer never arrives.
     LoseReply,
-    /// A spawn or a destroy is performed by half: it leaves disks without a domain. Other calls are not affected.
+    /// A spawn or a destroy is performed only in part, and leaves disks without a domain. Other calls are not affected.
     Tear,
     /// The host fails before it performs the call.
     DieBefore,

@@ -129,7 +129,7 @@ impl SimFleet {
         (0..self.len()).filter(|host| shared && *host != index).collect()
     }
 
-    /// Images that disks need but that no longer exist, by host. A correct control plane never causes any.
+    /// By host, the missing images on which disks are still based. A correct control plane never causes any.
     pub fn baseless(&self) -> Vec<(usize, String)> {
         let lost = |host| {
             let machine = self.machine(host);

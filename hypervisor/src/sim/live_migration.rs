@@ -117,8 +117,9 @@ impl SimFleet {
         }
     }
 
-    /// Calls that changed the disks of guests while other machines had these guests. The test decides which calls did
-    /// harm: a host that was down may still have a guest that moved away and no longer needs its disk there.
+    /// Calls that changed the disks of guests while other machines had these guests. The test decides which of these
+    /// calls did harm. For example, a host that was down may still have a guest that has moved away. That guest no
+    /// longer needs its disk on this host.
     pub fn shared_disk_breaches(&self) -> Vec<SharedDiskBreach> {
         self.travel().shared_disk_breaches.clone()
     }

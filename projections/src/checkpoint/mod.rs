@@ -1,8 +1,8 @@
 //! Checkpoints keep read models across restarts, and a comparison proves that they equal a rebuild.
 //!
 //! A checkpoint is one file with every read model and the mark: the position up to which the read models are folded
-//! ([`file`] has the format). It is written from a fork of the live read models, so nobody waits for it. It is written
-//! whole or not at all: temporary file, fsync, rename, fsync of the folder.
+//! ([`file`] has the format). A checkpoint is written from a fork of the live read models, so nobody waits for it. It
+//! is written atomically, by a temporary file, fsync, rename, and fsync of the folder.
 //!
 //! The read models in the file are sealed under a key that is stored beside the log. An erasure destroys that key. So
 //! neither the file nor a copy of it reveals personal data without the key.

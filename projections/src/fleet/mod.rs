@@ -189,7 +189,8 @@ impl FleetView {
         self.servers.get(&server).map(|resident| resident.slot)
     }
 
-    /// Whether each host has all its resources on its own row: no provider has a parent or shares with others.
+    /// Whether each host has all its resources on its own row. This holds if no provider has a parent or shares its
+    /// resources with others.
     pub fn is_flat(&self) -> bool {
         self.nested.is_empty() && !self.traits.contains_key(SHARES)
     }
@@ -218,8 +219,8 @@ impl FleetView {
         }
     }
 
-    /// Counts the failed builds. As in Nova, only builds count: a failed move, evacuation or unshelve says less about
-    /// the destination.
+    /// Counts the failed builds. As in Nova, only builds count, because a failed move, evacuation or unshelve says less
+    /// about the destination.
     fn apply_process(&mut self, process: ProcessId, event: &ProcessEvent) {
         match event {
             ProcessEvent::Started(started) => {
@@ -314,7 +315,7 @@ impl FleetView {
             HostEvent::Enabled(_) => facts.enabled = true,
             HostEvent::Disabled(_) => facts.enabled = false,
             HostEvent::ForcedDown(forced) => facts.forced_down = forced.forced,
-            // The fleet ignores these: a draining host is disabled already.
+            // The fleet ignores these events, because a draining host is already disabled.
             HostEvent::DrainRequested(_)
             | HostEvent::DepartureBegun(_)
             | HostEvent::ServerLeft(_)

@@ -131,8 +131,8 @@ impl ProviderIndex {
         self.traits.get(SHARES).filter(|slots| !slots.is_empty())
     }
 
-    /// The trees that may use a sharing provider: those with a member in one of its aggregates. Empty for a provider
-    /// without aggregates.
+    /// The trees that may use a sharing provider, because they have a member in one of its aggregates. Empty for a
+    /// provider without aggregates.
     pub fn anchors(&self, sharing: &Provider) -> Slots {
         self.in_any_aggregate(&sharing.aggregates).iter().map(|member| self.root_of(member)).collect()
     }
@@ -437,7 +437,8 @@ impl ProviderIndex {
     }
 }
 
-/// The providers with a changed usage: those that the consumers use after the event, and those that they used before.
+/// The providers whose usage an event changes. These are the providers that its consumers use after the event, and
+/// those that they used before.
 fn holders(ledger: &Ledger, event: &LedgerEvent) -> BTreeSet<ProviderId> {
     let (claims, released): (&[_], &[_]) = match event {
         LedgerEvent::Claimed(claimed) => (std::slice::from_ref(claimed), &[]),

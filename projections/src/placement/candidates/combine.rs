@@ -216,7 +216,7 @@ impl Search<'_> {
         Candidate { allocations, mappings }
     }
 
-    /// Adds up the allocations of one provider: each class once.
+    /// Adds up the allocations of one provider, so that each class occurs once.
     fn amounts(&mut self, of_one: &[(ProviderId, usize, u64)]) -> ResourceAmounts {
         let classes = &self.plan.classes;
         let by_class = || {

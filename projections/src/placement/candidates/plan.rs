@@ -130,8 +130,8 @@ impl<'a> SearchPlan<'a> {
     }
 
     fn one(&self, group: &RequestGroup, classes: Vec<(usize, u64, Slots)>) -> Option<Serves> {
-        // Placement finds providers for a group without resources by the required traits and aggregates, in any tree. A
-        // group that requires neither finds none.
+        // Placement finds providers for a group without resources by the required traits and aggregates, in any tree.
+        // If the group requires neither traits nor aggregates, it finds no provider.
         if classes.is_empty() && group.traits.required.is_empty() && group.aggregates.member_of.is_empty() {
             return None;
         }
