@@ -87,7 +87,8 @@ fn is_proxy(address: IpAddr, config: &WebConfig) -> bool {
     config.trusted_proxies.iter().any(|proxy| proxy.contains(&address))
 }
 
-/// The client's address: the peer of the connection, or the address that a trusted proxy names.
+/// The client's address. If the peer of the connection is a trusted proxy, it is the address that the proxy names.
+/// Otherwise it is the address of the peer.
 pub(crate) fn client(peer: Option<IpAddr>, headers: &HeaderMap, config: &WebConfig) -> Option<IpAddr> {
     let peer = peer?;
     if !(config.enable_proxy_headers_parsing && is_proxy(peer, config)) {

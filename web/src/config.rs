@@ -42,8 +42,8 @@ pub struct WebConfig {
     pub max_consoles: usize,
     /// `[chronova] dashboard`: whether the process serves the dashboard below `/dashboard`.
     pub dashboard: bool,
-    /// `[keystone_authtoken] www_authenticate_uri`: the identity service that a 401 names; by default the request's own
-    /// host.
+    /// `[keystone_authtoken] www_authenticate_uri`: the address of the identity service in the header of a 401. By
+    /// default this is the host of the request.
     pub www_authenticate_uri: Option<String>,
     /// `[keystone_authtoken] service_token_roles` and `service_token_roles_required`.
     pub service_tokens: ServiceTokenRules,

@@ -94,7 +94,8 @@ impl Ctx {
         self.app.dispatch()
     }
 
-    /// The read models that the answer is made of: the live ones, or those of the moment that `as_of` names.
+    /// The read models from which the answer is made. With `as_of`, these are the read models of that moment, and
+    /// otherwise the live ones.
     pub fn views(&self) -> Result<&Arc<Views>, Fault> {
         match &self.past {
             Some(past) => Ok(past),
@@ -221,7 +222,7 @@ impl Ctx {
         }
     }
 
-    /// Checks another rule: a rule for a part of the operation (`os_compute_api:servers:create:forced_host`).
+    /// Checks another rule than the route's, for a part of the operation (`os_compute_api:servers:create:forced_host`).
     pub fn authorize_rule(&self, rule: &'static str, target: &PolicyTarget) -> Result<Permit, Fault> {
         self.asked.set(true);
         self.app

@@ -455,8 +455,8 @@ impl ShownState {
         }
     }
 
-    /// Adds the header to the answer. A live answer gets none if the read models changed meanwhile, because then no
-    /// position reproduces it.
+    /// Adds the header to the answer. A live answer gets no header if the read models changed meanwhile, because no
+    /// position reproduces such an answer.
     fn after(self, app: &App, answer: Result<Reply, Fault>) -> Result<Reply, Fault> {
         let (name, position) = match self {
             Self::Nothing => return answer,

@@ -71,9 +71,9 @@ macro_rules! handler {
 /// The callers that an operation admits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteAccess {
-    /// Anybody, without a token: version documents, logging in.
+    /// Anybody, without a token, for example for version documents and log-ins.
     Public,
-    /// Anybody; the handler knows the caller if the request has a valid token.
+    /// Anybody. If the request has a valid token, the handler knows the caller.
     Optional,
     /// Anybody with a valid token.
     Token,
@@ -309,7 +309,7 @@ pub const fn action(op: &'static str, path: &'static str, key: &'static str, han
     route
 }
 
-/// An operation that no longer exists: answers `status` (for example 410) to everybody with a token.
+/// An operation that no longer exists. It answers every request with a valid token with `status`, for example 410.
 pub const fn gone(op: &'static str, method: Method, path: &'static str, status: u16) -> Route {
     let mut route = Route::new(op, method, path, |_| Box::pin(std::future::ready(Err(Fault::gone()))));
     route.removed = Some(status);

@@ -94,7 +94,7 @@ impl HttpOptions {
     }
 }
 
-/// Starts the listeners. Returns each server with its address. A server is a future; it ends after its handle has
+/// Starts the listeners. Returns each server with its address. A server is a future, which ends after its handle has
 /// stopped the server.
 pub fn serve(
     door: &StartupGate,

@@ -129,7 +129,8 @@ impl SimFleet {
         (0..self.len()).filter(|host| shared && *host != index).collect()
     }
 
-    /// By host, the missing images on which disks are still based. A correct control plane never causes any.
+    /// By host, the missing images on which disks are still based. A correct control plane never removes an image that
+    /// a disk needs.
     pub fn baseless(&self) -> Vec<(usize, String)> {
         let lost = |host| {
             let machine = self.machine(host);

@@ -1,4 +1,4 @@
-//! Which answers to requests are recorded: refusals, and answers with a secret.
+//! Decides which answers are recorded: refusals, and answers that contain a secret.
 //!
 //! A request of a known user is recorded if its answer is 403, 409 or 413, or 404 for a resource that exists in another
 //! project. A 404 for anything else is no refusal, as clients look for names and wait for deletions. Requests without a

@@ -49,7 +49,7 @@ pub struct CadfReason {
 }
 
 impl CadfEvent {
-    /// Describes one event. `payload` is the event as JSON; it holds the reason of a failure.
+    /// Describes one event. `payload` is the event as JSON. The reason of a failure is read from it.
     pub fn of(recorded: &Recorded, event: &Event, payload: &Value) -> Self {
         let (action, outcome) = action_and_outcome(&recorded.kind, event);
         Self {

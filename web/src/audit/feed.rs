@@ -53,7 +53,8 @@ pub(super) struct FeedRight {
 
 impl FeedRight {
     pub(super) async fn holds(&self) -> bool {
-        // A feed may run for days. It ends if the identity service cannot confirm the right; the client connects again.
+        // A feed may run for days. If the identity service cannot confirm the right, the feed ends, and the client may
+        // connect again.
         let rules = &self.app.config.service_tokens;
         let claim = TokenClaim { headers: &self.headers, asked: None, request: None, rules };
         let caller = match self.app.authentication.caller(&claim).await {

@@ -139,8 +139,8 @@ fn payload_of(bytes: Bytes) -> Payload {
     Payload::Stream { payload: Box::pin(futures::stream::once(std::future::ready(Ok(bytes)))) }
 }
 
-/// The request for the leader: the client's own headers, including the token, and the headers that tell how the
-/// request reached this member.
+/// Builds the request for the leader. It has the client's own headers, including the token. Further headers tell how
+/// the request reached this member.
 fn outgoing(
     origin: &RequestOrigin,
     request: &HttpRequest,

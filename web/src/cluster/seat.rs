@@ -61,7 +61,7 @@ pub struct FollowerSeat {
     log: Arc<dyn FollowedLog>,
     index: ReadIndex,
     current_at: Arc<CurrentAt>,
-    /// The largest age of an answer while nobody leads. Zero: such reads are refused.
+    /// The largest age of an answer while nobody leads. With zero, this member refuses reads while nobody leads.
     stale_reads: Duration,
     _learns: JoinSet<()>,
     /// Whether this member has become the leader. A leader has a [`ClusterSeat`] of its own.
@@ -132,7 +132,7 @@ impl FollowerSeat {
                 true => ReadPermit::Current,
                 false => self.current_at.permit(self.log.now(), self.stale_reads),
             },
-            // This member has folded the whole log before it leads, and nobody else appends.
+            // This member has begun to lead. It folded the whole log before, and nobody else appends.
             _ = promoted.wait_for(|promoted| *promoted) => ReadPermit::Current,
         }
     }
@@ -167,8 +167,8 @@ async fn acknowledged(peers: &PeerClient, leader: LeaderAddress, log: &dyn Follo
     }
 }
 
-/// The position in an answer; `None` if there is no valid answer. An answer from an older epoch is invalid: it comes
-/// from a deposed leader, and the log may have acknowledged more.
+/// The position in an answer; `None` if there is no valid answer. An answer from an older epoch is invalid. It comes
+/// from a deposed leader, and the log may have acknowledged more events since.
 fn current(answer: &HeadAnswer, log: &dyn FollowedLog) -> Option<Position> {
     match answer {
         HeadAnswer::At { position, epoch } if *epoch >= log.epoch() => Some(*position),

@@ -36,7 +36,7 @@ pub struct ComputeConfig {
     pub unchecked_certificates: bool,
     /// Whether Chronova can get the certificates of signed images from a key manager.
     pub has_certificates: bool,
-    /// The certificates that are recorded for servers whose request names none.
+    /// The certificates of a server whose request names no certificates.
     pub default_trusted_certificates: Vec<String>,
     /// The host name under which the control plane's own services are listed; by default `chronova`.
     pub host: Option<String>,

@@ -1,4 +1,5 @@
-//! Remote consoles: the URL for a user's browser, and the lookup of the token for the proxy at that URL.
+//! Remote consoles. One operation gives a user's browser the URL of a console. Another one looks up the URL's token for
+//! the console proxy.
 //!
 //! Tokens are stored as hashes and are valid for `[consoleauth] token_ttl` seconds. `[vnc]`, `[spice]` and
 //! `[serial_console]` enable the types; [`crate::console`] accepts the tokens. libvirt guests have no MKS.

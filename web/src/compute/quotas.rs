@@ -1,8 +1,9 @@
 //! Quotas, limits and quota classes.
 //!
 //! Limits are kept per project; `user_id` is accepted and ignored, as with unified limits. Resources that Chronova does
-//! not count (fixed addresses, security groups, injected files) show their limit and a usage of 0. With
-//! `[quota] driver = nova.quota.NoopQuotaDriver`, every limit is -1; limits that are set are kept for later.
+//! not count (fixed addresses, security groups, injected files) show their limit and a usage of 0. With `[quota] driver
+//! = nova.quota.NoopQuotaDriver`, every limit is shown as -1. Limits that are set are stored, and apply again when
+//! quotas are enforced.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +61,7 @@ pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i6
     own.map_or_else(|| default(ctx, resource), Ok)
 }
 
-/// The default limit of a resource: the limit of the class `default`, or else the configured limit.
+/// The default limit of a resource. If the class `default` has no limit for the resource, this is the configured limit.
 pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     let of_class = class_of(ctx, quota_class::DEFAULT)?.get(resource).copied();
     Ok(of_class.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))

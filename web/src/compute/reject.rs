@@ -25,7 +25,7 @@ pub(super) use self::use_cases::{remove_host, server_image, server_move, server_
 use crate::fault::Fault;
 use crate::schema::repr;
 
-/// The fault for a refused command; `of` maps the aggregate's own rejections.
+/// The fault for a refused command. `of` maps the rejections of the command's own aggregate.
 pub(super) fn refused<R>(error: CommandError<R>, of: impl FnOnce(R) -> Fault) -> Fault {
     match error {
         CommandError::Rejected(reject) => of(reject),

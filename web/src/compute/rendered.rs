@@ -1,8 +1,9 @@
 //! A cache of rendered servers. With the cache, most of the work for a list of servers is copying text.
 //!
-//! An entry is found by server, table and version. It is valid only while all its inputs are the same: the row, the
-//! caller's visibility, and the parts from other read models ([`ServerViewExtras`]). When a read model changes a cached
-//! row, the row moves to another address. The cache is bounded, and dropped entries cost only time.
+//! An entry is found by server, table and version. An entry is valid only while all inputs of its text are the same.
+//! The inputs are the row, the caller's visibility, and the parts from other read models ([`ServerViewExtras`]). When a
+//! read model changes a cached row, the row moves to another address. The cache is bounded, and dropped entries cost
+//! only time.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -42,7 +43,7 @@ struct RenderedServer {
 #[derive(Debug, Default)]
 struct RenderShard {
     new: HashMap<RenderKey, RenderedServer, RandomState>,
-    /// The older half; it is dropped when the new entries fill half of the limit.
+    /// The older entries. They are dropped when the newer entries fill half of the limit.
     old: HashMap<RenderKey, RenderedServer, RandomState>,
     taken: usize,
 }

@@ -7,7 +7,7 @@ pub(super) const fn update_answers_briefly(version: Microversion) -> bool {
     !version.at_least(v(2, 75))
 }
 
-/// Images made of servers are named in the body of the answer, and no longer in its `Location`.
+/// The body of the answer names the new image of a server. In earlier versions the header `Location` names it.
 pub(super) const fn images_are_named_in_the_body(version: Microversion) -> bool {
     version.at_least(v(2, 45))
 }
@@ -52,7 +52,7 @@ pub(super) const fn unknown_status_is_refused(version: Microversion) -> bool {
     version.at_least(v(2, 38))
 }
 
-/// Servers can be sorted by `locked`; before, the sort key is accepted and ignored.
+/// Servers can be sorted by `locked`. Earlier versions accept this sort key and ignore it.
 pub(super) const fn sorts_by_locked(version: Microversion) -> bool {
     version.at_least(v(2, 73))
 }

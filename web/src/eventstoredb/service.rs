@@ -173,7 +173,7 @@ fn supported() -> wire::SupportedMethods {
     }
 }
 
-/// A cluster with one member: the address that the client is connected to.
+/// Describes a cluster with one member, at the address to which the client is connected.
 fn cluster(log: &ServedLog, local: SocketAddr) -> wire::ClusterInfo {
     let member = wire::MemberInfo {
         instance_id: Some(show::uuid(uuid::Uuid::nil(), false)),

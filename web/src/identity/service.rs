@@ -162,8 +162,8 @@ impl IdentityProvider for IdentityService {
     }
 }
 
-/// Whether a token is valid: not expired, not revoked, its user and scope enabled, and at least one role left on the
-/// scope.
+/// Whether a token is valid. It must be neither expired nor revoked, its user and its scope must be enabled, and the
+/// user must have a role on the scope.
 pub(super) fn stands(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
     let has_role = |scope| !identity.roles_on(&claims.user, scope).is_empty();
     is_usable(identity, claims, now) && claims.scope.as_ref().is_none_or(has_role)

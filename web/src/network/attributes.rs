@@ -43,7 +43,7 @@ impl Attributes {
         }
     }
 
-    /// A body without an envelope: the object itself.
+    /// Reads a body without an envelope, whose attributes are in the body itself.
     pub(super) fn whole(ctx: &Ctx) -> Result<Self, Fault> {
         match &ctx.body {
             Value::Object(map) => Ok(Self { map: map.clone() }),

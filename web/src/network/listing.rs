@@ -1,8 +1,8 @@
 //! Collections: filters, order, pages and selected fields, the same for every resource.
 //!
-//! A filter is an attribute's name and a value. Several values of one name are alternatives, except for tags: `tags`
-//! finds rows with all of them, and `not-tags` rows that lack at least one. Unknown names are ignored, as in Neutron
-//! without the extension `filter-validation`.
+//! A filter is an attribute's name and a value. Several values of one name are alternatives. Tags are different: `tags`
+//! finds rows that have all the values, and `not-tags` finds rows that lack at least one of them. Unknown names are
+//! ignored, as in Neutron without the extension `filter-validation`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

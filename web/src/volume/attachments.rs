@@ -101,8 +101,8 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"attachment": view(&ctx, &volume, id)?})))
 }
 
-/// The host that a connector names. As in Cinder, a connector need not name a host: a client that gives only its
-/// initiator or its address gets the connection.
+/// The host that a connector names. As in Cinder, a connector need not name a host. A client that gives only its
+/// initiator or its address gets the connection, too.
 fn place(connector: Connector) -> AttachmentPlace {
     let mode = match connector.mode.as_deref() {
         Some("ro") => Some(AttachMode::ReadOnly),

@@ -137,7 +137,7 @@ fn wanted(ctx: &Ctx, body: VolumeCreateBody) -> Result<NewVolume, Fault> {
     })
 }
 
-/// A volume without the extension fields: Cinder's answers to changes have none.
+/// A volume without the extension fields, because Cinder's answers to changes do not have these fields.
 fn plain(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<Value, Fault> {
     let mut shown = SHOWN.render(&view(ctx, volume)?, ctx.version);
     if let Some(fields) = shown.as_object_mut() {

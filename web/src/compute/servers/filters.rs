@@ -54,7 +54,8 @@ const FOR_ALL: &[(&str, Microversion)] = &[
 
 const REBUILDING: &[&str] = &["rebuilding", "rebuild_block_device_mapping", "rebuild_spawning"];
 
-/// The states and tasks of each status; no tasks means any task. Source: nova `api/openstack/common.py` (`_STATE_MAP`).
+/// The states and tasks of each status. A status with an empty list of tasks matches any task. Source: nova
+/// `api/openstack/common.py` (`_STATE_MAP`).
 const STATUSES: &[(&str, &[&str], &[&str])] = &[
     ("ACTIVE", &["active"], &[]),
     ("BUILD", &["building"], &[]),
@@ -97,7 +98,7 @@ type ServerPredicate = Box<dyn Fn(&ServerRow, &Alive, &Status) -> bool + Send>;
 pub(super) struct ServerListQuery {
     /// `None`: all projects.
     pub project: Option<ProjectId>,
-    /// Whether deleted servers are listed: not at all, alone, or together with the live servers.
+    /// Whether the list has no deleted servers, only deleted servers, or both deleted and live servers.
     pub deleted: DeletedFilter,
     holds: Vec<ServerPredicate>,
     /// Whether soft-deleted servers count as not deleted.
@@ -210,7 +211,8 @@ impl ServerListQuery {
         let asked: Vec<String> = statuses.iter().map(|status| status.to_uppercase()).collect();
         let meant = || STATUSES.iter().filter(|(status, _, _)| asked.iter().any(|asked| asked == status));
         let states: BTreeSet<&str> = meant().flat_map(|(_, states, _)| states.iter().copied()).collect();
-        // A status without tasks matches any task: a server that reboots is found as ACTIVE, too.
+        // A status without tasks matches any task. For example, a filter by ACTIVE also finds servers that are
+        // rebooting.
         let any_task = meant().any(|(_, _, tasks)| tasks.is_empty());
         let tasks: BTreeSet<&str> = meant().flat_map(|(_, _, tasks)| tasks.iter().copied()).collect();
         if states.is_empty() && versions::unknown_status_is_refused(ctx.version) {

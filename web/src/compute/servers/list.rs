@@ -1,8 +1,8 @@
 //! Listing servers.
 //!
-//! The cost of a list depends on its page: the read model keeps each project's servers, and all servers, in the default
-//! order. Only other orders, deleted servers and selective filters read more rows. Patterns are matched outside the
-//! read model's lock, so other projects do not wait for them.
+//! The cost of a list depends only on the size of the page. For this, the read model keeps each project's servers, and
+//! all servers, in the default order. Only other orders, deleted servers and selective filters read more rows. Patterns
+//! are matched outside the read model's lock, so other projects do not wait for them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -146,7 +146,7 @@ fn host_name(server: &Alive) -> Value {
     server.placement.as_ref().map_or(Value::Null, |placed| json!(placed.hostname))
 }
 
-/// Addresses by network; the fixed addresses of a network come before its floating addresses. `extended` adds the
+/// The addresses by network. In each network, fixed addresses come before floating addresses. `extended` adds the
 /// interface's MAC and the type of the address.
 pub fn addresses(nics: &[NicInfo], floating: &[FloatingAddress], extended: bool) -> Value {
     let mut networks: Map<String, Value> = Map::new();
@@ -278,7 +278,7 @@ fn extended(view: &ServerView) -> bool {
     view.sees.extended && !view.sees.brief
 }
 
-/// The server's zone; without a host, the requested zone.
+/// The zone of the server's host. For a server without a host, the requested zone.
 fn zone(view: &ServerView) -> Value {
     view.with(|server| match (&view.zone, &server.placement) {
         (Some(zone), _) => json!(zone),
