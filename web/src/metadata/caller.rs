@@ -132,7 +132,7 @@ struct GuestOrigin {
     network: GuestNetwork,
 }
 
-/// What is known about a guest's network.
+/// The known facts about a guest's network.
 enum GuestNetwork {
     Unknown,
     Network(NetworkId),

@@ -23,7 +23,7 @@ use crate::links::Links;
 /// A list looks into these maps for each server, so they use a fast hash.
 type HashMap<K, V> = StdHashMap<K, V, RandomState>;
 
-/// What the caller may see of servers. The policy is checked once per request.
+/// The caller's visibility of servers. The policy is checked once per request.
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<ServerVisibility>, Fault> {
     let own = ctx.own_target();
     Ok(ctx.app.compute.rendered.same(ServerVisibility {
