@@ -69,7 +69,7 @@ pub fn open(uri: &str, options: &DriverOptions) -> OpenedDrivers {
     (backend_of(uri)?.open)(uri, options)
 }
 
-/// The URIs of the drivers that [`open`] would return, without opening them.
+/// Returns the URIs of the drivers that [`open`] would return, but opens no driver.
 ///
 /// # Errors
 /// Like [`open`].

@@ -147,8 +147,8 @@ pub struct RbdOptions {
     pub user: Option<String>,
     /// The libvirt secret with the user's key.
     pub secret: Option<String>,
-    /// The key of `[chronova] rbd_keyring`, from which Chronova defines that secret on hosts; `None`: hosts already
-    /// have it.
+    /// The key of `[chronova] rbd_keyring`. Chronova uses this key to define the secret on hosts. `None`: hosts already
+    /// have the secret.
     pub key: Option<RbdKey>,
 }
 
@@ -232,8 +232,8 @@ pub struct LibvirtOptions {
     pub volume_pool_path: String,
     pub screens: Screens,
     /// `[vnc] server_proxyclient_address`: the address at which the console gateway reaches the VNC servers of a host.
-    /// The host's name replaces `%s`. `None`: the address on which the servers listen. If they listen on loopback or on
-    /// all addresses, it is `host_ip`.
+    /// The host's name replaces `%s`. `None`: the address on which the servers listen. If the servers listen on
+    /// loopback or on all addresses, the address is `host_ip`.
     pub console_address: Option<String>,
     /// The address of the host. `None`: the URI's host, or loopback for a local URI.
     pub host_ip: Option<String>,

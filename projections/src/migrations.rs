@@ -453,7 +453,7 @@ mod tests {
         instance::samples().into_iter().map(Event::from).find(|event| event.kind() == kind).unwrap()
     }
 
-    /// The request of an evacuation, and the host that it leaves.
+    /// The request of an evacuation, and the host that the server leaves.
     fn evacuation() -> (Event, HostId) {
         let asked = sample("instance.evacuation_requested");
         let source = match InstanceEvent::of(&asked) {

@@ -142,8 +142,8 @@ pub(crate) async fn post_password(
     Ok(())
 }
 
-/// Waits until the read models show `position`, at most five seconds. A handler calls this itself if it uses a
-/// service that sends its own commands.
+/// Waits until the read models show `position`, at most five seconds. A handler must call this itself after it has used
+/// a service that sends its own commands.
 pub async fn shown(dispatch: &Dispatch, position: Position) {
     if !dispatch.queries().views.wait_for(position, READ_YOUR_WRITES).await {
         tracing::warn!(%position, "the read models lag behind");

@@ -294,7 +294,7 @@ async fn call(
 ) -> Result<Reply, Fault> {
     let service = incoming.place.service;
     let MatchedPath { operations, values, project, .. } = matched;
-    // Actions share a path. The body's single key tells them apart, so the body is parsed first.
+    // Actions share a path. The single key of the body identifies the action, so the body is parsed first.
     let by_action = operations.iter().any(|operation| operation.route.action.is_some());
     let mut parsed = if by_action { body::parse(service, &incoming.headers, &incoming.body)? } else { None };
     let operation = choose(&operations, parsed.as_ref(), version)?;

@@ -147,7 +147,7 @@ pub struct Route {
     /// The single key of the body, for `.../action` paths.
     pub action: Option<&'static str>,
     pub since: Microversion,
-    /// The last version that has the operation; `None`: the newest version has it, too.
+    /// The last version that has the operation. `None`: the newest version still has the operation.
     pub until: Option<Microversion>,
     pub access: RouteAccess,
     pub body: BodySpec,

@@ -5,8 +5,8 @@
 //! they survive the control plane. A note says since when the image is unused. The driver removes the note as soon as a
 //! guest needs the image. An image without a note is never removed.
 //!
-//! Invariants: an image is not removed if a disk in the cache's directory is based on it, or a guest has it open. An
-//! interrupted removal leaves files that are no complete image. The next removal removes the rest.
+//! Invariants: an image stays if a disk in the cache's directory is based on the image, or if a guest has the image
+//! open. An interrupted removal leaves files that are no complete image. The next removal removes the rest.
 
 use std::collections::BTreeMap;
 

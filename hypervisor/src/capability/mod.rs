@@ -4,8 +4,8 @@
 //! [`Needed::needed`] turns a part that is not offered into a refusal that names the part. [`offered_by`] lists the
 //! parts of a driver without any call to its host, so that a caller can refuse work before it starts.
 //!
-//! Invariant: a driver that offers a part implements every call of it. A call returns [`DriverError::Unsupported`] if
-//! the driver supports it and the host does not.
+//! Invariant: a driver that offers a part implements every call of that part. If the driver supports a call but the
+//! host does not, the call returns [`DriverError::Unsupported`].
 
 pub mod consoles;
 pub mod device_locations;

@@ -31,8 +31,8 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .child(balloon(host))
 }
 
-/// A PCI device of the host. libvirt binds a managed device to `vfio-pci` as long as the guest has it, and to its
-/// former driver afterwards.
+/// A PCI device of the host. libvirt binds a managed device to `vfio-pci` as long as the guest has the device.
+/// Afterwards it binds the device to its former driver again.
 fn passed(device: PassedDevice) -> Element {
     let at = device.address;
     let address = Element::new("address")

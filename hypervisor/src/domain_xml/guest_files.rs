@@ -1,5 +1,5 @@
-//! The files of a guest in its definition: disks, config drive and console log. [`refile`] gives them other places, for a
-//! guest of Nova whose files move to our directory.
+//! The files of a guest in its definition: disks, config drive and console log. If the files of a guest that Nova
+//! defined move to our directory, [`refile`] writes their new places into the definition.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

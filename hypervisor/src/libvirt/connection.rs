@@ -1,4 +1,4 @@
-//! The connection to one host. One thread of its own opens it, watches it, and reopens it with backoff.
+//! The connection to one host. A separate thread opens the connection, watches it, and reopens it with backoff.
 //!
 //! States: connecting -> up <-> down. A session is the time from one opening of the connection to its end. While the
 //! host is down, calls fail at once with `Unreachable`. The keepalive closes a connection to a libvirtd that no longer

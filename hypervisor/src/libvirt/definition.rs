@@ -193,7 +193,8 @@ pub(super) fn provide_files(site: HostStorage<'_>, pool: &StoragePool, guest: &G
     }
     let log = volumes::console_log(guest.instance);
     if pool::lookup(pool, &log)?.is_none() {
-        // The log is created first, so that the pool knows it and reading it needs no refresh.
+        // The pool creates the console log before virtlogd would. So the pool knows the log, and a reader of the log
+        // needs no refresh.
         pool::create_raw(pool, &log, 0, "0600")?;
     }
     Ok(())

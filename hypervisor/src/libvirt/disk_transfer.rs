@@ -119,7 +119,8 @@ fn store(
     mut incoming: mpsc::Receiver<Bytes>,
 ) -> DriverResult<()> {
     let site = HostStorage::new(connect, options);
-    // The disk is created in the incoming format, so that the pool knows it, and then overwritten.
+    // The pool creates the disk in the incoming format, so that the pool knows the disk. Then the incoming bytes
+    // overwrite it.
     let made = site.provide_empty(&volumes::suffixed(instance, &disk.suffix), disk.capacity, disk.raw)?;
     let mut upload = match made.is_blank(options) {
         true => pool::Upload::start_sparse(connect, &made.volume, disk.size)?,

@@ -221,7 +221,8 @@ impl LiveMigration for LibvirtDriver {
         thread::Builder::new()
             .name("libvirt-migrate".to_owned())
             .spawn(move || {
-                // In most cases this is an idle connection. No other call uses it until the end of the migration.
+                // The migration gets a connection of its own, in most cases an idle one. No other call uses this
+                // connection until the migration ends.
                 let line = link.line(&session);
                 let began = std::time::Instant::now();
                 let end =

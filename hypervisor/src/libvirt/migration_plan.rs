@@ -3,8 +3,8 @@
 //!
 //! A plan has two addresses. `peer` (`qemu+tls://HOST/system`) is the address at which the source's libvirtd reaches
 //! the destination's libvirtd. `stream` (`tcp://HOST`) is the address to which QEMU sends the guest's memory and the
-//! copied disks. The stream is always TCP. A flag of the migration makes QEMU encrypt it; the certificate must match
-//! the host in the stream's address.
+//! copied disks. The stream is always TCP. With a flag of the migration, QEMU encrypts the stream. The destination's
+//! certificate must then match the host in the stream's address.
 
 use std::net::IpAddr;
 

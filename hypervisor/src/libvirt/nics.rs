@@ -84,7 +84,7 @@ fn detach(domain: &Domain, side: Side, mac: &str) -> DriverResult<()> {
     match domain.detach_device_flags(&xml, side.of_devices()) {
         Ok(()) => Ok(()),
         Err(error) if is(&error, ErrorNumber::DeviceMissing) => Ok(()),
-        // An earlier request is unfinished: the guest may still react to it.
+        // QEMU has not finished an earlier request, so the guest may still react to that request.
         Err(error) if error.message().contains("already in the process of unplug") => Ok(()),
         Err(error) => Err(translate(DETACH, &error)),
     }

@@ -24,7 +24,8 @@ fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet
     let Some(pool) = storage::shared_pool(connect, options)? else { return Ok(BTreeSet::from([own])) };
     let mark = volumes::host_mark(own);
     if pool::lookup(&pool, &mark)?.is_none() {
-        // libvirt may not know an existing mark yet. A refresh of the pool shows it, so this error is harmless.
+        // The mark may already exist although libvirt does not know it yet. The refresh below makes libvirt know the
+        // mark, so this error is harmless.
         match pool::create_raw(&pool, &mark, 0, "0644") {
             Ok(_) => {}
             Err(DriverError::Failed { message, .. }) if message.contains("exist") => {}

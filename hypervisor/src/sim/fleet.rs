@@ -186,7 +186,7 @@ impl SimFleet {
         (0..self.len()).flat_map(of).collect()
     }
 
-    /// The packet filters of a host by name, as this process last set them.
+    /// A host's packet filters by name, as this process last set them.
     pub fn filters(&self, host: usize) -> BTreeMap<String, FilterSpec> {
         self.machine(host).filter_specs.clone()
     }

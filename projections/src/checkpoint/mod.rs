@@ -1,4 +1,4 @@
-//! Checkpoints keep read models across restarts, and a comparison proves that they equal a rebuild.
+//! Checkpoints keep read models across restarts. A comparison proves that the kept read models equal rebuilt ones.
 //!
 //! A checkpoint is one file with every read model and the mark: the position up to which the read models are folded
 //! ([`file`] has the format). A checkpoint is written from a fork of the live read models, so nobody waits for it. It

@@ -107,7 +107,7 @@ fn rate_of(requester: &Requester) -> LeftOutOf {
 }
 
 /// The part of a path that records and logs may have. The operation that looks up a console's token has the token in
-/// its path. The token is a secret while it is valid, and looks like an id.
+/// its path. This token looks like an id, but is a secret while it is valid.
 pub(crate) fn without_secret(path: &str) -> &str {
     const BEFORE: &str = "/os-console-auth-tokens";
     path.find(BEFORE).map_or(path, |at| &path[..at + BEFORE.len()])

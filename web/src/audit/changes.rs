@@ -1,7 +1,8 @@
 //! `GET /chronova/v1/changes`: a project's live feed of its own servers.
 //!
-//! The feed only says which servers of the caller's project have changed. The client then reads them from the Compute
-//! API, whose policy decides what it shows. The feed has no history: a client that connects reads its lists again.
+//! The feed only says which servers of the caller's project have changed. The client then reads these servers from the
+//! Compute API, whose policy decides what the client sees. The feed has no history: a client that connects reads its
+//! lists again.
 //!
 //! Invariant: a project's feed reveals nothing about other projects. So the feed shows no positions of the log, because
 //! positions count the events of all projects. The times of its heartbeats do not depend on other projects either.

@@ -23,8 +23,8 @@ use super::seat::FollowerSeat;
 use crate::body;
 use crate::fault::Fault;
 
-/// A body up to this size is read before the request is sent. So the request can be sent again, to another leader, if
-/// the first one refuses it.
+/// A body up to this size is read before the request is sent. So if one leader refuses the request, it can be sent
+/// again to the next leader.
 const WHOLE: usize = 1 << 20;
 /// An upload that brings no byte for this long is ended.
 const STALLED: Duration = Duration::from_mins(1);

@@ -17,12 +17,12 @@ pub(super) const fn image_metadata_counts_for_quota(version: Microversion) -> bo
     !version.at_least(v(2, 39))
 }
 
-/// A rebuild can give a server another key pair, and shows it.
+/// A rebuild can give a server another key pair, and its answer shows the key pair.
 pub(super) const fn rebuild_changes_keys(version: Microversion) -> bool {
     version.at_least(v(2, 54))
 }
 
-/// A rebuild can give a server other user data, and shows it.
+/// A rebuild can give a server other user data, and its answer shows the user data.
 pub(super) const fn rebuild_changes_user_data(version: Microversion) -> bool {
     version.at_least(v(2, 57))
 }
@@ -102,7 +102,7 @@ pub(super) const fn interfaces_have_tags(version: Microversion) -> bool {
     version.at_least(v(2, 70))
 }
 
-/// Hypervisors show a requested list of servers even if it is empty.
+/// If a request asks for a hypervisor's servers, the answer has the list even if it is empty.
 pub(super) const fn hypervisors_show_no_servers_too(version: Microversion) -> bool {
     version.at_least(v(2, 75))
 }

@@ -20,7 +20,7 @@ use super::wire::{self, ExpectedRevision, ProposedMessage};
 pub(super) const MAX_EVENTS: usize = 4_096;
 
 /// An append that expects any revision may repeat an earlier append. The server searches this many of the stream's
-/// newest events for it.
+/// newest events for the earlier append.
 const REPEATED: u16 = 256;
 
 /// The refusal of an append.

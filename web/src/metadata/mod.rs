@@ -100,8 +100,8 @@ fn shown(found: MetadataEntry) -> Result<Reply, Fault> {
     }
 }
 
-/// Reads or stores the guest's password. A stored password cannot be replaced, so that an attacker in the guest's
-/// network cannot change it.
+/// Reads or stores the guest's password. A stored password cannot be replaced. Otherwise an attacker in the guest's
+/// network could change it.
 async fn password(mut ctx: Ctx, guest: &Guest) -> Result<Reply, Fault> {
     let posted = guest.server()?.guest_password.clone();
     match ctx.route.method {

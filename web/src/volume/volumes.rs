@@ -155,7 +155,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let id = wanted.volume;
     let accepted = ctx.app.volumes()?.accept(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     shown(&ctx, accepted).await?;
-    // The volume may be `available` by now, but the answer shows it as `creating`.
+    // The answer shows the volume as `creating`, even if it is already `available`.
     let mut made = VolumeRecord::clone(&*visible(&ctx, id)?);
     made.status = VolumeStatus::Creating;
     let made = Arc::new(made);

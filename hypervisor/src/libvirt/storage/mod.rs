@@ -1,8 +1,9 @@
 //! The storage of guests' disks: how disks are created, filled, grown and removed.
 //!
 //! An image back end is one kind of storage for disks (`[libvirt] images_type`). It consists of a file in this folder
-//! and a line in [`BACKENDS`]. The other modules of the driver use the name of a disk (`UUID_disk`) and find it in
-//! whichever back end has it. The operator's choice applies to new disks. Existing disks stay in their back end.
+//! and a line in [`BACKENDS`]. The other modules of the driver know only the name of a disk (`UUID_disk`). This module
+//! finds the back end that has the disk. The operator's choice applies to new disks. Existing disks stay in their back
+//! end.
 //!
 //! | back end | pool | volume | needs |
 //! |---|---|---|---|
@@ -307,8 +308,8 @@ impl<'a> HostStorage<'a> {
         self.make(chosen(self.options), disk, capacity)
     }
 
-    /// Creates an empty disk of a guest, unless it exists. If the guest is defined, the disk holds the user's data: it
-    /// may grow, and is never replaced.
+    /// Creates an empty disk of a guest, unless it exists. The disk of a defined guest holds the user's data. So it may
+    /// grow, but is never replaced.
     pub(super) fn provide_blank(self, disk: &str, capacity: u64, undefined: bool) -> DriverResult<()> {
         match self.find(disk)? {
             Some(found) if !undefined => found.grow(self, capacity),

@@ -109,7 +109,7 @@ impl Search<'_> {
         true
     }
 
-    /// Adds an option of the next group to the chosen ones, if they are compatible.
+    /// Adds an option of the next group to the chosen options, if it is compatible with them.
     fn choose<'p>(&mut self, options: &'p [Vec<GroupOption>], chosen: &mut Vec<&'p GroupOption>) {
         let Some(next) = options.get(chosen.len()) else {
             self.add_candidate(chosen);

@@ -108,7 +108,7 @@ fn live_request(ctx: &Ctx, found: &PermittedServer) -> Result<LiveMigrationReque
     Ok(LiveMigrationRequest { host, forced, block })
 }
 
-/// Waits for the checks of the destination: before 2.34 the answer says whether they passed.
+/// Waits for the checks of the destination, because before 2.34 the answer says whether the checks passed.
 async fn checks_of(ctx: &Ctx, found: &PermittedServer, process: ProcessId) -> Result<(), Fault> {
     let mut waited = Duration::ZERO;
     while waited < CHECKS {
