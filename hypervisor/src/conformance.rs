@@ -380,7 +380,8 @@ impl Trial {
         self.is(instance, "guest runs after a soft reboot", Running).await
     }
 
-    /// Volumes are attached and detached while the guest is on or off, and a restarted guest still has them.
+    /// Attaches and detaches volumes while the guest is on and while it is off. A restarted guest must still have its
+    /// volumes.
     async fn disks(&self, instance: InstanceId) -> CheckOutcome {
         let Some([one, two]) = &self.fixture.volumes else { return Ok(()) };
         let driver = &self.driver;

@@ -269,7 +269,8 @@ impl Migrations {
                 (Now::PreMigrating, Some(MigrationEnd::from(&targeted.target)))
             }
             (InstanceEvent::MoveUntargeted(_), now) => (now, None),
-            // The old host may have come back during the evacuation, and then no later event completes this migration.
+            // If the old host came back during the evacuation, no later event would complete this migration, so it
+            // completes now.
             (InstanceEvent::Evacuated(_), _)
                 if !self.down.contains(&row.source.host) && !self.forced.contains(&row.source.host) =>
             {

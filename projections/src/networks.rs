@@ -126,8 +126,8 @@ impl NetworksView {
         self.floating_ips.keys().filter_map(|id| self.floating_ip(*id))
     }
 
-    /// The association of a floating address. `None` as soon as its port is deleted or loses the fixed address; the
-    /// event in the stream of the external network follows later.
+    /// The association of a floating address. `None` as soon as the port is deleted or loses the fixed address,
+    /// although the external network records the end of the association only later.
     pub fn association<'a>(&self, floating: &'a FloatingIp) -> Option<&'a Association> {
         let to = floating.association.as_ref()?;
         let has = |port: &Arc<Port>| port.addresses().iter().any(|fixed| fixed.address == to.address);

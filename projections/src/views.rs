@@ -103,8 +103,8 @@ macro_rules! views {
             only: BTreeSet<&'static str>,
             mark: Mutex<Mark>,
             position: PositionWatch,
-            /// Held by the task that folds a live log, so that a rebuilt read model replaces the live one between two
-            /// batches.
+            /// The task that folds a live log holds this lock during a batch. So a rebuilt read model replaces the live
+            /// one only between two batches.
             pub(crate) turn: tokio::sync::Mutex<()>,
         }
 

@@ -146,8 +146,8 @@ impl App {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
     }
 
-    /// Adds the store of users' tokens. Long work that a request begins calls other services later, with the token of
-    /// that request's user.
+    /// Adds the store of users' tokens. A request may begin long work that calls other services later. These calls need
+    /// the token of the request's user.
     #[must_use]
     pub fn with_user_tokens(mut self, tokens: SharedUserTokens) -> Self {
         self.user_tokens = Some(tokens);

@@ -137,8 +137,8 @@ pub(crate) fn correlation(request: &RequestId) -> Uuid {
 /// The rules for service tokens, from `[keystone_authtoken]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceTokenRules {
-    /// `service_token_roles`: with a service token that has one of these roles, an expired user token is still accepted
-    /// for a while.
+    /// `service_token_roles`: the roles of services. If a service with one of them vouches for an expired user token,
+    /// the token is still accepted for a while.
     pub roles: Vec<String>,
     /// `service_token_roles_required`: whether a request is refused if its service token has none of these roles.
     pub required: bool,
@@ -227,8 +227,8 @@ async fn service_vouches(identity: &Arc<dyn IdentityProvider>, claim: &TokenClai
     if vouches || !claim.rules.required { Ok(vouches) } else { Err(TokenError::Invalid) }
 }
 
-/// Checks access rules as keystonemiddleware does: the token's catalogue must list the service, and a rule must name
-/// the operation.
+/// Checks access rules as keystonemiddleware does. The token's catalogue must list the service, and one of the rules
+/// must name the operation.
 fn check_rules(rules: &[AccessRule], listed: Option<&[String]>, asked: &AskedOperation<'_>) -> Result<(), TokenError> {
     let listed = listed.is_some_and(|listed| listed.iter().any(|kind| kind == asked.service));
     let names = |rule: &AccessRule| {

@@ -182,8 +182,8 @@ pub async fn change_security_group(
 
 /// The metadata of the events: the requester and the cause.
 ///
-/// The correlation is the request's own UUID. So the request id that the client got finds all events that follow from
-/// the request, in any stream.
+/// The correlation is the request's own UUID. So a search for the request id that the client got finds all events that
+/// follow from the request, in any stream.
 pub fn meta(permit: &Permit) -> Arc<Meta> {
     meta_of(permit.requester())
 }

@@ -1,8 +1,8 @@
 //! The APIs as OpenAPI 3.1 documents, made of the route tables: `GET /openapi.json?service=compute&version=2.93`.
 //!
 //! A document holds the operations of one version with the schemas that validate their requests. Routes with the same
-//! path and method (actions of servers) become one operation, and its body is any one of their bodies. The document
-//! does not describe the answers.
+//! path and method, such as the actions of servers, become one operation. Its body is the body of any of these routes.
+//! The document does not describe the answers.
 
 use std::collections::BTreeMap;
 

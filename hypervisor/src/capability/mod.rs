@@ -59,7 +59,8 @@ macro_rules! capabilities {
         impl Capability {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The work that a host without this part refuses, in words for operators and users: "attach volumes".
+            /// Names the work that a host without this part refuses, for operators and users. For example: "attach
+            /// volumes".
             pub fn words(self) -> &'static str {
                 match self { $(Self::$variant => $words),+ }
             }

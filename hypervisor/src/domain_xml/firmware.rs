@@ -1,7 +1,7 @@
 //! A guest's firmware: BIOS or UEFI, secure boot, and the emulated TPM.
 //!
-//! Rules and words are those of Nova's libvirt driver. libvirt chooses the firmware's files by the host's firmware
-//! descriptors; the definition names only the features.
+//! Rules and words are those of Nova's libvirt driver. The definition names only the features of the firmware. libvirt
+//! then chooses the firmware's files by the host's firmware descriptors.
 
 use uuid::Uuid;
 

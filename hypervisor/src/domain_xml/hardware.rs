@@ -90,7 +90,7 @@ pub struct Hardware {
     pub firmware: Firmware,
     pub tpm: Option<Tpm>,
     pub iommu: Option<IommuModel>,
-    /// Whether the guest's memory is locked in the host's memory, so that it is never swapped out.
+    /// Whether the guest's memory is locked in the host's RAM, so that the host never swaps it out.
     pub locked_memory: bool,
     pub hpet: bool,
     pub windows: bool,
@@ -234,7 +234,8 @@ fn has_tablet(wish: Option<&str>, host: &HostFacts) -> bool {
     wished && host.screens.any() && host.is_x86()
 }
 
-/// A boolean that flavor and image may both set, but only to the same value (Nova's `FlavorImageConflict`).
+/// Reads a boolean that flavor and image may set. If they set different values, the request is refused (Nova's
+/// `FlavorImageConflict`).
 fn agreed<'a>(
     get: impl Fn(&str) -> Option<&'a str>,
     spec: &'static str,

@@ -99,8 +99,8 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let rescue = guest.rescue.as_ref();
-    // A rescue disk that is added to the other disks has its own boot order, like a boot volume. libvirt accepts either
-    // boot orders of devices or one list of device kinds, not both.
+    // A rescue disk that is added to the other disks has its own boot order, like a boot volume. libvirt does not
+    // accept boot orders of devices together with a list of device kinds.
     let by_order = rescue.is_some_and(|rescue| rescue.stable.is_some());
     let by_order = by_order || guest.volumes.iter().any(|disk| disk.boot_order.is_some());
     let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);

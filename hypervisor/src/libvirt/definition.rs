@@ -120,7 +120,8 @@ pub(super) fn install(
     if on { start_or_learn(site.connect, &facts, guest, &domain) } else { Ok(HostFinding::Nothing) }
 }
 
-/// Starts a guest. If its disks cannot be opened with direct I/O, defines it without direct I/O and starts it again.
+/// Starts a guest. If the host cannot open the guest's disks with direct I/O, defines the guest without direct I/O and
+/// starts it again.
 fn start_or_learn(
     connect: &Connect,
     facts: &HostFacts,

@@ -1,7 +1,7 @@
 //! Emulated TPMs: passphrases as libvirt's secrets, and the state of a TPM that moves with its guest.
 //!
-//! A secret is ephemeral, so that libvirtd never writes it to a disk, and private, so that no client of libvirtd can
-//! read it. Nova's driver does the same. libvirt has no call for the state of a TPM. So this file opens a short-lived
+//! A secret is ephemeral, so libvirtd never writes it to a disk. It is also private, so no client of libvirtd can read
+//! it. Nova's driver does the same. libvirt has no call for the state of a TPM. So this file opens a short-lived
 //! storage pool over libvirt's directory of that TPM, and reads and writes the state as volumes of the pool. libvirt
 //! gives the files to the user of `swtpm` when it starts the guest.
 

@@ -109,7 +109,7 @@ fn is_cached(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> D
         }
     }
     let base = pool::lookup(&pool, &volumes::base(image))?;
-    // The size is checked, too: after a power failure a file may be shorter than the uploaded content.
+    // The size is checked, too, because after a power failure a file may be shorter than the uploaded content.
     if base.is_none_or(|volume| pool::physical_size(&volume).ok() != Some(image.size)) {
         return Ok(false);
     }

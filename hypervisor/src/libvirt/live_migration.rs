@@ -237,8 +237,8 @@ impl LiveMigration for LibvirtDriver {
     }
 
     async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState> {
-        // `lasts` is read before the host is asked: if the migration ends in between, the host reports the state after
-        // the migration.
+        // `lasts` is read before the host is asked. So if the migration ends in between, the host already reports the
+        // state after the migration.
         let lasts = self.migrations.lasts(instance);
         let mut state = self
             .ask("migration state", move |connect, _| {

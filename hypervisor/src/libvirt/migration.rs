@@ -1,4 +1,5 @@
-//! Live migration: calls that the `virt` crate lacks, and the meaning of libvirt's states for a migrating guest.
+//! Live migration. This file makes the calls that the `virt` crate lacks, and translates libvirt's states of a
+//! migrating guest.
 
 #![allow(unsafe_code)]
 

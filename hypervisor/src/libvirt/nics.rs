@@ -99,7 +99,7 @@ struct NicCable {
     source: Option<(&'static str, String)>,
 }
 
-/// The cable of the domain's interface with this MAC; `None` if the domain has no such interface.
+/// How the domain's interface with this MAC is connected. `None` if the domain has no such interface.
 fn cable_of(domain: &Domain, side: Side, mac: &str, call: &'static str) -> DriverResult<Option<NicCable>> {
     let xml = domain.xml_desc(side.of_xml()).during(call)?;
     let failed = |error| DriverError::Failed { call, message: format!("the domain cannot be read: {error}") };

@@ -2,8 +2,8 @@
 //!
 //! A filter has all rules of its port, so libvirt's stock filters need not be installed on a host. It has two layers.
 //! Link-layer rules (ebtables) bind the port to its MAC and addresses. Stateful rules (iptables) accept the traffic
-//! that the security groups allow, with replies, and drop the rest. As in Neutron, DHCP and IPv6 neighbour discovery
-//! always work.
+//! that the security groups allow, and the replies to it. They drop all other traffic. As in Neutron, DHCP and IPv6
+//! neighbour discovery always work.
 
 use std::net::IpAddr;
 

@@ -47,8 +47,8 @@ fn failed(message: impl Into<String>) -> DriverError {
 }
 
 /// Starts a copy in libvirt's format `format`, unless it is complete. First ends a copy that an earlier process left
-/// running, and removes an incomplete copy. During another job of the guest (a copy of a volume, a migration), libvirt
-/// refuses the copy.
+/// running, and removes an incomplete copy. If another job of the guest runs, such as a copy of a volume or a
+/// migration, libvirt refuses to start this copy.
 pub(super) fn begin(
     connect: &Connect,
     options: &LibvirtOptions,

@@ -171,8 +171,8 @@ impl SimFleet {
         self.travel().on_way.keys().copied().collect()
     }
 
-    /// Ends the migrations that are due. Never locks the migrations and a machine at the same time, because calls lock
-    /// a machine first.
+    /// Ends the migrations that are due. This function never locks the migrations and a machine at the same time,
+    /// because other calls lock a machine and then the migrations.
     pub(super) fn advance(&self) {
         let due: Vec<(InstanceId, MigratingGuest)> = {
             let travel = self.travel();

@@ -50,7 +50,7 @@ pub(super) struct SimMachine {
     pub(super) images: BTreeSet<String>,
     /// The images noted as unused, with the time of each.
     pub(super) idle: BTreeMap<String, Timestamp>,
-    /// The images of disks, by guest and the part of the disk's name after the guest's id.
+    /// The base images of disks. The key is the guest, and the part of the disk's name after the guest's id.
     pub(super) bases: BTreeMap<(InstanceId, String), String>,
     /// The content of small images that this process uploaded.
     pub(super) image_content: BTreeMap<String, Bytes>,

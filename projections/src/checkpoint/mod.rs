@@ -7,9 +7,10 @@
 //! The read models in the file are sealed under a key that is stored beside the log. An erasure destroys that key. So
 //! neither the file nor a copy of it reveals personal data without the key.
 //!
-//! Two kinds of checkpoints are kept: the newest ones, in case one is damaged, and a thinned-out history
-//! ([`retention`]). Queries about the past begin at a checkpoint of this history. The log remains the truth: if a
-//! checkpoint is unusable, an older checkpoint or the log itself replaces it, and a message tells operators.
+//! Two kinds of checkpoints are kept ([`retention`]). Several of the newest are kept in case one is damaged. The older
+//! ones are thinned out to a history. Queries about the past begin at a checkpoint of this history. The log remains the
+//! truth. If a checkpoint is unusable, an older checkpoint or the log itself replaces it, and a message tells operators
+//! so.
 
 mod compare;
 mod file;

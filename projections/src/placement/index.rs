@@ -137,7 +137,7 @@ impl ProviderIndex {
         self.in_any_aggregate(&sharing.aggregates).iter().map(|member| self.root_of(member)).collect()
     }
 
-    /// Removes from `among` the providers that lack a trait of any required set or have a forbidden one.
+    /// Removes from `among` each provider that has no trait of one of the required sets, or that has a forbidden trait.
     pub fn cut_by_traits(&self, among: &mut Slots, filter: &TraitFilter) {
         for any in &filter.required {
             among.retain_all(&self.with_any_trait(any));

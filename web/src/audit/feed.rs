@@ -38,7 +38,7 @@ const CHUNK: usize = 32 << 10;
 const PAGE: usize = 512;
 /// A client that takes no chunk for this long is disconnected.
 const SLOW: Duration = Duration::from_secs(15);
-/// A feed sends a heartbeat at this interval, so that a client of a quiet feed sees that the feed is alive.
+/// A feed sends a heartbeat at this interval. So a client sees that a feed without events is still alive.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 pub(super) const RECHECK: Duration = Duration::from_mins(1);
 

@@ -26,7 +26,7 @@ use crate::startup_gate::StartupGate;
 use crate::tables::Routers;
 use crate::tls::TlsFiles;
 
-/// The longest wait of the leader for a position after the one that the asking member knows.
+/// How long the leader waits for a position later than the position that the asking member already knows.
 const NEWS: Duration = Duration::from_millis(500);
 /// How long requests under way may take when the listener ends.
 const FAREWELL: Duration = Duration::from_secs(20);

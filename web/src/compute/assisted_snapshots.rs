@@ -1,5 +1,5 @@
-//! `/os-assisted-volume-snapshots`: a volume service that keeps volumes as files asks for a new overlay file under a
-//! running guest's disk.
+//! `/os-assisted-volume-snapshots`. With this operation, a volume service that stores volumes as files requests a new
+//! overlay file for the disk of a running guest.
 //!
 //! Source: nova `api/openstack/compute/assisted_volume_snapshots.py`, `compute/api.py` (`volume_snapshot_create`). Only
 //! drivers with volumes as files on a shared file system (NFS and the like) use this operation. The volumes here are in

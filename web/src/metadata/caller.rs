@@ -68,7 +68,7 @@ fn missing(name: &str) -> Fault {
     }
 }
 
-/// Checks the proxy's signature, in a time that does not depend on the position of a wrong byte.
+/// Checks the proxy's signature. The check takes the same time whichever byte is wrong.
 fn check(secret: &Secret, signed: &str, signature: Option<&str>) -> Result<(), Fault> {
     let told = signature.and_then(bytes_of);
     let mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()).map_err(Fault::internal)?;

@@ -1,8 +1,8 @@
 //! The metadata service (nova-api-metadata), which answers guests about themselves.
 //!
 //! Source: nova `api/metadata/{handler,base,password}.py`. `actors/src/metadata` builds the answers. [`caller`]
-//! identifies the guest. The only cache is the read models, so a guest sees a change as soon as the read models show
-//! it.
+//! identifies the guest. Apart from the read models there is no cache, so a guest sees a change as soon as the read
+//! models show it.
 //!
 //! The service needs no token, and the paths that exist depend on the guest. As in Nova, one handler serves every path
 //! and method. So `PUT /latest/api/token` answers 404, and not 405.

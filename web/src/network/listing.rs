@@ -68,8 +68,8 @@ fn id_of(row: &Value) -> String {
     row["id"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The filters of a query, parsed once. Repeated parameters cost nothing more per row. Matching a row costs one look-up
-/// per different name, and one per different tag or condition on addresses.
+/// The filters of a query, parsed once. Repeated parameters cost nothing more per row. To match a row costs one look-up
+/// for each different name, and one for each different tag or condition on addresses.
 struct ListFilters<'a>(BTreeMap<&'a str, ValueFilter<'a>>);
 
 /// The values of one name.

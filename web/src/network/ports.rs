@@ -155,8 +155,8 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Refuses to delete a port with addresses while its owner, a router or a floating address, exists. Such a port is
-/// deleted through its owner.
+/// Refuses to delete a port with addresses if it belongs to a router or a floating address that still exists. Such a
+/// port is deleted through its owner.
 fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     let (device, owner) = (row.binding().device.as_str(), row.binding().owner.as_str());
     let stands = ctx.app.queries()?.views.networks.read(|view| match owner {

@@ -43,7 +43,7 @@ fn no_attachment(id: &str) -> String {
     format!("Volume attachment could not be found with filter: attachment_id = {id}.")
 }
 
-/// The attachment of the path, with its volume, and the permit of the route's rule on the volume.
+/// The attachment of the path, its volume, and the permit that the route's rule gives for the volume.
 fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, AttachmentId, Permit), Fault> {
     let id = ctx.id::<AttachmentId>("attachment_id", no_attachment)?;
     let found = ctx.queries()?.views.volumes.read(|view| view.of_attachment(id));

@@ -53,7 +53,7 @@ trait ImageBackend: Sync {
     fn is_apart(&self) -> bool {
         false
     }
-    /// Whether a host may have disks of this back end although the operator has chosen another back end. By default,
+    /// Whether a host may have disks of this back end even if the operator has chosen another back end. By default,
     /// this is true for back ends that store disks in files.
     fn is_set_up(&self, options: &LibvirtOptions) -> bool {
         let _ = options;
@@ -333,7 +333,8 @@ impl<'a> HostStorage<'a> {
         let options = self.options;
         let backend = chosen(options);
         match self.find(disk)? {
-            // The disk of a defined guest holds the user's data, even if its size or its base differs from the request.
+            // The disk of a defined guest holds the user's data. So it is kept, even if its size or its base differs
+            // from the request.
             Some(_) if !undefined => return Ok(()),
             // `fill` checks whether the existing copy-on-write file is the right one. It cannot check a whole copy.
             Some(found) if is_chosen(found.backend, options) && !backend.copies_image() => {}

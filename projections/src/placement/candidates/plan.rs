@@ -183,7 +183,8 @@ impl<'a> SearchPlan<'a> {
         }
     }
 
-    /// The trees that `providers` belong to or share with, if `admits` allows the pair of provider and tree.
+    /// The trees to which `providers` belong, and the trees with which they share. A pair of provider and tree counts
+    /// only if `admits` allows it.
     fn anchors_with(&self, providers: &Slots, admits: impl Fn(Slot, Slot, bool) -> bool) -> Slots {
         let mut anchors = Slots::default();
         for slot in providers.iter() {

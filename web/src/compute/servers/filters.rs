@@ -299,7 +299,8 @@ impl ServerListQuery {
         Ok(())
     }
 
-    /// Keeps servers whose text matches the pattern at any place, regardless of upper and lower case: MySQL's REGEXP.
+    /// Keeps servers whose text matches the pattern at any place, regardless of upper and lower case. This is MySQL's
+    /// REGEXP.
     fn matching(&mut self, pattern: &str, of: impl Fn(&Alive) -> Option<String> + Send + 'static) -> Result<(), Fault> {
         let regex = self.pattern(pattern)?;
         self.when(move |_, server, _| of(server).is_some_and(|text| regex.is_match(&text)));
