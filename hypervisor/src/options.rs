@@ -68,8 +68,8 @@ impl CacheMode {
 /// How a virtual network reaches other networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardMode {
-    /// `Nat` if the host supports it, else `Open`. The first network on a host shows which mode works. The host's later
-    /// networks use that mode.
+    /// `Nat` if the host supports NAT, and otherwise `Open`. The first network on a host shows which mode works. The
+    /// host's later networks use that mode.
     #[default]
     Auto,
     /// Guests use the host's address outside of the network.

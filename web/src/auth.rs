@@ -128,7 +128,7 @@ impl Requester {
     }
 }
 
-/// All events of a request share this.
+/// The correlation id, which all events of a request share.
 pub(crate) fn correlation(request: &RequestId) -> Uuid {
     let uuid = request.as_str().strip_prefix("req-").and_then(|id| Uuid::parse_str(id).ok());
     uuid.unwrap_or_else(chronova_events::entropy::uuid)

@@ -8,7 +8,8 @@ use crate::tpm::{TpmPassphrase, TpmState, TpmVersion};
 
 #[async_trait]
 pub trait EmulatedTpm: Send + Sync {
-    /// Gives the host the passphrase of a guest's TPM, in memory only. Replaces an earlier one.
+    /// Gives the host the passphrase of a guest's TPM, which the host keeps in memory only. Replaces an earlier
+    /// passphrase.
     async fn hold_passphrase(&self, passphrase: &TpmPassphrase) -> DriverResult<()>;
     /// Makes the host forget the passphrase, which a running guest does not need. Succeeds if the host has no
     /// passphrase of the guest.

@@ -41,7 +41,7 @@ pub struct MigrationPlan {
     pub migration: ProcessId,
     /// The URI by which the source connects to the destination's hypervisor.
     pub peer: String,
-    /// The address on which the destination receives the guest's memory. `None`: the hosts choose it.
+    /// The address on which the destination receives the guest's memory. `None`: the hosts choose the address.
     pub stream: Option<String>,
     /// The disks to copy, by their names in the guest; empty for shared storage.
     pub copied: Vec<String>,
@@ -158,7 +158,7 @@ pub trait LiveMigration: Send + Sync {
     async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState>;
     /// Returns when this host knows that the guest's migration has ended, or after `most`.
     async fn wait_for_migration(&self, instance: InstanceId, most: Duration);
-    /// Aborts the migration. Succeeds if there is none. Fails if it can no longer be aborted.
+    /// Aborts the migration. Succeeds if no migration runs. Fails if the migration can no longer be aborted.
     async fn abort_migration(&self, instance: InstanceId) -> DriverResult<()>;
     async fn force_complete(&self, instance: InstanceId, how: ForceComplete) -> DriverResult<()>;
     /// Sets how long the guest may be paused at the end of its migration.

@@ -228,7 +228,7 @@ fn rng_rate<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<(u64, Op
     Ok(Some((bytes, number("hw_rng:rate_period")?)))
 }
 
-/// Whether the guest has a USB tablet. Only an x86 guest with a display has one.
+/// Whether the guest has a USB tablet. Only x86 guests with a display can have a tablet.
 fn has_tablet(wish: Option<&str>, host: &HostFacts) -> bool {
     let wished = wish.map_or(host.guests.tablet, |model| model == "usbtablet");
     wished && host.screens.any() && host.is_x86()

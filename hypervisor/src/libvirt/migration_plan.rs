@@ -92,8 +92,8 @@ pub(super) fn flags(plan: &MigrationPlan) -> u32 {
     wanted.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag)
 }
 
-/// These flags with whole copies of disks. By default, only the part of a disk above its base is copied, because the
-/// destination has the same base.
+/// Changes the flags, so that whole disks are copied. By default, only the part of a disk above its base is copied,
+/// because the destination has the same base.
 pub(super) fn with_whole_disks(flags: u32) -> u32 {
     match flags & sys::VIR_MIGRATE_NON_SHARED_INC {
         0 => flags,

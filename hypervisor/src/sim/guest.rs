@@ -27,7 +27,7 @@ pub struct SimGuest {
     pub saved: bool,
     /// How many non-maskable interrupts it got in this process.
     pub interrupts: u32,
-    /// Whether it is deaf: it ignores the power button, and its agent does not answer.
+    /// Whether the guest is deaf. A deaf guest ignores its power button, and its agent does not answer.
     pub deaf: bool,
     /// The MACs of its interfaces.
     pub nics: BTreeSet<String>,

@@ -61,7 +61,7 @@ impl SimMachine {
         }
     }
 
-    /// Notes the base image of the copy that is set aside. It is the base image of the present disk.
+    /// Notes the base image of the disk's set-aside copy. This is also the base image of the present disk.
     pub(super) fn keep_base(&mut self, instance: InstanceId) {
         if let Some(base) = self.bases.get(&(instance, ROOT.to_owned())).cloned() {
             self.bases.insert((instance, KEPT.to_owned()), base);

@@ -98,7 +98,7 @@ fn secret_read(log: &AccessLog, asked: &AskedPath<'_>, facts: &ResponseFacts, re
     log.record(AccessSort::SecretRead, rate_of(requester), event, &requester.meta(None));
 }
 
-/// All users of a project share its rate.
+/// The record uses the project's rate, which all users of the project share.
 fn rate_of(requester: &Requester) -> LeftOutOf {
     match &requester.caller.project {
         Some(project) => LeftOutOf::Project(project.clone()),

@@ -1,5 +1,5 @@
-//! `os-hosts`, until 2.42: the services by host, and each project's usage of a host. Chronova refuses to switch a host
-//! on, off or into maintenance, with the answer that Nova gives for its libvirt driver.
+//! `os-hosts`, until 2.42: the services by host, and each project's usage of a host. Chronova refuses requests to
+//! switch a host on, off or into maintenance. The refusal is the one that Nova gives for its libvirt driver.
 
 use std::collections::BTreeMap;
 

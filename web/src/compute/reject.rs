@@ -412,7 +412,7 @@ pub(super) fn address(error: PortError) -> Fault {
 /// The image service's refusal of a request for a server.
 pub(super) fn image(error: PortError) -> Fault {
     match error {
-        // As in Nova, a missing image and one that the project may not see get the same answer.
+        // As in Nova, the answer is the same for a missing image and for an image that the project may not see.
         PortError::NotFound(_) | PortError::Forbidden(_) => Fault::bad_request("Can not find requested image"),
         PortError::Invalid(message) | PortError::Conflict(message) | PortError::NotHere(message) => {
             Fault::bad_request(message)

@@ -1,5 +1,5 @@
-//! Server groups: affinity and anti-affinity of servers. Servers join when they are created, by the scheduler hint
-//! `group`, and leave when they are deleted.
+//! Server groups: affinity and anti-affinity of servers. A server joins a group when it is created with the scheduler
+//! hint `group`. It leaves the group when it is deleted.
 
 use std::sync::Arc;
 

@@ -103,7 +103,8 @@ where
 {
     let path = request.uri().path().to_owned();
     let limit = log.max_append_bytes;
-    // Clients send this call before they send a credential. Its answer does not depend on the log.
+    // Clients send this call before they send a credential. The answer may be given to anybody, because it does not
+    // depend on the log.
     if path == "/event_store.client.server_features.ServerFeatures/GetSupportedMethods" {
         return grpc(limit).unary(GrpcHandler(|_: Empty| async { Ok(Response::new(supported())) }), request).await;
     }

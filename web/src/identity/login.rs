@@ -150,8 +150,8 @@ async fn identify(
     let mut who: Option<UserId> = None;
     let mut parent = None;
     let mut methods: Vec<String> = Vec::new();
-    // As in Keystone, a repeated method counts once. Otherwise one request could have a password hashed thousands of
-    // times.
+    // As in Keystone, a method that the request names several times counts once. Otherwise one request could have a
+    // password hashed thousands of times.
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for method in identity.methods.iter().filter(|method| seen.insert(method.as_str())) {
         let found = match method.as_str() {

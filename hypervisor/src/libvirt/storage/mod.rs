@@ -47,7 +47,7 @@ pub(super) struct HostStorage<'a> {
 
 /// One kind of storage for disks.
 trait ImageBackend: Sync {
-    /// The configured type that selects this back end. Only this file compares it.
+    /// The configured type that selects this back end. No other file compares this type.
     fn kind(&self) -> ImagesType;
     /// Whether the back end stores its disks in a separate pool, instead of as files of the directory.
     fn is_apart(&self) -> bool {
@@ -336,7 +336,8 @@ impl<'a> HostStorage<'a> {
             // The disk of a defined guest holds the user's data. So it is kept, even if its size or its base differs
             // from the request.
             Some(_) if !undefined => return Ok(()),
-            // `fill` checks whether the existing copy-on-write file is the right one. It cannot check a whole copy.
+            // If the disk is a copy-on-write file, `fill` checks whether the existing file is the right one. `fill`
+            // cannot check a whole copy.
             Some(found) if is_chosen(found.backend, options) && !backend.copies_image() => {}
             Some(found) => found.remove(self)?,
             None => {}

@@ -69,7 +69,7 @@ impl BlockDeviceMappings {
             true => of_old(old)?,
             false => of_new(new, image_given)?,
         };
-        // An image becomes a local disk only as the root disk of a server with this image.
+        // An image can become a local disk only if it is the server's image and the disk is the server's root disk.
         let booted: Option<ImageId> = server.get("imageRef").and_then(Value::as_str).and_then(|id| id.parse().ok());
         let is_other = |one: &MappedDevice| match (one.device.source, one.device.place) {
             (BlockSource::Image(id), BlockLocation::Local) => booted != Some(id),
