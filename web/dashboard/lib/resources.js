@@ -46,8 +46,8 @@ export function Resources({ load, what, columns, act, low, rows = load.data || [
 
 /**
  * A button that opens a form. Each of `fields` has a name, a label, and the form of the value (choices, type, hint,
- * required). @param {{title: string, fields: any[], submit: (values: any) => Promise<any>, done?: string, wide?:
- * boolean, start?: any}} props
+ * required).
+ * @param {{title: string, fields: any[], submit: (values: any) => Promise<any>, done?: string, wide?: boolean, start?: any}} props
  */
 export function Create({ title, fields, submit, done, start = {} }) {
   const [open, setOpen] = useState(false);
