@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Why a driver's call failed.
 #[derive(Debug, Error)]
 pub enum DriverError {
-    /// The host cannot be reached. Nobody knows whether it performed the call.
+    /// The host cannot be reached. Nobody knows whether the host performed the call.
     #[error("the host is unreachable: {0}")]
     Unreachable(String),
     /// No answer within the deadline. The outcome of the call is unknown.

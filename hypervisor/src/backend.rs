@@ -13,7 +13,8 @@ use crate::sim::{JournalError, SimFleet, SimUri, SimUriError};
 #[derive(Debug, Clone, Default)]
 pub struct DriverOptions {
     pub libvirt: LibvirtOptions,
-    /// The folder for the state of simulated fleets, which then survives this process; `None`: memory only.
+    /// The folder in which simulated fleets store their state, so that the state survives this process. `None`: fleets
+    /// keep their state in memory only.
     pub sim_state_dir: Option<PathBuf>,
     /// Whether the hosts of a simulated fleet share one volume pool, as `[volume] shared` says of real hosts.
     pub sim_shares_volumes: bool,
@@ -38,7 +39,7 @@ type OpenedDrivers = Result<Vec<Arc<dyn Driver>>, UriError>;
 struct HypervisorBackend {
     /// The schemes of the back end's URIs: the text up to `://` or `+`.
     schemes: &'static [&'static str],
-    /// The URI of each host, without a connection.
+    /// Returns the URI of each host without connecting to the host.
     hosts: fn(&str) -> Result<Vec<String>, UriError>,
     open: fn(&str, &DriverOptions) -> OpenedDrivers,
 }
@@ -70,7 +71,7 @@ pub fn open(uri: &str, options: &DriverOptions) -> OpenedDrivers {
     (backend_of(uri)?.open)(uri, options)
 }
 
-/// The URIs of the drivers that [`open`] would return, without opening them.
+/// Returns the URIs of the drivers that [`open`] would return, but opens no driver.
 ///
 /// # Errors
 /// Like [`open`].

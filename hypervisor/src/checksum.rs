@@ -13,7 +13,7 @@ pub(crate) enum RunningDigest {
 }
 
 impl RunningDigest {
-    /// Chooses the algorithm of `checksum`, so that the result can be compared with it.
+    /// Begins a digest with the algorithm of `checksum`, so that the result can be compared with `checksum`.
     pub(crate) fn new(checksum: &str) -> Self {
         match checksum.len() {
             32 => Self::Md5(Md5::new()),

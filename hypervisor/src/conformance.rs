@@ -208,7 +208,7 @@ impl Trial {
         require("an image is uploaded once", opened <= 1, opened)
     }
 
-    /// Whether an earlier run left the image in the cache. If so, the driver reads no content.
+    /// Whether an earlier run left the image in the cache. If so, the driver need not read the image's content.
     async fn is_cached(&self) -> bool {
         let unused = Arc::new(CountingSource { content: Bytes::new(), opened: AtomicU32::new(0) });
         let result = self.driver.ensure_image(&self.fixture.image, Arc::clone(&unused) as Arc<dyn ImageSource>).await;
@@ -380,7 +380,8 @@ impl Trial {
         self.is(instance, "guest runs after a soft reboot", Running).await
     }
 
-    /// Volumes are attached and detached while the guest is on or off, and a restarted guest still has them.
+    /// Attaches and detaches volumes while the guest is on and while it is off. A restarted guest must still have its
+    /// volumes.
     async fn disks(&self, instance: InstanceId) -> CheckOutcome {
         let Some([one, two]) = &self.fixture.volumes else { return Ok(()) };
         let driver = &self.driver;
@@ -507,7 +508,8 @@ impl Trial {
         driver.start(instance).await.check("start")
     }
 
-    /// Redefines the guest: with a rescue disk, with its own disk again, and with new disks.
+    /// Redefines the guest three times: first with a rescue disk, then with its own disk again, and last with new
+    /// disks.
     async fn shapes(&self, guest: &GuestSpec) -> CheckOutcome {
         let (driver, instance) = (&self.driver, guest.instance);
         let redefinition = driver.redefinition().needed()?;

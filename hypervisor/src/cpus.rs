@@ -19,8 +19,8 @@ pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
     let mut named = 0;
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (set, range) = match part.strip_prefix('^') {
-            // In Nova, `^` excludes only a single processor. Here it also excludes a range, so that long lists become
-            // short.
+            // In Nova, `^` excludes only a single processor. Here `^` also excludes a range, so that a list of many
+            // processors can be short.
             Some(range) => (&mut without, range),
             None => (&mut with, part),
         };

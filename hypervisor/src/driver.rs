@@ -70,8 +70,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Every guest of ours on the host, running or not.
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>>;
 
-    /// Uploads `image` to the host's cache unless it is there, and marks it as used. Concurrent calls for one checksum
-    /// upload it once.
+    /// Uploads `image` to the host's cache if the cache lacks the image. Marks the image as used. Concurrent calls for
+    /// one checksum upload it once.
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()>;
     /// Creates the disks and the domain, and starts the domain. Image, networks and filters already exist. A second
     /// call with the same spec completes an interrupted call.

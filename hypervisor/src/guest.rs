@@ -204,7 +204,7 @@ pub struct Nic {
     pub plug: NicPlug,
 }
 
-/// The thing on the host that an interface is plugged into.
+/// The network, bridge or device on the host to which an interface is connected.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NicPlug {
     /// The libvirt network of [`Nic::network`], which the driver defines on the host.
@@ -214,7 +214,7 @@ pub enum NicPlug {
     OpenVswitch { bridge: String },
     /// A Linux bridge, which an agent of the network service creates on the host.
     Bridge { bridge: String },
-    /// A tap device alone: an agent of the network service connects it.
+    /// Only a tap device. An agent of the network service connects this device to a network.
     Tap,
 }
 

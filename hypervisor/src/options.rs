@@ -29,7 +29,7 @@ pub enum CpuMode {
     Custom,
 }
 
-/// The mode of the host's page cache for a guest's disk, in libvirt's words.
+/// How a guest's disk uses the host's page cache. The names are libvirt's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheMode {
     Default,
@@ -68,8 +68,8 @@ impl CacheMode {
 /// How a virtual network reaches other networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardMode {
-    /// `Nat` if the host supports it, else `Open`. The first network on a host shows which mode works. The host's later
-    /// networks use that mode.
+    /// `Nat` if the host supports NAT, and otherwise `Open`. The first network on a host shows which mode works. The
+    /// host's later networks use that mode.
     #[default]
     Auto,
     /// Guests use the host's address outside of the network.
@@ -147,8 +147,8 @@ pub struct RbdOptions {
     pub user: Option<String>,
     /// The libvirt secret with the user's key.
     pub secret: Option<String>,
-    /// The key of `[chronova] rbd_keyring`, from which Chronova defines that secret on hosts; `None`: hosts already
-    /// have it.
+    /// The key of `[chronova] rbd_keyring`. Chronova uses this key to define the secret on hosts. `None`: hosts already
+    /// have the secret.
     pub key: Option<RbdKey>,
 }
 
@@ -232,8 +232,8 @@ pub struct LibvirtOptions {
     pub volume_pool_path: String,
     pub screens: Screens,
     /// `[vnc] server_proxyclient_address`: the address at which the console gateway reaches the VNC servers of a host.
-    /// The host's name replaces `%s`. `None`: the address on which the servers listen. If they listen on loopback or on
-    /// all addresses, it is `host_ip`.
+    /// The host's name replaces `%s`. `None`: the address on which the servers listen. If the servers listen on
+    /// loopback or on all addresses, the address is `host_ip`.
     pub console_address: Option<String>,
     /// The address of the host. `None`: the URI's host, or loopback for a local URI.
     pub host_ip: Option<String>,
@@ -246,7 +246,7 @@ pub struct LibvirtOptions {
     pub shutdown_retry: Duration,
     /// `[libvirt] device_detach_attempts`: how often a running guest is asked to release a device.
     pub device_detach_attempts: u32,
-    /// `[libvirt] device_detach_timeout`: how long the guest has each time.
+    /// `[libvirt] device_detach_timeout`: how long the guest may take to release the device after each request.
     pub device_detach_timeout: Duration,
     /// How long the transfer of an image or a disk may make no progress.
     pub transfer_stall: Duration,

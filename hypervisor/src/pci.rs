@@ -34,6 +34,7 @@ pub struct PciDevice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PassedDevice {
     pub address: PciAddress,
-    /// Whether libvirt detaches the device from the host's driver, and gives it back.
+    /// Whether libvirt detaches the device from the host's driver before the guest gets it, and reattaches it
+    /// afterwards.
     pub managed: bool,
 }

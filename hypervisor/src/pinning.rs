@@ -20,7 +20,7 @@ pub struct NumaCell {
 pub struct Pinning {
     /// The processors that a guest without nodes may use; empty: all.
     pub confined: Vec<u32>,
-    /// The guest's NUMA nodes. Empty: the guest sees none, and the host places its memory.
+    /// The guest's NUMA nodes. Empty: the guest sees no nodes, and the host places the guest's memory.
     pub nodes: Vec<GuestNode>,
     /// The processors of the emulator's own threads, for a guest with nodes.
     pub emulator: Vec<u32>,

@@ -20,7 +20,8 @@ pub(crate) fn base_of(checksum: &str) -> String {
     format!("{BASE_PREFIX}{checksum}")
 }
 
-/// An empty volume that is created after the last byte of [`base`]. Without it the cached content is incomplete.
+/// An empty volume that is created after the last byte of [`base`]. As long as this volume is missing, the cached
+/// content is incomplete.
 pub fn base_complete(image: &ImageRef) -> String {
     complete(&base(image))
 }
@@ -108,7 +109,7 @@ pub fn host_mark(host: HostId) -> String {
     format!("{HOST_PREFIX}{host}")
 }
 
-/// The host of this mark.
+/// The host that has left the mark with this name.
 pub fn marked_by(volume: &str) -> Option<HostId> {
     volume.strip_prefix(HOST_PREFIX)?.parse().ok()
 }

@@ -1,6 +1,6 @@
 //! Writes XML: a tree of elements that is rendered with correct escaping, so that user input cannot become markup.
 //!
-//! `roxmltree` reads XML; nothing here parses.
+//! This file only writes XML. The crate `roxmltree` reads it.
 
 use std::fmt::Write as _;
 

@@ -44,8 +44,8 @@ impl ConsoleTokens {
         }
     }
 
-    /// Removes tokens of a server until the server may have one more. The tokens that expire first are removed first,
-    /// as in the fold of the server's console.
+    /// Removes tokens of a server until the limit allows one more token. Removes those that expire first, as the fold
+    /// of the server's console does.
     fn make_room(&mut self, server: InstanceId) {
         while let Some(of_server) = self.of_servers.get(&server).filter(|tokens| tokens.len() >= MAX_TOKENS) {
             let Some((_, hash)) = of_server.first().cloned() else { break };

@@ -82,8 +82,8 @@ pub struct HistoryOptions {
     pub waiting: usize,
     /// How long a query waits for a slot.
     pub patience: Duration,
-    /// Folding up to this many events costs less than reading a checkpoint. It also costs less than a fork of the live
-    /// read models, because the next change after a fork copies them.
+    /// To fold at most this many events costs less than to read a checkpoint. It also costs less than a fork of the
+    /// live read models, because the next change after a fork copies a read model.
     pub near: u64,
 }
 
@@ -109,7 +109,7 @@ struct HeldStates {
     clock: u64,
 }
 
-/// A query that builds the state of a moment holds this lock of the moment.
+/// The lock of one moment. A query holds it while it builds the state of that moment.
 type MomentTurn = tokio::sync::Mutex<()>;
 
 /// Answers queries about the past.
@@ -305,7 +305,7 @@ impl History {
         }))
     }
 
-    /// Stores a state that took long to build as a checkpoint, so that the next query for it is fast.
+    /// If a state took long to build, stores it as a checkpoint, so that the next query for that moment is fast.
     fn remember(&self, views: &Arc<Views>, begin: Position, era: Option<Era>) {
         let (Some(checkpoints), Some(era)) = (self.checkpoints.clone(), era) else { return };
         if views.position().0.saturating_sub(begin.0) < checkpoints.options().spacing {
@@ -391,7 +391,8 @@ struct WaitingQuery<'a>(&'a AtomicUsize);
 impl<'a> WaitingQuery<'a> {
     fn join(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
         let before = count.fetch_add(1, Ordering::Relaxed);
-        // Beyond the limit, this value is dropped here, which takes the query out of the count again.
+        // Above the limit, this value is dropped at the end of this function. The drop takes the query out of the count
+        // again.
         let joined = Self(count);
         (before < limit).then_some(joined)
     }

@@ -84,7 +84,8 @@ impl Projection for HostAggregatesView {
             HostAggregateEvent::HostAggregateCreated(created) => {
                 self.ids.insert(created.aggregate);
             }
-            // These events leave `by_host` as it is: only an aggregate without hosts is deleted.
+            // These events do not change `by_host`. This includes the deletion, because only an aggregate without hosts
+            // can be deleted.
             HostAggregateEvent::HostAggregateRenamed(_)
             | HostAggregateEvent::HostAggregateMetadataReplaced(_)
             | HostAggregateEvent::HostAggregateDeleted(_) => {}

@@ -2,9 +2,9 @@
 //!
 //! A projection is a fold over the whole log. It has no ports: `apply` changes memory and nothing else.
 //! [`views::Views`] holds all read models behind locks. Each lock is held only to copy `Arc`s out; rendering happens
-//! outside. [`replay`] and [`runner`] feed the read models from the log. [`checkpoint`] keeps them across restarts and
-//! proves them equal to a rebuild. [`rebuild`] computes some of them again beside the live ones. [`history`] shows them
-//! as of a past moment.
+//! outside. [`replay`] and [`runner`] feed the read models from the log. [`checkpoint`] keeps the read models across
+//! restarts, and proves that they equal rebuilt ones. [`rebuild`] computes some of them again beside the live ones.
+//! [`history`] shows them as of a past moment.
 
 pub mod checkpoint;
 pub mod history;

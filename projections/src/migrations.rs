@@ -36,7 +36,7 @@ pub enum MigrationStatus {
     Cancelled,
     /// An evacuation without a destination yet.
     Accepted,
-    /// An evacuation: the server is at its destination, and its old host is not back yet.
+    /// In an evacuation, the server has reached its destination, and its old host is not back yet.
     Done,
     Failed,
 }
@@ -98,7 +98,7 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// Whether it is a live migration under way or queued.
+    /// Whether this is a live migration that is under way or queued.
     pub fn is_under_way(&self) -> bool {
         matches!(self.status, MigrationStatus::Live(stage) if stage != LiveStage::Accepted)
     }
@@ -120,7 +120,7 @@ pub struct Migrations {
     all: Vec<Arc<Migration>>,
     /// The last migration of each server, as an index into `all`.
     newest: BTreeMap<InstanceId, usize>,
-    /// Finished evacuations, by the source host that may have leftovers.
+    /// Evacuations whose server has left, by their source host. That host may still have leftovers of the server.
     left: BTreeMap<HostId, Vec<usize>>,
     /// Hosts that do not answer.
     down: BTreeSet<HostId>,
@@ -135,7 +135,8 @@ impl Migrations {
     }
 
     /// Whether the log has recorded, at or after `since`, a move of the server from or to this host. The end of an
-    /// evacuation does not count: the log records it when the old host is back. That says nothing about the server.
+    /// evacuation does not count. The log records that end when the old host is back, so its time says nothing about
+    /// the server.
     pub fn touched(&self, instance: InstanceId, host: HostId, since: Timestamp) -> bool {
         let ends_there =
             |row: &Migration| row.source.host == host || row.target.as_ref().is_some_and(|target| target.host == host);
@@ -268,7 +269,8 @@ impl Migrations {
                 (Now::PreMigrating, Some(MigrationEnd::from(&targeted.target)))
             }
             (InstanceEvent::MoveUntargeted(_), now) => (now, None),
-            // The old host may have come back during the evacuation, and then no later event completes this migration.
+            // If the old host came back during the evacuation, no later event would complete this migration, so it
+            // completes now.
             (InstanceEvent::Evacuated(_), _)
                 if !self.down.contains(&row.source.host) && !self.forced.contains(&row.source.host) =>
             {
@@ -393,7 +395,7 @@ fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<MigrationChange
             MoveStage::Migrating => Now::Migrating,
             MoveStage::Migrated | MoveStage::Finishing => Now::PostMigrating,
         },
-        // A failed revert leaves a server that can be confirmed, or reverted later.
+        // After a failed revert, the user can confirm the resize, or revert it later.
         InstanceEvent::Resized(_) | InstanceEvent::RevertFailed(_) => Now::Finished,
         InstanceEvent::MoveFailed(_) => Now::Error,
         InstanceEvent::ConfirmRequested(_) => Now::Confirming,
@@ -452,7 +454,7 @@ mod tests {
         instance::samples().into_iter().map(Event::from).find(|event| event.kind() == kind).unwrap()
     }
 
-    /// The request of an evacuation, and the host that it leaves.
+    /// The request of an evacuation, and the host that the server leaves.
     fn evacuation() -> (Event, HostId) {
         let asked = sample("instance.evacuation_requested");
         let source = match InstanceEvent::of(&asked) {

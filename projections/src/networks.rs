@@ -38,7 +38,7 @@ pub struct NetworksView {
     by_router: BTreeMap<RouterId, BTreeSet<PortId>>,
     held: BTreeMap<ProjectId, ProjectNetworkResources>,
     limits: BTreeMap<ProjectId, NetworkLimits>,
-    /// Deleted resources that still hold reserved quota.
+    /// Deleted resources whose reserved quota is not released yet.
     freed: BTreeMap<ProjectId, BTreeSet<CountedResource>>,
 }
 
@@ -140,7 +140,7 @@ impl NetworksView {
         given.filter_map(|floating| Some((floating, self.association(floating)?)))
     }
 
-    /// Whether any port has a floating address; if none has, searches end early.
+    /// Whether at least one port has a floating address. Callers skip their search if this is false.
     pub fn any_floats(&self) -> bool {
         !self.floating_by_port.is_empty()
     }
@@ -354,7 +354,7 @@ impl NetworksView {
             NetworkEvent::NetworkDeleted(_) => {
                 self.by_id.remove(&id);
             }
-            // Chronova may create a server's port again with the same id.
+            // Chronova may create a deleted port of a server again, with the same id.
             NetworkEvent::PortCreated(created) => {
                 take_out(&mut self.freed, &created.project, &CountedResource::Port(created.port));
             }

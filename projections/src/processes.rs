@@ -33,9 +33,9 @@ pub struct Processes {
     /// Processes that change interfaces, by server. A step that defines a guest again waits until its server has no
     /// such process.
     interfaces: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
-    /// Processes that claim quota or create an image before a server decides on their request, by server.
+    /// Processes that claim quota or create an image before they send their request to a server, by that server.
     asking: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
-    /// Servers that have quota but no stream yet, with the process that creates them.
+    /// Servers whose quota is claimed but whose stream does not exist yet, each with the process that creates it.
     unrecorded: BTreeMap<InstanceId, ProcessId>,
     /// The number of servers that each process has yet to record. A process without such servers has no entry.
     missing: BTreeMap<ProcessId, usize>,
@@ -83,7 +83,7 @@ fn of_request(task: &Task) -> Option<InstanceId> {
     }
 }
 
-/// Takes a process from the index `by_server`.
+/// Removes a process from the index `by_server`.
 fn remove_from(by_server: &mut BTreeMap<InstanceId, BTreeSet<ProcessId>>, instance: InstanceId, process: ProcessId) {
     if let Some(all) = by_server.get_mut(&instance) {
         all.remove(&process);
@@ -120,7 +120,7 @@ impl Processes {
         self.asking.contains_key(&instance)
     }
 
-    /// Whether the server has quota, but its process has neither recorded the server nor given it up.
+    /// Whether the quota of the server is claimed, and its process still has to record the server or give it up.
     pub fn is_being_created(&self, instance: InstanceId) -> bool {
         self.unrecorded.contains_key(&instance)
     }
@@ -163,8 +163,8 @@ impl Processes {
         }
     }
 
-    /// Adds a process that records nothing unless a step fails. This view may have dropped the process as finished
-    /// before the process recorded its start.
+    /// Adds a process of a kind that records its start only when a step fails. This view may already have dropped the
+    /// process as finished.
     fn started(&mut self, recorded: &Recorded, started: &Started) {
         if started.task.records_only_failure() && !self.pending.contains_key(&started.process) {
             let (process, task) = (started.process, started.task.clone());
@@ -207,7 +207,7 @@ impl Processes {
         self.pending.is_empty()
     }
 
-    /// The processes with a step that must succeed but fails again and again.
+    /// The processes that cannot continue, because a step that must succeed fails again and again.
     pub fn stuck(&self) -> impl Iterator<Item = &UnfinishedProcess> {
         self.pending().filter(|pending| matches!(&pending.state, Process::Running(run) if run.stuck > 0))
     }

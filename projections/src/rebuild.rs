@@ -19,8 +19,8 @@ use crate::views::Views;
 
 /// The rebuild stops catching up when at most this many events remain.
 const NEAR: u64 = 2_048;
-/// The number of rounds of catching up. After the last round the live read models stand still until the remaining
-/// events are folded, however many there are.
+/// The number of rounds in which the rebuild catches up with the live read models. After the last round, the live read
+/// models stand still until all remaining events are folded.
 const ROUNDS: usize = 8;
 
 /// The result of a rebuild.

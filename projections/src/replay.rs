@@ -68,7 +68,7 @@ pub async fn replay_while(
     let read = read(store, views, until, &sender).await;
     drop(sender);
     let folded = folding.await.map_err(|error| ProjectionError::Failed(error.to_string()))?;
-    // A failed fold ends the reader, too, so the fold's error is the cause and is returned first.
+    // If the fold fails, the reader also ends with an error. The fold's error is the cause, so it is returned first.
     folded?;
     read?;
     Ok(views.position())
@@ -126,7 +126,7 @@ async fn fold(
         let folding = tokio::task::spawn_blocking(move || {
             let folded = views.apply(&batch);
             progress.add(batch.len() as u64);
-            // The batch is dropped here, where nobody waits for it.
+            // Dropping a batch takes time, so it happens on this blocking thread and not on a thread of the runtime.
             drop(batch);
             folded
         });

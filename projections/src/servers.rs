@@ -38,15 +38,15 @@ pub struct InstanceAction {
     pub updated_at: Timestamp,
     /// `Error` if the action failed.
     pub message: Option<String>,
-    /// Whether the action succeeded; `None` while it is under way, and for an action of this control plane without a
-    /// process.
+    /// Whether the action succeeded. `None` while the action is under way, and always if this control plane performed
+    /// the action without a process.
     pub succeeded: Option<bool>,
     pub steps: Vec<ActionStep>,
 }
 
 impl InstanceAction {
-    /// The whole action as the one event that Nova would record for it. `None` if Nova records none, or if the action
-    /// has no process. An action of another control plane has the events that were recorded there.
+    /// The single event that Nova would record for the whole action. `None` if Nova would record no event, or if the
+    /// action has no process. An action from another control plane keeps the events that were recorded there.
     pub fn as_nova_event(&self) -> Option<ActionStep> {
         self.process?;
         let step = nova_event(&self.name)?;
@@ -85,7 +85,7 @@ pub struct Servers {
     by_age: BTreeSet<(Timestamp, InstanceId)>,
     /// Servers that are not deleted, by host.
     by_host: BTreeMap<HostId, BTreeSet<InstanceId>>,
-    /// The server that each unfinished process works on.
+    /// Each unfinished process, with the server that the process works on.
     by_process: BTreeMap<ProcessId, InstanceId>,
     requested: u64,
 }
@@ -105,8 +105,9 @@ impl Servers {
         self.by_project.get(project).into_iter().flatten().rev().filter_map(|(_, id)| self.by_id.get(id))
     }
 
-    /// The servers of a project, or of all projects, that are not deleted. They are sorted newest first and start after
-    /// `after`. `None` if `after` is not among them. The cost does not depend on the position of `after`.
+    /// The servers of a project, or of all projects, that are not deleted. They are sorted newest first, and begin with
+    /// the server after `after`. `None` if the list does not contain `after`. The cost does not depend on the position
+    /// of `after`.
     pub fn newest(
         &self,
         project: Option<&ProjectId>,
@@ -180,8 +181,8 @@ impl Servers {
             self.shared.share(&mut row.instance);
         }
         let host_after = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
-        // When a migration runs out of time, the control plane requests its end in the name of the original request.
-        // This abort is no new action.
+        // When a migration takes too long, the control plane requests the abort under the request id of the migration's
+        // own request. Such an abort is no new action.
         let request = &recorded.meta.request_id;
         let own = matches!(event, InstanceEvent::LiveAbortRequested(_))
             && row.actions.iter().any(|action| action.request_id == *request);

@@ -22,7 +22,7 @@ const MOST: usize = 4_096;
 #[derive(Debug)]
 struct InternPool<T: ?Sized + Eq + Hash>(HashSet<Arc<T>>);
 
-/// Written by hand: the derived implementations would require the same traits of `T`.
+/// This implementation is written by hand, because a derived one would require the same trait of `T`.
 impl<T: ?Sized + Eq + Hash> Default for InternPool<T> {
     fn default() -> Self {
         Self(HashSet::new())

@@ -1,4 +1,4 @@
-//! Sets of hosts or providers as bits: a row's bit is its number in its table.
+//! Sets of hosts or providers as bits. The number of a row in its table is the index of its bit.
 //!
 //! To intersect or unite two sets of ten thousand slots, the code reads about 160 machine words of each. So the indexes
 //! of [`crate::fleet`] and [`crate::placement`] answer with sets and not with lists.

@@ -2,7 +2,7 @@
 //!
 //! Each read model is behind an `Arc` that only the fold changes. [`Views::fork`] shares all of them at one position at
 //! no cost, for a checkpoint or a query about the past. The next change of a shared read model copies it first. Readers
-//! never wait for the copy: meanwhile they read the old one.
+//! never wait for the copy, because they read the old read model until it is done.
 //!
 //! Invariants: all read models are at the same position unless a batch is being folded. Only one batch is folded at a
 //! time. An event that cannot be decoded changes nothing.
@@ -80,7 +80,7 @@ pub(crate) trait ViewVisitor {
     fn visit<P: Projection>(&mut self, left: &View<P>, right: &View<P>);
 }
 
-/// The result of reading a read model's bytes.
+/// How the bytes of a read model in a checkpoint were used.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RestoreOutcome {
     Current,
@@ -103,8 +103,8 @@ macro_rules! views {
             only: BTreeSet<&'static str>,
             mark: Mutex<Mark>,
             position: PositionWatch,
-            /// Held by the task that folds a live log, so that a rebuilt read model replaces the live one between two
-            /// batches.
+            /// The task that folds a live log holds this lock during a batch. So a rebuilt read model replaces the live
+            /// one only between two batches.
             pub(crate) turn: tokio::sync::Mutex<()>,
         }
 
@@ -158,7 +158,8 @@ macro_rules! views {
                 wanted
             }
 
-            /// Shares all read models as they are between two batches. This copies no rows.
+            /// Returns a second set that shares all read models, as they are between two batches. The fork copies no
+            /// rows.
             pub fn fork(&self) -> Self {
                 let mark = self.mark();
                 let fork = Self::at(*mark, self.only.clone());
@@ -236,7 +237,7 @@ impl Default for Views {
 }
 
 impl Views {
-    /// Empty read models, for a rebuild that folds only those named.
+    /// Creates empty read models. Only the named read models are folded; a rebuild uses this.
     pub fn only(names: BTreeSet<&'static str>) -> Self {
         Self::at(Mark::default(), names)
     }
@@ -251,8 +252,8 @@ impl Views {
         *self.mark()
     }
 
-    /// The position, unless a batch is being folded: meanwhile some read models are ahead of others. A reader that gets
-    /// the same position before and after its reads has read one consistent state.
+    /// The position of the read models. `None` while a batch is being folded, because then some read models are ahead
+    /// of others. A reader that gets the same position before and after its reads has read one consistent state.
     pub fn steady(&self) -> Option<Position> {
         match self.mark.try_lock() {
             Ok(mark) => Some(mark.position),
@@ -281,7 +282,7 @@ impl Views {
             .iter()
             .map(|recorded| {
                 let noun = bit(&recorded.kind);
-                // An unknown event must not be skipped: a newer version has written it.
+                // An unknown event must not be skipped, because a newer version has written it.
                 if noun == 0 || noun & wanted != 0 {
                     recorded.event()?;
                 }

@@ -52,7 +52,8 @@ impl VolumesView {
         self.of_snapshot(id)?.snapshots.get(&id).cloned()
     }
 
-    /// Whether a host's copy of the snapshot is a leftover: the snapshot was deleted, or its creation was given up.
+    /// Whether a host's copy of the snapshot is a leftover, because the snapshot was deleted or its creation was given
+    /// up.
     pub fn is_left(&self, id: SnapshotId) -> bool {
         let given_up = |snapshot: VolumeSnapshot| !snapshot.made && snapshot.process.is_none();
         self.gone.contains(&id) || self.snapshot(id).is_some_and(given_up)

@@ -44,9 +44,9 @@ pub(crate) fn place(only: Option<Service>, path: &str, host: String, config: &We
     Some(RequestAddress { service, path: below.to_owned(), links })
 }
 
-/// The beginning of links that have no configured prefix: `http://host:port`. The host is the one that the client
-/// wrote, or the local address if the client wrote no valid host. If a trusted proxy sent the request, its headers name
-/// scheme, host and a path prefix.
+/// The beginning (`http://host:port`) of links for which no prefix is configured. The host is the one in the client's
+/// request, or the local address if the client named no valid host. If a trusted proxy sent the request, the proxy's
+/// headers give the scheme, the host and a path prefix.
 pub(crate) fn host(request: &HttpRequest, config: &WebConfig) -> String {
     let text = |name: &str| first(request.headers(), name);
     let (scheme, host, prefix) = if is_trusted(request, config) {
@@ -87,7 +87,8 @@ fn is_proxy(address: IpAddr, config: &WebConfig) -> bool {
     config.trusted_proxies.iter().any(|proxy| proxy.contains(&address))
 }
 
-/// The client's address: the peer of the connection, or the address that a trusted proxy names.
+/// The client's address. If the peer of the connection is a trusted proxy, it is the address that the proxy names.
+/// Otherwise it is the address of the peer.
 pub(crate) fn client(peer: Option<IpAddr>, headers: &HeaderMap, config: &WebConfig) -> Option<IpAddr> {
     let peer = peer?;
     if !(config.enable_proxy_headers_parsing && is_proxy(peer, config)) {
@@ -96,7 +97,7 @@ pub(crate) fn client(peer: Option<IpAddr>, headers: &HeaderMap, config: &WebConf
     let values = headers.get_all("X-Forwarded-For").filter_map(|value| value.to_str().ok());
     let texts: Vec<&str> = values.flat_map(|text| text.split(',')).map(str::trim).collect();
     // Each proxy appends the address from which the request came to it. The client is the last address that is no
-    // trusted proxy, because the client itself may have written the addresses before it.
+    // trusted proxy. The client itself may have written the addresses before that one.
     for text in texts.into_iter().rev() {
         match address(text) {
             Some(one) if is_proxy(one, config) => {}

@@ -146,8 +146,8 @@ impl App {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
     }
 
-    /// Adds the store of users' tokens. Long work that a request begins calls other services later, with the token of
-    /// that request's user.
+    /// Adds the store of users' tokens. A request may begin long work that calls other services later. These calls need
+    /// the token of the request's user.
     #[must_use]
     pub fn with_user_tokens(mut self, tokens: SharedUserTokens) -> Self {
         self.user_tokens = Some(tokens);
@@ -174,14 +174,14 @@ impl App {
         self.volumes.as_ref().ok_or_else(|| Fault::not_found("The volume service is elsewhere."))
     }
 
-    /// Tells clients that another process serves this API, and where.
+    /// Sets the address at which another process serves this API, so that the root document names that address.
     #[must_use]
     pub fn with_elsewhere(mut self, service: Service, place: String) -> Self {
         self.elsewhere.insert(service, place);
         self
     }
 
-    /// Where an API is, if another process serves it.
+    /// The address of an API that another process serves; `None` if this process serves it.
     pub fn elsewhere(&self, service: Service) -> Option<&str> {
         self.elsewhere.get(&service).map(String::as_str)
     }

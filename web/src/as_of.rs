@@ -2,13 +2,13 @@
 //!
 //! The parameter is Chronova's own: no microversion of Nova or Placement has it, and their clients never send it.
 //! Chronova removes the parameter from the query string before the schema sees it, so that it works at every
-//! microversion. `chronova:as_of` is its full name. An answer about the past carries its position in
-//! `X-Chronova-As-Of`. If the read models do not change while a live answer of the same operation is made, the answer
-//! has the header `X-Chronova-Position`. `as_of` with that position reproduces the answer, without measurements of
-//! hosts.
+//! microversion. `chronova:as_of` is its full name. An answer about the past has the header `X-Chronova-As-Of` with the
+//! position of its state. A live answer of the same operation has the header `X-Chronova-Position`, unless the read
+//! models changed while the answer was made. A query with `as_of` and that position reproduces the answer, except for
+//! measurements of hosts.
 //!
-//! Invariant: a query about the past needs [`rule`] besides the operation's own rule. By default only administrators
-//! have that right, because the log does not tell which roles a caller had at that time.
+//! Invariant: a query about the past needs the right of [`rule`] in addition to the operation's own rule. By default
+//! only administrators have that right, because the log does not tell which roles a caller had at that time.
 
 use std::sync::Arc;
 
@@ -32,9 +32,9 @@ pub const fn rule(service: Service) -> &'static str {
     }
 }
 
-/// The header of an answer about the past: its position in the log.
+/// The header of an answer about the past. Its value is the position of the shown state in the log.
 pub const AS_OF: &str = "X-Chronova-As-Of";
-/// The header of a live answer: the position that reproduces it with `as_of`.
+/// The header of a live answer. Its value is the position with which `as_of` reproduces the answer.
 pub const POSITION: &str = "X-Chronova-Position";
 const KEYS: [&str; 2] = ["as_of", "chronova:as_of"];
 /// An error message repeats at most this many characters of a sent value.

@@ -28,7 +28,7 @@ pub struct Caller {
     pub user: UserId,
     pub user_name: String,
     pub user_domain: Option<DomainId>,
-    /// `None` for tokens scoped to a domain, to the system, or not at all.
+    /// `None` for a token with domain scope or system scope, and for an unscoped token.
     pub project: Option<ProjectId>,
     pub project_name: Option<String>,
     pub project_domain: Option<DomainId>,
@@ -37,7 +37,7 @@ pub struct Caller {
     /// `all` for a system-scoped token.
     pub system_scope: Option<String>,
     pub roles: Vec<String>,
-    /// Whether the project is the one that Keystone's `admin_project_name` names; true if the option is not set.
+    /// Whether the project is Keystone's admin project (`admin_project_name`). True if Keystone names no admin project.
     pub is_admin_project: bool,
     /// The result of the rule `context_is_admin`; the dispatcher fills it in.
     pub is_admin: bool,
@@ -128,7 +128,7 @@ impl Requester {
     }
 }
 
-/// All events of a request share this.
+/// The correlation id, which all events of a request share.
 pub(crate) fn correlation(request: &RequestId) -> Uuid {
     let uuid = request.as_str().strip_prefix("req-").and_then(|id| Uuid::parse_str(id).ok());
     uuid.unwrap_or_else(chronova_events::entropy::uuid)
@@ -137,10 +137,10 @@ pub(crate) fn correlation(request: &RequestId) -> Uuid {
 /// The rules for service tokens, from `[keystone_authtoken]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceTokenRules {
-    /// `service_token_roles`: with a service token that has one of these roles, an expired user token is still accepted
-    /// for a while.
+    /// `service_token_roles`: the roles of services. If a service with one of them vouches for an expired user token,
+    /// the token is still accepted for a while.
     pub roles: Vec<String>,
-    /// `service_token_roles_required`: whether a service token without these roles is refused.
+    /// `service_token_roles_required`: whether a request is refused if its service token has none of these roles.
     pub required: bool,
 }
 
@@ -154,7 +154,8 @@ impl Default for ServiceTokenRules {
 #[derive(Debug, Clone, Copy)]
 pub struct TokenClaim<'a> {
     pub headers: &'a HeaderMap,
-    /// `None` if the operation was permitted before. For example, a live feed checks its caller again.
+    /// `None` for a later check of an operation that was already permitted, for example the repeated check of a live
+    /// feed.
     pub asked: Option<AskedOperation<'a>>,
     pub request: Option<&'a RequestId>,
     pub rules: &'a ServiceTokenRules,
@@ -202,8 +203,8 @@ impl Authentication {
         let user_token = UserToken::new(token);
         let question = TokenQuestion { token: &user_token, allow_expired: vouched, request: claim.request };
         let owner = identity.owner(question).await?;
-        // The access rules apply to the user's request to the first service, not to the request that the first service
-        // sends on.
+        // The access rules apply to the user's own request to the first service. They do not apply to the request that
+        // this service then sends to another service.
         if let (Some(rules), Some(asked), false) = (&owner.access_rules, &claim.asked, vouched) {
             check_rules(rules, owner.service_types.as_deref(), asked)?;
         }
@@ -226,8 +227,8 @@ async fn service_vouches(identity: &Arc<dyn IdentityProvider>, claim: &TokenClai
     if vouches || !claim.rules.required { Ok(vouches) } else { Err(TokenError::Invalid) }
 }
 
-/// Checks access rules as keystonemiddleware does: the token's catalogue must list the service, and a rule must name
-/// the operation.
+/// Checks access rules as keystonemiddleware does. The token's catalogue must list the service, and one of the rules
+/// must name the operation.
 fn check_rules(rules: &[AccessRule], listed: Option<&[String]>, asked: &AskedOperation<'_>) -> Result<(), TokenError> {
     let listed = listed.is_some_and(|listed| listed.iter().any(|kind| kind == asked.service));
     let names = |rule: &AccessRule| {

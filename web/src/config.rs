@@ -42,8 +42,8 @@ pub struct WebConfig {
     pub max_consoles: usize,
     /// `[chronova] dashboard`: whether the process serves the dashboard below `/dashboard`.
     pub dashboard: bool,
-    /// `[keystone_authtoken] www_authenticate_uri`: the identity service that a 401 names; by default the request's own
-    /// host.
+    /// `[keystone_authtoken] www_authenticate_uri`: the address of the identity service in the header of a 401. By
+    /// default this is the host of the request.
     pub www_authenticate_uri: Option<String>,
     /// `[keystone_authtoken] service_token_roles` and `service_token_roles_required`.
     pub service_tokens: ServiceTokenRules,
@@ -131,11 +131,13 @@ pub struct PolicyConfig {
     pub policy_dirs: Vec<PathBuf>,
     /// `policy_default_rule`: the rule that is used in place of an undefined rule.
     pub default_rule: String,
-    /// Services with their own policy file (`[placement] policy_file`...). That file replaces the shared one.
+    /// The services that have a policy file of their own (`[placement] policy_file`...). For such a service, this file
+    /// replaces the shared file.
     pub service_policy_files: Vec<(Service, PathBuf)>,
     /// `enforce_scope`: refuse tokens whose scope the rule does not list.
     pub enforce_scope: bool,
-    /// `enforce_new_defaults`: ignore the deprecated defaults, which otherwise grant access besides the new defaults.
+    /// `enforce_new_defaults`: ignore the deprecated defaults. Without this option, a deprecated default also grants
+    /// access.
     pub enforce_new_defaults: bool,
 }
 

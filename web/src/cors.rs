@@ -1,4 +1,4 @@
-//! Cross-origin requests, answered as oslo.middleware does: headers are added for allowed origins only, and a preflight
+//! Cross-origin requests. As in oslo.middleware, only answers to allowed origins get CORS headers, and a preflight
 //! request never reaches an operation.
 
 use actix_web::http::header::HeaderMap;

@@ -54,7 +54,7 @@ pub struct Ctx {
     pub(crate) past: Option<Arc<Views>>,
 }
 
-/// The requester's rights by the policies of the embedded services.
+/// The rights that the policies of the embedded services give the requester.
 struct RequesterRights {
     app: Arc<App>,
     requester: Arc<Requester>,
@@ -94,7 +94,8 @@ impl Ctx {
         self.app.dispatch()
     }
 
-    /// The read models that the answer is made of: the live ones, or those of the moment that `as_of` names.
+    /// The read models from which the answer is made. With `as_of`, these are the read models of that moment, and
+    /// otherwise the live ones.
     pub fn views(&self) -> Result<&Arc<Views>, Fault> {
         match &self.past {
             Some(past) => Ok(past),
@@ -169,7 +170,8 @@ impl Ctx {
         self.requester.request_id.as_str()
     }
 
-    /// A path parameter, decoded. The dispatcher has stored a value for each name in the route's path.
+    /// A decoded path parameter. The dispatcher has stored a value for each name in the route's path, so the value
+    /// exists.
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
@@ -185,7 +187,8 @@ impl Ctx {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The body as a typed value. The schema has accepted it, so a mismatch is reported as malformed.
+    /// The body as a typed value. The schema has already accepted the body. If the body still does not fit the type,
+    /// the answer says that it is malformed.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         T::deserialize(&self.body).map_err(|error| Fault::malformed().caused_by(error))
     }
@@ -219,7 +222,7 @@ impl Ctx {
         }
     }
 
-    /// Checks another rule: a rule for a part of the operation (`os_compute_api:servers:create:forced_host`).
+    /// Checks another rule than the route's, for a part of the operation (`os_compute_api:servers:create:forced_host`).
     pub fn authorize_rule(&self, rule: &'static str, target: &PolicyTarget) -> Result<Permit, Fault> {
         self.asked.set(true);
         self.app
@@ -238,8 +241,8 @@ impl Ctx {
         PolicyTarget::of(self.caller())
     }
 
-    /// The raw body of a route with `.raw_body()`; the first call takes it. The upload may take long, but it fails when
-    /// no byte comes for [`PATIENCE`].
+    /// Takes the raw body of a route with `.raw_body()`; further calls return an empty body. An upload may take long,
+    /// but it fails when no byte comes for [`PATIENCE`].
     pub fn take_payload(&mut self) -> LocalBoxStream<'static, std::io::Result<Bytes>> {
         let Some(payload) = self.payload.take() else { return futures::stream::empty().boxed_local() };
         futures::stream::unfold(Some(payload), |payload| async {
@@ -253,8 +256,8 @@ impl Ctx {
         .boxed_local()
     }
 
-    /// The raw body of a route with `.raw_body()`; the first call takes it. A body longer than `limit` bytes is
-    /// refused.
+    /// Takes the raw body of a route with `.raw_body()`; further calls return an empty body. A body longer than `limit`
+    /// bytes is refused.
     pub(crate) async fn read_body(&mut self, limit: usize) -> Result<Bytes, Fault> {
         match self.payload.take() {
             Some(payload) => body::read(payload, &self.headers, limit).await,

@@ -44,9 +44,9 @@ pub(crate) fn document(service: Service, path: &str, links: &Links) -> Option<Re
     }
 }
 
-/// The answer to `GET /` of the common port: the address of each API, in this process or another one. The answer
-/// also lists the versions of the identity API, in the form of Keystone's root. So `--os-auth-url http://HOST:PORT`
-/// finds that API.
+/// The answer to `GET /` on the common port. It has the address of each API, whether this process or another one serves
+/// the API. The answer also lists the versions of the identity API, in the form of Keystone's root. So `--os-auth-url
+/// http://HOST:PORT` finds that API.
 pub(crate) fn index(host: &str, app: &App) -> Reply {
     let place = |service: Service| match app.elsewhere(service) {
         Some(place) => place.to_owned(),

@@ -55,12 +55,12 @@ impl Dispatch {
         self.operations.queries()
     }
 
-    /// The one-time passwords that wait in memory for their process.
+    /// The one-time passwords, each of which waits in memory for the process that uses it.
     pub fn passwords(&self) -> &OneTimePasswords {
         self.operations.passwords()
     }
 
-    /// Brings Placement up to date with the hosts and host aggregates; changes nothing else.
+    /// Makes Placement's data agree with the hosts and the host aggregates. Changes nothing else.
     pub async fn mirror_placement(&self) {
         self.operations.mirror_placement().await;
     }
@@ -76,7 +76,7 @@ pub fn cache_images(dispatch: &Dispatch, permit: &Permit, hosts: Vec<HostId>, im
     tokio::spawn(dispatch.operations.cache_images(hosts, images, meta(permit)));
 }
 
-/// The eraser of personal data in `store`, the log that the read models follow.
+/// Returns the eraser of personal data in `store`. `store` must be the log that the read models follow.
 pub fn eraser(dispatch: &Dispatch, _: &Permit, store: &Arc<dyn EventStore>, history: Option<&Arc<History>>) -> Eraser {
     dispatch.operations.eraser(store, history)
 }
@@ -142,8 +142,8 @@ pub(crate) async fn post_password(
     Ok(())
 }
 
-/// Waits until the read models show `position`, at most five seconds. A handler calls this itself if it uses a
-/// service that sends its own commands.
+/// Waits until the read models show `position`, at most five seconds. A handler must call this itself after it has used
+/// a service that sends its own commands.
 pub async fn shown(dispatch: &Dispatch, position: Position) {
     if !dispatch.queries().views.wait_for(position, READ_YOUR_WRITES).await {
         tracing::warn!(%position, "the read models lag behind");
@@ -182,8 +182,8 @@ pub async fn change_security_group(
 
 /// The metadata of the events: the requester and the cause.
 ///
-/// The correlation is the request's own UUID. So the request id that the client got finds all events that follow from
-/// the request, in any stream.
+/// The correlation is the request's own UUID. So a search for the request id that the client got finds all events that
+/// follow from the request, in any stream.
 pub fn meta(permit: &Permit) -> Arc<Meta> {
     meta_of(permit.requester())
 }

@@ -1,4 +1,5 @@
-//! Asks the APIs from inside this process, without a listener: no other process can send such a request.
+//! Sends requests to the APIs from inside this process. No listener is involved, so no other process can send such a
+//! request.
 
 use std::sync::Arc;
 

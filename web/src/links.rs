@@ -20,7 +20,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// `{api}/[project/]collection/id`
+    /// Nova's `self`: `{api}/[project/]collection/id`.
     pub fn to_self(&self, collection: &str, id: &str) -> String {
         self.join(&self.api, collection, id)
     }

@@ -45,7 +45,7 @@ impl Microversion {
         self.major > other.major || (self.major == other.major && self.minor >= other.minor)
     }
 
-    /// Whether this version lies in `since..=until` (`None` = open).
+    /// Whether this version is at least `since` and at most `until`. `None` means no upper limit.
     pub const fn within(self, since: Self, until: Option<Self>) -> bool {
         self.at_least(since)
             && match until {

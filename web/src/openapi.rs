@@ -1,8 +1,8 @@
 //! The APIs as OpenAPI 3.1 documents, made of the route tables: `GET /openapi.json?service=compute&version=2.93`.
 //!
 //! A document holds the operations of one version with the schemas that validate their requests. Routes with the same
-//! path and method (actions of servers) become one operation, and its body is any one of their bodies. The document
-//! does not describe the answers.
+//! path and method, such as the actions of servers, become one operation. Its body is the body of any of these routes.
+//! The document does not describe the answers.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::route::{BodySpec, Method, Route, RouteAccess};
 use crate::service::Service;
 use crate::tables;
 
-/// The document that a query string requests, or the error in it.
+/// The document that a query string requests, or the error in the query string.
 pub(crate) fn answer(query: &str) -> Reply {
     let refuse = |why: &str| Reply::json(400, json!({"error": why}));
     let Ok(query) = Query::parse(query) else { return refuse("the query string cannot be read") };
@@ -102,8 +102,8 @@ fn operation(routes: &[&Route], version: Microversion) -> Value {
     Value::Object(shown)
 }
 
-/// The query parameters of an operation. The schema of a query describes an object of lists, one per parameter. `as_of`
-/// is in no such schema, because it is taken out of the query first.
+/// The query parameters of an operation. The schema of a query describes an object of lists, one per parameter. No such
+/// schema has `as_of`, because `as_of` is taken out of the query before the schema sees the query.
 fn parameters(route: &Route, version: Microversion) -> Vec<Value> {
     let schema = route.query.map(|schema| schema().render(version)).unwrap_or_default();
     let one = |(name, schema): (&String, &Value)| {

@@ -1,7 +1,7 @@
 //! Pages of the image and volume listings: `limit`, `marker`, and whether there is a next page.
 //!
-//! The service's maximum caps every page, and `limit=0` is an empty page. An unknown marker is 400. There is a next
-//! page only if items follow. Compute has Nova's rule for the next page, in `compute::paging`.
+//! No page is larger than the service's maximum. With `limit=0` the page is empty. An unknown marker is 400. There is a
+//! next page only if items follow. Compute has Nova's rule for the next page, in `compute::paging`.
 
 use crate::fault::Fault;
 use crate::query::Query;

@@ -153,7 +153,7 @@ fn show_versions(
 }
 
 /// Whether the leader of a cluster must answer: operations of the leader alone, guests' metadata, and queries about the
-/// past. Only the leader answers about the past, because an erasure clears only the past states that the leader holds.
+/// past. Queries about the past need the leader, because an erasure drops only the past states in the leader's memory.
 pub(crate) fn is_for_leader(routers: &Routers, place: &RequestAddress, method: Option<Method>, query: &str) -> bool {
     let Ok(found) = find(routers, place, method) else { return false };
     let asks_past = || Query::parse(query).is_ok_and(|query| as_of::is_in(&query));
@@ -166,7 +166,8 @@ pub(crate) fn is_for_leader(routers: &Routers, place: &RequestAddress, method: O
             .any(|operation| operation.route.served_by == ServedBy::Leader || operation.route.as_of && asks_past())
 }
 
-/// Whether the answer depends on no state: a version document, or no operation at all.
+/// Whether the answer does not depend on any state. This holds for version documents, and for paths without an
+/// operation.
 pub(crate) fn needs_no_state(routers: &Routers, place: &RequestAddress, method: Option<Method>) -> bool {
     discovery::document(place.service, &place.path, &place.links).is_some() || find(routers, place, method).is_err()
 }
@@ -193,7 +194,8 @@ fn find<'a>(routers: &'a Routers, place: &RequestAddress, method: Option<Method>
     // Placement has no HEAD.
     let method = method.filter(|method| service != Service::Placement || *method != Method::Head);
     let mut others = std::collections::BTreeSet::new();
-    // First without the project, then with it: `/v2.1/servers` and `/v2.1/{project_id}/servers` are the same.
+    // `/v2.1/servers` and `/v2.1/{project_id}/servers` mean the same. The path is looked up first as it is, and then
+    // without its project.
     let with_project = match (service, path.split_first()) {
         (Service::Compute | Service::Volume, Some((project, rest))) => Some((rest, Some(project.clone()))),
         _ => None,
@@ -292,7 +294,7 @@ async fn call(
 ) -> Result<Reply, Fault> {
     let service = incoming.place.service;
     let MatchedPath { operations, values, project, .. } = matched;
-    // Actions share a path. The body's single key tells them apart, so the body is parsed first.
+    // Actions share a path. The single key of the body identifies the action, so the body is parsed first.
     let by_action = operations.iter().any(|operation| operation.route.action.is_some());
     let mut parsed = if by_action { body::parse(service, &incoming.headers, &incoming.body)? } else { None };
     let operation = choose(&operations, parsed.as_ref(), version)?;
@@ -370,7 +372,7 @@ fn choose<'a>(
             Some(Value::Object(map)) if map.len() == 1 => map.keys().next().map(String::as_str),
             _ => None,
         };
-        // A removed resource may have one action route without a key, which answers every action.
+        // A removed resource may have a single action route without a key. This route answers every action.
         let keyless: Vec<&Operation> = operations.iter().copied().filter(|o| o.route.action.is_none()).collect();
         match key {
             Some(key) => {
@@ -436,7 +438,8 @@ async fn look_back(
 
 /// The state that an answer shows. A header of the answer gives the position of that state.
 enum ShownState {
-    /// The operation does not take `as_of`, or a batch was being folded when the handler began.
+    /// No position describes the answer: the operation does not take `as_of`, or a batch was being folded when the
+    /// handler began.
     Nothing,
     Past(Position),
     /// The live read models, at this position before the handler looked at them.
@@ -452,8 +455,8 @@ impl ShownState {
         }
     }
 
-    /// Adds the header to the answer. A live answer gets none if the read models changed meanwhile, because then no
-    /// position reproduces it.
+    /// Adds the header to the answer. A live answer gets no header if the read models changed meanwhile, because no
+    /// position reproduces such an answer.
     fn after(self, app: &App, answer: Result<Reply, Fault>) -> Result<Reply, Fault> {
         let (name, position) = match self {
             Self::Nothing => return answer,

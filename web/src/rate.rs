@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// Above this number of buckets, full buckets are dropped.
 const MOST_BUCKETS: usize = 10_000;
-/// The key of the shared bucket of new projects, when there are too many buckets.
+/// The key of the bucket that new projects share when there are too many buckets.
 const EVERYBODY_ELSE: &str = "";
 
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ impl RateLimits {
         (per_second > 0.0).then(|| Self { per_second, burst, buckets: Mutex::default() })
     }
 
-    /// Takes a token from the bucket of `key`. `Err`: the seconds until the bucket has one.
+    /// Takes a token from the bucket of `key`. `Err`: the seconds until the bucket has a token again.
     pub fn take(&self, key: &str, now: Instant) -> Result<(), u64> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = key;
@@ -52,7 +52,7 @@ impl RateLimits {
             return Ok(());
         }
         let seconds = ((1.0 - bucket.tokens) / self.per_second).ceil();
-        // The time is at most the time in which one token refills.
+        // `seconds` is small, because it is at most the time in which one token refills.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
         Err((seconds as u64).max(1))
     }

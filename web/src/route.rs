@@ -10,8 +10,9 @@
 //! ];
 //! ```
 //!
-//! Invariants: with `policy`, the dispatcher checks a route's rule against the caller before the handler runs. With
-//! `policy_on_target`, the handler checks the rule, and the dispatcher refuses an answer without that check.
+//! Invariants: for a route with `policy`, the dispatcher checks the rule against the caller before the handler runs.
+//! For a route with `policy_on_target`, the handler checks the rule. If the handler did not check it, the dispatcher
+//! discards the answer.
 
 use std::fmt;
 
@@ -70,9 +71,9 @@ macro_rules! handler {
 /// The callers that an operation admits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteAccess {
-    /// Anybody, without a token: version documents, logging in.
+    /// Anybody, without a token, for example for version documents and log-ins.
     Public,
-    /// Anybody; the handler knows the caller if the request has a valid token.
+    /// Anybody. If the request has a valid token, the handler knows the caller.
     Optional,
     /// Anybody with a valid token.
     Token,
@@ -146,7 +147,7 @@ pub struct Route {
     /// The single key of the body, for `.../action` paths.
     pub action: Option<&'static str>,
     pub since: Microversion,
-    /// The last version that has the operation; `None`: the newest version has it, too.
+    /// The last version that has the operation. `None`: the newest version still has the operation.
     pub until: Option<Microversion>,
     pub access: RouteAccess,
     pub body: BodySpec,
@@ -157,7 +158,7 @@ pub struct Route {
     pub as_of: bool,
     /// Whether the answer has a secret, so that auditors get a record of it.
     pub reads_secret: bool,
-    /// Which members of a cluster can answer.
+    /// The members of a cluster that can answer.
     pub served_by: ServedBy,
     /// A removed operation answers this status and nothing else.
     pub removed: Option<u16>,
@@ -308,7 +309,7 @@ pub const fn action(op: &'static str, path: &'static str, key: &'static str, han
     route
 }
 
-/// An operation that no longer exists: answers `status` (for example 410) to everybody with a token.
+/// An operation that no longer exists. It answers every request with a valid token with `status`, for example 410.
 pub const fn gone(op: &'static str, method: Method, path: &'static str, status: u16) -> Route {
     let mut route = Route::new(op, method, path, |_| Box::pin(std::future::ready(Err(Fault::gone()))));
     route.removed = Some(status);

@@ -1,8 +1,8 @@
 //! Finds the operations of a path.
 //!
 //! The router is a tree of segments. A literal segment takes precedence over a parameter. If the literal has no route
-//! for the method, the parameter's routes are used: `GET /servers/detail` is a listing, `DELETE /servers/detail`
-//! deletes a server of that name.
+//! for the method, the parameter's routes are used. For example, `GET /servers/detail` is a listing, but `DELETE
+//! /servers/detail` deletes the server with the id `detail`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,7 +19,7 @@ impl Secret {
         &self.0
     }
 
-    /// A fingerprint of the secret. A table can use it as its key, so that the table does not store the secret.
+    /// A fingerprint of the secret. A table that uses the fingerprint as its key need not store the secret.
     pub fn hash(&self) -> SecretHash {
         SecretHash(Sha256::digest(self.0.as_bytes()).into())
     }

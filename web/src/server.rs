@@ -58,7 +58,7 @@ pub struct ClientTimeouts {
     /// The limit between two requests; `None` closes a connection after each answer. A graceful shutdown also waits for
     /// idle connections.
     pub idle: Option<Duration>,
-    /// How long a client may read no byte of a waiting answer. Zero leaves the timeout to the kernel.
+    /// A client that reads no byte of its answer for this long is disconnected. Zero leaves the timeout to the kernel.
     pub stalled: Duration,
 }
 
@@ -95,7 +95,7 @@ impl HttpOptions {
     }
 }
 
-/// Starts the listeners. Returns each server with its address. A server is a future; it ends after its handle has
+/// Starts the listeners. Returns each server with its address. A server is a future, which ends after its handle has
 /// stopped the server.
 pub fn serve(
     door: &StartupGate,
@@ -193,7 +193,7 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Liste
     if let Some(path) = consoles {
         return console::answer(&app, &request, path, payload).await;
     }
-    // The dashboard logs in at the identity API of its own address.
+    // The dashboard logs in at the identity API of its own address. Without that API, the dashboard is not served.
     let dashboard = app.config.dashboard && app.elsewhere(Service::Identity).is_none();
     if everything && dashboard && dashboard::is_here(request.path()) {
         return dashboard::answer(&request);
@@ -206,7 +206,8 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Liste
         let parts = (&*front.app, front.routers, front.only);
         match routing::route(parts, &request, payload.into_inner(), &request_id).await {
             RoutedRequest::Here(payload) => {
-                // This member may have begun to lead meanwhile.
+                // This member may have begun to lead while the request waited, so the request uses the newest
+                // application.
                 if let Some(app) = entrance.door.opened() {
                     front.app = app;
                 }
@@ -214,7 +215,7 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Liste
             }
             RoutedRequest::Older(payload, age) => {
                 let mut response = handle(&front, request, payload, request_id, None).await;
-                // Rounded up, so that the answer is never older than it says.
+                // The age is rounded up, so that the answer is never older than its header says.
                 response.headers_mut().insert(AGE, (age.as_secs() + 1).into());
                 response
             }
@@ -526,7 +527,7 @@ mod tests {
         actix_web::rt::spawn(server);
         let mut socket = connect(address);
         socket.write_all(b"GET /servers HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        // The request is with a worker, which would otherwise be idle and end at once.
+        // The request has reached a worker. An idle worker would end at once.
         actix_web::rt::time::sleep(Duration::from_millis(300)).await;
         let began = Instant::now();
         handle.stop(true).await;

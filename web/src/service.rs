@@ -1,4 +1,4 @@
-//! The names of the APIs. This file imports no other, so that every other file may import it.
+//! The names of the APIs. This file imports no other file of the crate, so that every other file may import it.
 
 /// The APIs that one process serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -57,7 +57,7 @@ impl StartupGate {
         (StartupGateOpener(opener), Self { app, progress, patience: PATIENCE })
     }
 
-    /// Replaces the limit of a minute.
+    /// Sets another limit than the default of one minute.
     #[must_use]
     pub fn patient(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -69,7 +69,7 @@ impl StartupGate {
         self.app.borrow().clone()
     }
 
-    /// The control plane, as soon as it has started; otherwise the answer in its place.
+    /// Waits for the control plane. Returns the answer for the client if the control plane does not start in time.
     pub(crate) async fn enter(&self, path: &str) -> Result<Arc<App>, Reply> {
         if let Some(app) = &*self.app.borrow() {
             return Ok(Arc::clone(app));

@@ -103,9 +103,9 @@ const TOKENS: &[Route] = &[post("tokens.create", "/auth/tokens", handler!(index)
 
 struct Doorman;
 
-/// `letmein`: a member. `expired`: a member, if a service vouches for the token. `service`: a service. `other`: an
-/// administrator without the role of a service. `narrow`: a member whose access rules allow only lists and single
-/// servers. `away`: Keystone does not answer.
+/// Tokens and their owners. `letmein`: a member. `expired`: a member, if a service vouches for the token. `service`: a
+/// service. `other`: an administrator without a service's role. `narrow`: a member whose access rules allow only to
+/// list and show servers. For `away`, Keystone does not answer.
 #[async_trait]
 impl IdentityProvider for Doorman {
     async fn owner(&self, question: TokenQuestion<'_>) -> Result<Arc<TokenOwner>, TokenError> {
@@ -225,7 +225,7 @@ async fn a_plain_request() {
     assert_eq!(answer.headers.iter().filter(|(name, _)| name == "vary").count(), 2);
     assert!(answer.header("x-openstack-request-id").unwrap().starts_with("req-"));
     assert_eq!(answer.header("x-compute-request-id"), answer.header("x-openstack-request-id"));
-    // Both headers of the request's id come at every version, and with refusals.
+    // Every answer has both headers of the request id, at every version and also if it is a refusal.
     for (path, version, status) in
         [("/things", "2.1", 200), ("/things", "2.45", 200), ("/nothing", "2.46", 404), ("/things", "2.999", 406)]
     {

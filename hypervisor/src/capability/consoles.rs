@@ -60,7 +60,7 @@ pub trait Consoles: Send + Sync {
     async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine>;
     /// The last `max_bytes` of the serial console's log.
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;
-    /// The address at which other machines reach this host's hypervisor, from the driver's URI. `None` for the local
-    /// machine.
+    /// The address at which other machines reach this host's hypervisor. The address is part of the driver's URI.
+    /// `None` for the local machine.
     fn remote_address(&self) -> Option<String>;
 }

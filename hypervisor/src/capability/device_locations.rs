@@ -32,7 +32,7 @@ pub enum DeviceKind {
 
 #[async_trait]
 pub trait DeviceLocations: Send + Sync {
-    /// The guest's interfaces and disks: the present devices if the guest is on, otherwise the devices of its next
-    /// start.
+    /// Lists the guest's interfaces and disks. If the guest is on, these are its present devices. Otherwise they are
+    /// the devices that it will have at its next start.
     async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>>;
 }

@@ -1,5 +1,5 @@
-//! Moves disks to another host or to another name: the driver reads and writes disks, and defines a guest over existing
-//! disks.
+//! Moves disks to another host or to another name. For this, the driver reads and writes disks, and defines a guest
+//! over existing disks.
 //!
 //! Hosts run no program of ours, so disks go through the control plane. A copy-on-write file is sent unchanged, because
 //! its base image is already in the cache of the destination. Any other disk is sent as the bytes that the guest sees.
@@ -10,7 +10,7 @@ use chronova_events::ids::InstanceId;
 use crate::driver::{ByteStream, DriverResult};
 use crate::guest::{GuestSpec, ImageRef};
 
-/// Marks the names of disks that are set aside. It follows the guest's id.
+/// The name of a disk that is set aside has this text after the guest's id.
 pub(crate) const KEPT: &str = "_kept";
 
 /// A guest's disk in the form in which it is sent.
@@ -22,7 +22,7 @@ pub struct DiskFile {
     pub size: u64,
     /// The number of bytes that the guest sees.
     pub capacity: u64,
-    /// Whether the bytes that the guest sees are sent, instead of a copy-on-write file.
+    /// True: the bytes that the guest sees are sent. False: the copy-on-write file is sent.
     pub raw: bool,
 }
 
@@ -64,7 +64,7 @@ pub trait DiskTransfer: Send + Sync {
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()>;
     /// Defines the guest over its existing disks in place of an earlier definition, and starts it if `on`. Disks grow
     /// to the sizes in the specification. A missing root disk is an error; other missing disks are created. If the
-    /// guest already runs, the call succeeds only if `on`.
+    /// guest already runs, the call succeeds if `on` is true, and fails otherwise.
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()>;
 }
 

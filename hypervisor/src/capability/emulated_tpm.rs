@@ -8,12 +8,14 @@ use crate::tpm::{TpmPassphrase, TpmState, TpmVersion};
 
 #[async_trait]
 pub trait EmulatedTpm: Send + Sync {
-    /// Gives the host the passphrase of a guest's TPM, in memory only. Replaces an earlier one.
+    /// Gives the host the passphrase of a guest's TPM, which the host keeps in memory only. Replaces an earlier
+    /// passphrase.
     async fn hold_passphrase(&self, passphrase: &TpmPassphrase) -> DriverResult<()>;
-    /// Takes the passphrase from the host. A running guest does not need it. Succeeds if there is none.
+    /// Makes the host forget the passphrase, which a running guest does not need. Succeeds if the host has no
+    /// passphrase of the guest.
     async fn drop_passphrase(&self, instance: InstanceId) -> DriverResult<()>;
-    /// The state of the TPM of a guest that is off; `None` if it never ran here.
+    /// Reads the TPM state of a guest that is off. `None` if the guest never ran on this host.
     async fn tpm_state(&self, instance: InstanceId, version: TpmVersion) -> DriverResult<Option<TpmState>>;
-    /// Writes the state of the TPM of a guest that is off or not defined, over any earlier one.
+    /// Writes the TPM state of a guest that is off or not defined. The new state replaces any earlier state.
     async fn receive_tpm_state(&self, instance: InstanceId, state: &TpmState) -> DriverResult<()>;
 }

@@ -1,11 +1,12 @@
-//! Lists a host's cached images: whether a disk uses an image, and since when the image has been unused.
+//! Lists the images in a host's cache. For each image, the list says whether a disk uses the image, and if not, since
+//! when.
 //!
 //! The driver lists and removes images; its caller decides. The caller's notes are stored beside the image, so that
 //! they survive the control plane. A note says since when the image is unused. The driver removes the note as soon as a
 //! guest needs the image. An image without a note is never removed.
 //!
-//! Invariants: an image is not removed if a disk in the cache's directory is based on it, or a guest has it open. An
-//! interrupted removal leaves files that are no complete image. The next removal removes the rest.
+//! Invariants: an image stays if a disk in the cache's directory is based on the image, or if a guest has the image
+//! open. An interrupted removal leaves files that are no complete image. The next removal removes the rest.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ pub struct CachedImage {
     /// Whether a disk is based on the image, or a guest has it open. On shared storage, this includes the disks of all
     /// hosts.
     pub is_used: bool,
-    /// The last note. `None`: the image was used since the note, or was never checked.
+    /// Since when the image is unused, by the caller's last note. `None`: there is no note, because the image was used
+    /// since then or was never checked.
     pub idle_since: Option<Timestamp>,
 }
 
@@ -32,7 +34,8 @@ pub struct CachedImage {
 pub trait ImageCache: Send + Sync {
     /// Every cached image, except those that are being uploaded to the host.
     async fn cached_images(&self) -> DriverResult<Vec<CachedImage>>;
-    /// Writes the note since when the image is unused. `None`: the image is used, so the note is removed.
+    /// Writes a note that says since when the image is unused. With `None`, the image is used, and the driver removes
+    /// the note.
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()>;
     /// Removes an image that was noted as unused at `idle_by` or earlier. Returns whether it was removed. Returns
     /// `false` without an error if the image is used, was noted later, is being uploaded or does not exist.
@@ -47,9 +50,9 @@ struct CachedImageParts {
     idle: bool,
 }
 
-/// The images among the names of a host's volumes: their checksums, and whether each has a note. Content without the
-/// mark `complete` belongs to an upload that was interrupted (see [`crate::capability::storage_cleanup`]) or is
-/// running.
+/// Finds the images among the names of a host's volumes. Returns each image's checksum, and whether the image has a
+/// note. Content without the mark `complete` belongs to an upload that was interrupted (see
+/// [`crate::capability::storage_cleanup`]) or is running.
 pub(crate) fn among(names: &[String]) -> BTreeMap<String, bool> {
     let mut found = BTreeMap::<String, CachedImageParts>::new();
     for name in names {

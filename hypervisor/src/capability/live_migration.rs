@@ -27,7 +27,8 @@ pub struct MigrationData {
     /// `kvm` or `qemu`.
     pub virt_type: String,
     pub memory_mib: u64,
-    /// The guest's own writable disks: names in the guest (`vda`), and sizes in bytes as the guest sees them.
+    /// The guest's own writable disks. Each entry has the disk's name in the guest (`vda`), and its size in bytes as
+    /// the guest sees it.
     pub disks: Vec<(String, u64)>,
     /// Why the guest cannot leave its host; `None` if it can.
     pub bound: Option<String>,
@@ -36,11 +37,11 @@ pub struct MigrationData {
 /// How a guest is migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationPlan {
-    /// The process of this plan. Its id distinguishes the errors of this plan from the errors of another plan.
+    /// The id of the process that made this plan. It tells the errors of this plan from those of another plan.
     pub migration: ProcessId,
     /// The URI by which the source connects to the destination's hypervisor.
     pub peer: String,
-    /// The address on which the destination receives the guest's memory. `None`: the hosts choose it.
+    /// The address on which the destination receives the guest's memory. `None`: the hosts choose the address.
     pub stream: Option<String>,
     /// The disks to copy, by their names in the guest; empty for shared storage.
     pub copied: Vec<String>,
@@ -62,12 +63,13 @@ pub struct MigrationPlan {
     pub nics: Vec<Nic>,
 }
 
-/// The input for the URIs of a destination: the operator's options, and the host's name.
+/// The values from which a driver forms the migration URIs of a destination: the operator's options, and the host's
+/// name.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MigrationAddressing<'a> {
     /// `live_migration_scheme`
     pub scheme: Option<&'a str>,
-    /// `live_migration_uri`; `%s` in it is replaced by the address.
+    /// `live_migration_uri`. The address replaces `%s` in this text.
     pub uri: Option<&'a str>,
     /// The host's address for incoming migrations, if it has one.
     pub inbound: Option<&'a str>,
@@ -103,7 +105,7 @@ pub enum GuestPresence {
     /// The guest is off here, because it moved to another host.
     Left,
     /// A migration has paused the guest. At its destination, the memory is arriving. At its source, the memory was
-    /// sent. If the guest is not `departing` at its source, the source does not know whether the destination has the
+    /// sent. A source that does not report the guest as `departing` does not know whether the destination has the
     /// guest.
     Arriving,
     Running,
@@ -145,7 +147,7 @@ pub enum ForceComplete {
 pub trait LiveMigration: Send + Sync {
     /// Reads the guest's requirements on a destination.
     async fn migration_data(&self, instance: InstanceId) -> DriverResult<MigrationData>;
-    /// The reasons why the guest cannot run here, as text; empty if it can.
+    /// Returns the reasons why the guest cannot run on this host, as text. Empty if the guest can run here.
     async fn destination_obstacles(&self, migration_data: &MigrationData) -> DriverResult<Vec<String>>;
     /// Prepares a destination. If the disks are `copied`, creates empty disks for libvirt to copy into. Also creates
     /// the files that the destination does not share with the source (config drive, console log). Defines no domain.
@@ -156,7 +158,7 @@ pub trait LiveMigration: Send + Sync {
     async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState>;
     /// Returns when this host knows that the guest's migration has ended, or after `most`.
     async fn wait_for_migration(&self, instance: InstanceId, most: Duration);
-    /// Aborts the migration. Succeeds if there is none. Fails if it can no longer be aborted.
+    /// Aborts the migration. Succeeds if no migration runs. Fails if the migration can no longer be aborted.
     async fn abort_migration(&self, instance: InstanceId) -> DriverResult<()>;
     async fn force_complete(&self, instance: InstanceId, how: ForceComplete) -> DriverResult<()>;
     /// Sets how long the guest may be paused at the end of its migration.

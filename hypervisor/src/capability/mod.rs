@@ -4,8 +4,8 @@
 //! [`Needed::needed`] turns a part that is not offered into a refusal that names the part. [`offered_by`] lists the
 //! parts of a driver without any call to its host, so that a caller can refuse work before it starts.
 //!
-//! Invariant: a driver that offers a part implements every call of it. A call returns [`DriverError::Unsupported`] if
-//! the driver supports it and the host does not.
+//! Invariant: a driver that offers a part implements every call of that part. If the driver supports a call but the
+//! host does not, the call returns [`DriverError::Unsupported`].
 
 pub mod consoles;
 pub mod device_locations;
@@ -59,7 +59,8 @@ macro_rules! capabilities {
         impl Capability {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The work that a host without this part refuses, in words for operators and users: "attach volumes".
+            /// Names the work that a host without this part refuses, for operators and users. For example: "attach
+            /// volumes".
             pub fn words(self) -> &'static str {
                 match self { $(Self::$variant => $words),+ }
             }

@@ -17,8 +17,8 @@ pub struct HostOwner {
     pub installation: Uuid,
     /// Differs in each copy.
     pub generation: Uuid,
-    /// When the host was taken over from another generation, whose changes this log does not know. `None`: no other
-    /// generation has driven the host.
+    /// When this generation took the host over from another generation. This log does not know the changes that the
+    /// other generation made. `None`: no other generation has driven the host.
     pub taken_at: Option<Timestamp>,
 }
 

@@ -8,7 +8,7 @@ use crate::guest::{DiskCopy, ImageFormat, Quiesce};
 
 #[async_trait]
 pub trait DiskSnapshots: Send + Sync {
-    /// Copies the content that the guest's root disk has at one moment into one file on the host. `copy` names the
+    /// Copies the guest's root disk into one file on the host. The copy has the content of one moment. `copy` names the
     /// file, and `format` is its format. The guest continues to run. Succeeds if the copy already exists.
     async fn copy_root(
         &self,

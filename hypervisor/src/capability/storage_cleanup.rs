@@ -1,7 +1,8 @@
 //! Finds leftovers on a host: volumes that an interrupted operation may have left.
 //!
-//! The driver lists them but cannot know which are still needed. The caller compares them with the log (see the sweep
-//! of the host agents). Each leftover is removed by its name, so that repeating a removal is harmless.
+//! The driver lists these volumes, but cannot know which of them are still needed. The caller compares the list with
+//! the log (see the sweep of the host agents). Each leftover is removed by its name, so that repeating a removal is
+//! harmless.
 
 use std::collections::BTreeSet;
 
@@ -28,8 +29,8 @@ pub trait StorageCleanup: Send + Sync {
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>>;
     /// Lists the leftovers. The list may lack a volume that another host on the same storage has just created.
     async fn leftovers(&self) -> DriverResult<Vec<Leftover>>;
-    /// Removes the rest of an interrupted upload of an image. An image that is complete, being uploaded through this
-    /// driver, or the base of a disk on this host stays, without an error.
+    /// Removes the rest of an interrupted upload of an image. Removes nothing, without an error, if the image is
+    /// complete, if this driver is uploading it, or if a disk on this host is based on it.
     async fn remove_torn_image(&self, checksum: &str) -> DriverResult<()>;
 }
 

@@ -8,14 +8,14 @@ use crate::guest::VolumeDisk;
 
 #[async_trait]
 pub trait VolumeAttachment: Send + Sync {
-    /// Attaches a volume to the guest as a disk: at once if the guest is on, and for every later start. Succeeds if it
-    /// is already attached.
+    /// Attaches a volume to the guest as a disk. A running guest gets the disk at once, and every guest gets it at each
+    /// later start. Succeeds if the volume is already attached.
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()>;
-    /// Detaches the volume with this serial. A running guest must release it and is asked several times. `Failed`: the
-    /// guest did not release it. Succeeds if the guest has no such volume.
+    /// Detaches the volume with this serial. The driver asks a running guest several times to release the volume.
+    /// `Failed`: the guest did not release it. Succeeds if the guest has no such volume.
     async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()>;
-    /// Copies the volume `old` to `new`, which is not smaller, and gives the running guest `new` instead. Succeeds if
-    /// the guest already has `new`.
+    /// Copies the volume `old` to the volume `new`, and then gives the running guest `new` instead of `old`. `new` must
+    /// not be smaller. Succeeds if the guest already has `new`.
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()>;
     /// Ends an unfinished copy that [`swap_disk`](Self::swap_disk) began for the volume `old`; the guest keeps `old`.
     /// Succeeds if no such copy runs.

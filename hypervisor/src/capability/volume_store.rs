@@ -1,10 +1,10 @@
 //! The volumes of the volume service in a storage pool of a host.
 //!
-//! Each volume and each snapshot is one volume of the pool. A snapshot is a full copy, so that either can be deleted
-//! first. [`crate::volumes::volume`] and [`crate::volumes::snapshot`] form their names.
+//! Each volume and each snapshot is one volume of the pool. A snapshot is a full copy, so the volume can be deleted
+//! before its snapshot. [`crate::volumes::volume`] and [`crate::volumes::snapshot`] form their names.
 //!
-//! Every call can be repeated after an interruption: creating an existing volume starts over, and deleting a missing
-//! one succeeds.
+//! Every call can be repeated after an interruption. A repeated creation begins again from the start, and the deletion
+//! of a missing volume succeeds.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -56,7 +56,7 @@ pub trait VolumeStore: Send + Sync {
 
     /// Creates a volume of at least `size` bytes. An earlier call may have left the volume incomplete, and nothing
     /// tells an incomplete volume from a complete one. So an existing volume of this name is removed first, and its
-    /// space counts as free. Nobody may use the volume before the last call has succeeded.
+    /// space counts as free. Nobody may use the volume before the last of these calls has succeeded.
     async fn create_volume(&self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()>;
 
     async fn delete_volume(&self, name: &str) -> DriverResult<()>;

@@ -8,7 +8,8 @@ use crate::driver::DriverError;
 use crate::guest::{ImageFormat, PowerState, Quiesce};
 
 impl Trial {
-    /// The guest may have a channel for an agent or not. All calls must agree on whether it has one.
+    /// The guest may have a channel for an agent or not. The answers of all calls must agree whether the guest has the
+    /// channel.
     pub(super) async fn agent(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
         let agent = driver.guest_agent().needed()?;

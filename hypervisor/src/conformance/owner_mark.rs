@@ -8,8 +8,8 @@ use crate::capability::Needed as _;
 use crate::capability::owner_mark::HostOwner;
 
 impl Trial {
-    /// A host remembers the last generation, for each installation. The ids are fixed: each trial overwrites the same
-    /// mark, so a real host does not collect one mark per trial.
+    /// For each installation, a host remembers the generation that drove it last. The check uses fixed ids, so each
+    /// trial overwrites the same mark. A real host therefore does not collect one mark per trial.
     pub(super) async fn owner(&self) -> CheckOutcome {
         let mark = self.driver.owner_mark().needed()?;
         let [installation, other] = [0x0c0f_fee1, 0x0c0f_fee2].map(Uuid::from_u128);

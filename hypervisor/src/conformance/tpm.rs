@@ -8,8 +8,8 @@ use crate::guest::GuestSpec;
 use crate::tpm::{TpmPassphrase, TpmVersion};
 
 impl Trial {
-    /// A host accepts a passphrase twice, also in another secret, and forgets it twice. A guest without a TPM has no
-    /// state.
+    /// A new passphrase, even one in another secret, replaces the passphrase that a host holds. A second request to
+    /// forget the passphrase succeeds, too. A guest without a TPM has no TPM state.
     pub(super) async fn passphrases(&self, guest: &GuestSpec) -> CheckOutcome {
         let tpm = self.driver.emulated_tpm().needed()?;
         let passphrase =

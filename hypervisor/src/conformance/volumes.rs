@@ -25,7 +25,8 @@ impl Trial {
         let size = (self.fixture.image.virtual_size / MIB + 64) * MIB;
 
         let image = VolumeContent::Image(self.fixture.image.clone());
-        // The last call decides the size and the content, because an earlier one may have been interrupted.
+        // If a creation is repeated, the last call decides the size and the content, because an earlier call may have
+        // been interrupted.
         for (size, content) in [(size, &image), (64 * MIB, &VolumeContent::Blank), (64 * MIB, &VolumeContent::Blank)] {
             driver
                 .volume_store()

@@ -31,8 +31,8 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .child(balloon(host))
 }
 
-/// A PCI device of the host. libvirt binds a managed device to `vfio-pci` as long as the guest has it, and to its
-/// former driver afterwards.
+/// A PCI device of the host. libvirt binds a managed device to `vfio-pci` as long as the guest has the device.
+/// Afterwards it binds the device to its former driver again.
 fn passed(device: PassedDevice) -> Element {
     let at = device.address;
     let address = Element::new("address")
@@ -147,7 +147,7 @@ pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts) -> Element {
     // No host may cache a disk that several guests write to.
     let cache = if disk.shareable { CacheMode::None } else { cache };
     let driver = Element::new("driver").attr("name", "qemu").attr("type", &disk.format).attr("cache", cache.name());
-    // Cinder's back ends for these disks free what a guest discards.
+    // Cinder's back ends for these disks free the blocks that a guest discards.
     let discard = disk.network.as_ref().map(|_| "unmap");
     Element::new("disk")
         .attr("type", kind)

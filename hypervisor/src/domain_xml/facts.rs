@@ -18,7 +18,7 @@ pub struct HostFacts {
     pub cpu_mode: CpuMode,
     /// The models of `[libvirt] cpu_models` with `cpu_mode = custom`, in the order of preference.
     pub cpu_models: Vec<CpuModel>,
-    /// The machine type of a guest if its image names none.
+    /// The machine type of guests whose image names no machine type.
     pub machine_type: Option<String>,
     pub pool_path: String,
     /// The sources of the guest's local disks, by the disk's name.
@@ -42,8 +42,8 @@ impl HostFacts {
     }
 
     /// The cache mode of a disk in a file: the operator's choice, or `none`. Some modes, such as `none`, bypass the
-    /// page cache. If the file system does not allow this, QEMU could not open the file. Then the mode is `writeback`,
-    /// which still honours the guest's flushes. Nova does the same.
+    /// page cache. On a file system that does not allow this, QEMU cannot open the file with such a mode. There the
+    /// mode is `writeback`, which still honours the guest's flushes. Nova does the same.
     pub(super) fn cache(&self) -> CacheMode {
         match self.guests.cache.file.unwrap_or(CacheMode::None) {
             mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,

@@ -1,7 +1,7 @@
 //! A guest's firmware: BIOS or UEFI, secure boot, and the emulated TPM.
 //!
-//! Rules and words are those of Nova's libvirt driver. libvirt chooses the firmware's files by the host's firmware
-//! descriptors; the definition names only the features.
+//! Rules and words are those of Nova's libvirt driver. The definition names only the features of the firmware. libvirt
+//! then chooses the firmware's files by the host's firmware descriptors.
 
 use uuid::Uuid;
 
@@ -31,7 +31,7 @@ impl Firmware {
         machine: &str,
     ) -> Result<Self, HardwareError> {
         const TYPE: &str = "hw_firmware_type";
-        // AArch64 has no BIOS. Nova accepts the word there, and the guest has no firmware at all.
+        // AArch64 has no BIOS, so `bios` is refused. Nova accepts `bios` there, and gives the guest no firmware at all.
         let only_uefi = arch == "aarch64";
         let uefi = match get(TYPE) {
             Some("uefi") => true,
@@ -69,7 +69,7 @@ impl Firmware {
             let enabled = if self.secure_boot { "yes" } else { "no" };
             Element::new("feature").attr("enabled", enabled).attr("name", name)
         };
-        // Secure boot without the keys of the distributors accepts everything.
+        // If the distributors' keys are not enrolled, secure boot accepts every boot loader.
         let names: &[&str] = if self.secure_boot { &["enrolled-keys", "secure-boot"] } else { &["secure-boot"] };
         let chosen = self.uefi && host.by_feature;
         chosen.then(|| Element::new("firmware").children(names.iter().map(|name| feature(name))))
@@ -93,7 +93,7 @@ pub(super) fn is_q35(machine: &str) -> bool {
     machine == "q35" || machine.starts_with("pc-q35")
 }
 
-/// The TPM that flavor or image requests. Conflicts between the two are refused with the request.
+/// The TPM that flavor or image requests. The API has already refused requests in which flavor and image conflict.
 pub(super) fn tpm<'a>(
     get: impl Fn(&str) -> Option<&'a str>,
     host: &FirmwareFacts,
@@ -116,7 +116,7 @@ pub(super) fn tpm<'a>(
 }
 
 impl Tpm {
-    /// The device. Its state is encrypted with the passphrase in the secret.
+    /// The TPM device. libvirt encrypts its state with the passphrase in the secret.
     pub(super) fn device(self, secret: Uuid) -> Element {
         let encryption = Element::new("encryption").attr("secret", secret);
         let backend = Element::new("backend").attr("type", "emulator").attr("version", self.version.word());

@@ -10,7 +10,8 @@ use crate::options::CpuMode;
 pub const EMULATION: &str = "hw_emulation_architecture";
 
 impl HostFacts {
-    /// The facts for a guest: those of the host, or those of the architecture that its image names.
+    /// The facts for a guest. If its image names another architecture, the facts are those of that architecture on this
+    /// host.
     ///
     /// # Errors
     /// The host has no emulator for this architecture.

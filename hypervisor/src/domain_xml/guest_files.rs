@@ -1,5 +1,5 @@
-//! The files of a guest in its definition: disks, config drive and console log. [`refile`] gives them other places, for a
-//! guest of Nova whose files move to our directory.
+//! The files of a guest in its definition: disks, config drive and console log. If the files of a guest that Nova
+//! defined move to our directory, [`refile`] writes their new places into the definition.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -52,7 +52,8 @@ fn disk_again(disk: Node<'_, '_>, files: &GuestFiles) -> Vec<(Range<usize>, Stri
         return vec![];
     };
     let mut cuts = vec![(source.range(), Element::new("source").attr("file", path).render().trim_end().to_owned())];
-    // The new file has another base, or none. libvirt looks for it.
+    // The new file has another base than the old file, or no base. Without this element, libvirt finds the base by
+    // itself.
     cuts.extend(child("backingStore").map(|store| (store.range(), String::new())));
     cuts.extend(child("driver").and_then(|driver| attribute_again(driver, "type", format)));
     cuts

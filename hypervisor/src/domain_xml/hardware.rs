@@ -90,7 +90,7 @@ pub struct Hardware {
     pub firmware: Firmware,
     pub tpm: Option<Tpm>,
     pub iommu: Option<IommuModel>,
-    /// Whether the guest's memory is locked in the host's memory, so that it is never swapped out.
+    /// Whether the guest's memory is locked in the host's RAM, so that the host never swaps it out.
     pub locked_memory: bool,
     pub hpet: bool,
     pub windows: bool,
@@ -101,8 +101,8 @@ pub struct Hardware {
     pub watchdog: Option<String>,
     /// Whether the guest sees the performance counters of its CPU; `None`: the hypervisor's default.
     pub pmu: Option<bool>,
-    /// Whether an interface has several queues: one for each CPU of the guest, up to the limits of the operator and the
-    /// kernel.
+    /// Whether an interface has several queues. If so, it has one queue for each CPU of the guest, up to the limits of
+    /// the operator and the kernel.
     pub multiqueue: bool,
     pub tuning: Tuning,
     /// The memory of the graphics card in MiB; `None`: the hypervisor's default.
@@ -228,13 +228,14 @@ fn rng_rate<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<(u64, Op
     Ok(Some((bytes, number("hw_rng:rate_period")?)))
 }
 
-/// Whether the guest has a USB tablet. Only an x86 guest with a display has one.
+/// Whether the guest has a USB tablet. Only x86 guests with a display can have a tablet.
 fn has_tablet(wish: Option<&str>, host: &HostFacts) -> bool {
     let wished = wish.map_or(host.guests.tablet, |model| model == "usbtablet");
     wished && host.screens.any() && host.is_x86()
 }
 
-/// A boolean that flavor and image may both set, but only to the same value (Nova's `FlavorImageConflict`).
+/// Reads a boolean that flavor and image may set. If they set different values, the request is refused (Nova's
+/// `FlavorImageConflict`).
 fn agreed<'a>(
     get: impl Fn(&str) -> Option<&'a str>,
     spec: &'static str,

@@ -5,7 +5,8 @@ use super::facts::HostFacts;
 use super::firmware::{is_q35, is_x86};
 use crate::xml::Element;
 
-/// The first versions of libvirt with a virtio IOMMU, with the model of ARM, and with widths of addresses.
+/// The first versions of libvirt that support the virtio model, ARM's model (`smmuv3`), and the attribute for the
+/// address width.
 const VIRTIO: u32 = 8_003_000;
 const SMMUV3: u32 = 5_005_000;
 const AW_BITS: u32 = 6_005_000;

@@ -1,10 +1,10 @@
 //! A guest's configuration as libvirt's domain XML: a pure function of the guest and its host's facts.
 //!
-//! A guest has the same shape as with Nova's libvirt driver, which operators know: `pc` machine on x86, virtio disks
-//! and interfaces, and the config drive as a CD-ROM. Each guest also has a logged serial console, a VNC screen by
-//! default and balloon statistics. A guest of an x86 host has SMBIOS strings for cloud-init. Invariants: the same input
-//! gives the same bytes. User input cannot become markup ([`crate::xml`]). Every file lies in the host's storage pool
-//! ([`crate::volumes`] forms the names). Golden files: `hypervisor/golden/`.
+//! A guest has the same shape as with Nova's libvirt driver, which operators know. On x86 it has a `pc` machine. It has
+//! virtio disks and interfaces, and the config drive is a CD-ROM. Each guest also has a logged serial console, a VNC
+//! screen by default and balloon statistics. A guest of an x86 host has SMBIOS strings for cloud-init. Invariants: the
+//! same input gives the same bytes. User input cannot become markup ([`crate::xml`]). Every file lies in the host's
+//! storage pool ([`crate::volumes`] forms the names). Golden files: `hypervisor/golden/`.
 
 mod cpu;
 mod devices;
@@ -99,8 +99,8 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let rescue = guest.rescue.as_ref();
-    // A rescue disk that is added to the other disks has its own boot order, like a boot volume. libvirt accepts either
-    // boot orders of devices or one list of device kinds, not both.
+    // A rescue disk that is added to the other disks has its own boot order, like a boot volume. libvirt does not
+    // accept boot orders of devices together with a list of device kinds.
     let by_order = rescue.is_some_and(|rescue| rescue.stable.is_some());
     let by_order = by_order || guest.volumes.iter().any(|disk| disk.boot_order.is_some());
     let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
@@ -114,7 +114,7 @@ fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .children(host.is_x86().then(|| Element::new("smbios").attr("mode", "sysinfo")))
 }
 
-/// The elements that pin the guest's CPUs, and that schedule those that run in real time.
+/// The elements that pin the guest's CPUs, and the element that schedules the guest's real-time CPUs.
 fn cpu_placement(guest: &GuestSpec, host: &HostFacts) -> Vec<Element> {
     let realtime = &guest.pinning.realtime;
     let schedule = (!realtime.is_empty()).then(|| {
@@ -133,7 +133,7 @@ fn features(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element
     Element::new("features")
         .children(acpi.then(|| Element::new("acpi")))
         .children(host.is_x86().then(|| Element::new("apic")))
-        // A virtual IOMMU remaps interrupts, for which QEMU itself must have the I/O APIC.
+        // A virtual IOMMU remaps interrupts. Remapping works only if QEMU, and not KVM, emulates the I/O APIC.
         .children((host.is_x86() && hardware.iommu.is_some()).then(|| Element::new("ioapic").attr("driver", "qemu")))
         .children((host.kvm && hardware.hidden).then(hidden))
         .children(hardware.firmware.management_mode(&host.arch))

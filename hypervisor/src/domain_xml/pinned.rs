@@ -61,8 +61,8 @@ pub(super) fn numa(pinning: &Pinning) -> Option<Element> {
     (!pinning.nodes.is_empty()).then(|| Element::new("numa").children(cells))
 }
 
-/// The host's memory behind the guest's: its pages, its files, and whether it is locked. The memory of a guest that runs
-/// in real time is locked, and shared with no other guest.
+/// The element for the host's memory that backs the guest's memory: the page sizes, whether files back the memory, and
+/// whether the memory is locked. A real-time guest's memory is locked, and no other guest shares its pages.
 pub(super) fn memory_backing(pinning: &Pinning, host: &HostFacts, hardware: &Hardware) -> Option<Element> {
     let page = |(id, node): (usize, &GuestNode)| {
         let size = node.huge_page_kib?;

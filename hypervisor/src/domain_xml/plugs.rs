@@ -12,7 +12,7 @@ use crate::guest::{Nic, NicPlug};
 use crate::volumes;
 use crate::xml::Element;
 
-/// The type of the interface, and the elements that say what it is plugged into.
+/// The interface's type, and the elements for the network, bridge or tap to which the interface is connected.
 pub(super) fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
     let source = |attribute: &'static str, name: &str| Element::new("source").attr(attribute, name);
     match &nic.plug {

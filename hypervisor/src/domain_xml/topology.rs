@@ -1,8 +1,9 @@
 //! The sockets, cores and threads that a guest sees.
 //!
 //! The rules are those of Nova's `_get_desirable_cpu_topologies`. Among the topologies within the limits, the one that
-//! meets the most wishes is chosen. If several do, the one with the fewest threads is chosen, and then the one with the
-//! most sockets. A wish that the number of CPUs does not allow has no effect.
+//! meets the most wishes is chosen. If several topologies meet equally many wishes, the one with the fewest threads is
+//! chosen. If several of these are left, the one with the most sockets is chosen. A wish that the number of CPUs does
+//! not allow has no effect.
 
 /// A number for each part of a topology, if one is given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! The limits on a guest's resources in its flavor's `quota:` extra specs, as in Nova's libvirt driver
 //! (`_update_guest_cputune`, `disk_qos`, `set_vif_bandwidth_config`).
 //!
-//! As in Nova, these have no effect: the `quota:` specs of other hypervisors (`quota:cpu_limit`,
-//! `quota:memory_shares_level`, ...), and the peak and burst of an interface without an average in the same direction.
-//! Every other limit must be set: if libvirt cannot set one of them on a host, the start fails.
+//! As in Nova, the `quota:` specs of other hypervisors have no effect (`quota:cpu_limit`, `quota:memory_shares_level`,
+//! ...). Neither have the peak and the burst of an interface without an average in the same direction. Every other
+//! limit must take effect. If libvirt cannot set such a limit on a host, the start of the guest fails.
 
 use super::error::{HardwareError, unknown};
 use crate::xml::Element;

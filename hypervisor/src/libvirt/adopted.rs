@@ -23,7 +23,7 @@ const CALL: &str = "redefinition of an adopted guest";
 /// A disk in Nova's definition that is not a volume.
 #[derive(Debug, PartialEq, Eq)]
 struct AdoptedDisk {
-    /// Where Nova created it: a file, a device or an image in Ceph.
+    /// The place where Nova created the disk: a file, a device or an image in Ceph.
     place: String,
     is_file: bool,
     /// The format in the definition: `qcow2`.
@@ -142,9 +142,9 @@ pub(super) fn files_there(
     Ok(Some(GuestFiles { disks, config_drive, console_log }))
 }
 
-/// Copies the disks of a guest of Nova that is off into our directory, under our names. Until the definition names a
-/// copy, the copy may be incomplete, and an interrupted call is repeated from the beginning. Nova's files stay: libvirt
-/// does not sync the copies, so a power failure could still lose them.
+/// Copies the disks of a guest into our directory, under our names, if Nova defined the guest and the guest is off. A
+/// copy may be incomplete until the definition names it, so an interrupted call starts again from the beginning. Nova's
+/// files stay. libvirt does not sync the copies to the disk, so a power failure could still destroy the copies.
 pub(super) fn take_disks(site: HostStorage<'_>, instance: InstanceId) -> DriverResult<()> {
     let Some(guest) = domain::lookup(site.connect, instance)? else { return Ok(()) };
     if domain::has_our_definition(&guest).during(CALL)? || guest.is_active().during(CALL)? {
@@ -166,11 +166,12 @@ pub(super) fn take_disks(site: HostStorage<'_>, instance: InstanceId) -> DriverR
         let xml = refile(&xml, &files).map_err(|error| failed(format!("the domain cannot be read: {error}")))?;
         site.connect.define_domain_xml_flags(&xml, 0).during(CALL)?;
     }
-    // A disk that is neither a file nor ours would be missing in a move, and the destination would create an empty one.
+    // A move sends only our disks. If a disk were not ours by now, the destination would create an empty disk in its
+    // place.
     keep_disks(site, &guest, instance, &[])
 }
 
-/// Runs `work` with the pool over Nova's folder that has the file, and with the file's name.
+/// Opens a pool over the folder in which Nova stored the file. Calls `work` with this pool and the file's name.
 fn in_folder<T>(
     site: HostStorage<'_>,
     instance: InstanceId,
@@ -188,7 +189,8 @@ fn in_folder<T>(
 fn copy_disk(site: HostStorage<'_>, from: &StoragePool, name: &str, disk: &AdoptedDisk) -> DriverResult<()> {
     let place = &disk.place;
     let volume = pool::lookup(from, name)?.ok_or_else(|| failed(format!("there is no file {place}")))?;
-    // The guest writes the first bytes of a raw disk, so libvirt would believe any format and base that they name.
+    // The guest writes the first bytes of a raw disk. libvirt would believe any format and any base that these bytes
+    // name.
     let (told, seen) = (disk.format.as_str(), format_seen(&volume)?);
     if (told, seen.as_str()) != ("qcow2", "qcow2") {
         return Err(failed(format!("Nova's disk {place} has the format {told}, and only qcow2 is copied")));

@@ -1,7 +1,7 @@
 //! The QEMU guest agent, through libvirt.
 //!
 //! A guest's definition says whether it has a channel to an agent. libvirt has an error of its own for a guest without
-//! a channel. This file distinguishes that error from the errors of an agent that does not answer, and of an agent that
+//! a channel. This file distinguishes three errors: the guest has no channel, its agent does not answer, and its agent
 //! refuses.
 
 #![allow(unsafe_code)]

@@ -247,8 +247,9 @@ fn emulated_features(domain: Node<'_, '_>) -> Vec<String> {
     features.into_iter().collect()
 }
 
-/// The features that guests can have: those of the operator's models, or else of the host's CPU. The operator's flags
-/// add and remove features, unless `[libvirt] cpu_mode` is `none`.
+/// The CPU features that guests can have. These are the features of the operator's models. If the operator names no
+/// model, they are the features of the host's CPU. The operator's flags add and remove features, unless `[libvirt]
+/// cpu_mode` is `none`.
 fn guest_features(cpu: &CpuInfo, models: &[CpuModel], mode: CpuMode, options: &LibvirtOptions) -> BTreeSet<String> {
     let mut features: BTreeSet<String> = match models {
         [] => cpu.features.iter().cloned().collect(),

@@ -1,4 +1,4 @@
-//! The connection to one host. One thread of its own opens it, watches it, and reopens it with backoff.
+//! The connection to one host. A separate thread opens the connection, watches it, and reopens it with backoff.
 //!
 //! States: connecting -> up <-> down. A session is the time from one opening of the connection to its end. While the
 //! host is down, calls fail at once with `Unreachable`. The keepalive closes a connection to a libvirtd that no longer
@@ -141,7 +141,8 @@ impl ThreadStop {
 }
 
 /// Owns the connection's thread. Dropping this value asks the thread to end. If the thread cannot hang for minutes, the
-/// drop also waits for its end: a thread that is inside libvirt after `main` returns would crash.
+/// drop also waits for its end. Otherwise the thread could still be inside libvirt when `main` returns, and would
+/// crash.
 pub(super) struct ConnectionThread {
     link: Arc<Link>,
     thread: Option<JoinHandle<()>>,

@@ -1,5 +1,5 @@
-//! The CPU models and flags that an operator chose for guests. A host that cannot give them to guests is not
-//! registered, because guests would fail there one by one. Nova's agent refuses to start on such a host.
+//! The CPU models and flags that an operator chose for guests. If a host cannot give these to guests, it is not
+//! registered, because every guest would fail there. Nova's agent refuses to start on such a host.
 
 use std::collections::BTreeSet;
 

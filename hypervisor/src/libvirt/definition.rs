@@ -53,7 +53,7 @@ pub(super) fn redefine(
         Renew::Root => root.to_vec(),
         Renew::All => root.into_iter().chain(others).collect(),
     };
-    // An earlier rescue, or a first attempt at this rescue, may have left the rescue disk.
+    // An earlier rescue, or an earlier attempt at this rescue, may have left its rescue disk.
     let renewed: Vec<String> = renewed.into_iter().chain([volumes::rescue(instance)]).collect();
     if let Some(domain) = lookup(connect, instance)? {
         adopted::keep_disks(site, &domain, instance, &renewed)?;
@@ -97,8 +97,8 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
     provide_volumes(HostStorage::new(connect, options), guest, true, DiskContent::Yes)
 }
 
-/// Lets `provide` prepare the disks, defines the guest, and starts it if `on`. Changes nothing if the guest already
-/// runs: that is a success if `on`, and an error otherwise.
+/// Lets `provide` prepare the disks, defines the guest, and starts it if `on`. If the guest already runs, changes
+/// nothing. The call then succeeds if `on` is true, and fails otherwise.
 pub(super) fn install(
     site: HostStorage<'_>,
     facts: &HostFacts,
@@ -120,7 +120,8 @@ pub(super) fn install(
     if on { start_or_learn(site.connect, &facts, guest, &domain) } else { Ok(HostFinding::Nothing) }
 }
 
-/// Starts a guest. If its disks cannot be opened with direct I/O, defines it without direct I/O and starts it again.
+/// Starts a guest. If the host cannot open the guest's disks with direct I/O, defines the guest without direct I/O and
+/// starts it again.
 fn start_or_learn(
     connect: &Connect,
     facts: &HostFacts,
@@ -193,7 +194,8 @@ pub(super) fn provide_files(site: HostStorage<'_>, pool: &StoragePool, guest: &G
     }
     let log = volumes::console_log(guest.instance);
     if pool::lookup(pool, &log)?.is_none() {
-        // The log is created first, so that the pool knows it and reading it needs no refresh.
+        // The pool creates the console log before virtlogd would. So the pool knows the log, and a reader of the log
+        // needs no refresh.
         pool::create_raw(pool, &log, 0, "0600")?;
     }
     Ok(())

@@ -19,7 +19,7 @@ fn all(domain: &Domain) -> DriverResult<Vec<GuestDevice>> {
         .map_err(|error| DriverError::Failed { call: CALL, message: format!("the domain cannot be read: {error}") })
 }
 
-/// Reads the devices in the order of the definition: disks, then interfaces.
+/// Reads the devices in the order of the guest's definition, in which libvirt writes disks before interfaces.
 fn read(xml: &str) -> Result<Vec<GuestDevice>, roxmltree::Error> {
     let document = Document::parse(xml)?;
     let lists = document.root_element().children().filter(|node| node.has_tag_name("devices"));

@@ -69,8 +69,8 @@ impl DiskSnapshots for LibvirtDriver {
     }
 }
 
-/// The chunks that a call sends. If the call fails or is never made, the last item is an error, so that the reader does
-/// not take an incomplete copy as complete. Dropping the stream drops `sent`. A call that has not begun by then is
+/// The chunks that a call sends. If the call fails or is never made, the last item is an error. Otherwise the reader
+/// would take an incomplete copy as complete. Dropping the stream drops `sent`. A call that has not begun by then is
 /// never made.
 pub(super) fn whole_or_error(
     chunks: mpsc::Receiver<std::io::Result<bytes::Bytes>>,

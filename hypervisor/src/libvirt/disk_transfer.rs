@@ -2,7 +2,7 @@
 //!
 //! The header of a copy-on-write file names its base image. Pool paths are the same on every host, and the destination
 //! has the image in its cache. So the file is sent without its base. Any other disk is sent as the bytes that the guest
-//! sees. libvirtd and the control plane send each other only the length of a part that was never written.
+//! sees. For a part that was never written, libvirtd and the control plane send each other only its length.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,8 @@ fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
 }
 
-/// Whether a volume is not sent: every host creates it for itself, or it is not a disk of the guest.
+/// Whether a volume stays on this host. This holds if every host creates the volume for itself, or if it is no disk of
+/// the guest.
 fn stays_behind(suffix: &str) -> bool {
     suffix.starts_with("_console.log") || suffix.starts_with("_copy.") || suffix == "_disk.config"
 }
@@ -118,7 +119,8 @@ fn store(
     mut incoming: mpsc::Receiver<Bytes>,
 ) -> DriverResult<()> {
     let site = HostStorage::new(connect, options);
-    // The disk is created in the incoming format, so that the pool knows it, and then overwritten.
+    // The pool creates the disk in the incoming format, so that the pool knows the disk. Then the incoming bytes
+    // overwrite it.
     let made = site.provide_empty(&volumes::suffixed(instance, &disk.suffix), disk.capacity, disk.raw)?;
     let mut upload = match made.is_blank(options) {
         true => pool::Upload::start_sparse(connect, &made.volume, disk.size)?,
@@ -202,7 +204,7 @@ impl LibvirtDriver {
 #[async_trait]
 impl DiskTransfer for LibvirtDriver {
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
-        // The disks of a guest of Nova that is off become ours first.
+        // If Nova defined the guest and the guest is off, this call first makes the guest's disks ours.
         self.change("take disks", instance, COPY_LIMIT, move |connect, options| {
             adopted::take_disks(HostStorage::new(connect, options), instance)
         })

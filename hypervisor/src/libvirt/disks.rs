@@ -1,9 +1,9 @@
 //! Attaches volumes to a guest as disks, detaches them, and swaps them while the guest runs.
 //!
 //! A disk is identified by the volume that is its source. If the source's name does not identify the volume, the disk's
-//! serial number does: it is the volume's id. Device names cannot identify a disk, because the guest chooses them.
-//! After a swap, a running guest still sees the serial of the old disk. A guest has a live definition and a persistent
-//! one (for the next start). If a change reached only one of them, the next attempt completes the change.
+//! serial number does, because it is the volume's id. Device names cannot identify a disk, because the guest chooses
+//! them. After a swap, a running guest still sees the serial of the old disk. A guest has a live definition and a
+//! persistent one (for the next start). If a change reached only one of them, the next attempt completes the change.
 
 use roxmltree::{Document, Node};
 use virt::connect::Connect;
@@ -55,7 +55,7 @@ fn copied_to<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     named_by_source(disk.children().find(|node| node.has_tag_name("mirror"))?)
 }
 
-/// Whether the XML of a disk shows that it is being copied to this volume.
+/// Whether the XML of a disk shows a running copy of the disk to this volume.
 fn is_copied_to(disk: &str, serial: &str) -> DriverResult<bool> {
     parsed(disk, "disk exchange", |document| copied_to(document.root_element()) == Some(serial))
 }
@@ -104,7 +104,7 @@ pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, facts: &HostFacts) -> D
     if where_to == 0 {
         return Ok(());
     }
-    // The boot order belongs to the whole guest, so a disk that is attached later has no position in it.
+    // The boot order is a property of the whole guest, so a disk that is attached later gets no position in this order.
     let xml = domain_xml::render_disk(&VolumeDisk { boot_order: None, ..disk.clone() }, facts);
     domain.attach_device_flags(&xml, where_to).during(CALL)
 }
@@ -142,7 +142,7 @@ pub(super) fn ask_for(domain: &Domain, serial: &str) -> DriverResult<bool> {
     match domain.detach_device_flags(&found.xml, sys::VIR_DOMAIN_AFFECT_LIVE) {
         Ok(()) => Ok(false),
         Err(error) if is_absent(&error) => Ok(true),
-        // QEMU counts an earlier request as unfinished: the guest may still react to it.
+        // QEMU has not finished an earlier request, so the guest may still react to that request.
         Err(error) if error.message().contains("in the process of unplug") => Ok(false),
         Err(error) => match domain.is_active() {
             Ok(false) => Ok(true),

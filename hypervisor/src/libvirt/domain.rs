@@ -40,7 +40,7 @@ fn is_ours(domain: &Domain) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Whether we defined the domain. Otherwise Nova did, before it was taken over.
+/// Whether Chronova defined the domain. Otherwise Nova defined the domain, and `chronova adopt` took it over.
 pub(super) fn has_our_definition(domain: &Domain) -> Result<bool, Error> {
     carries(domain, NAMESPACE)
 }

@@ -46,8 +46,8 @@ impl Driver for LibvirtDriver {
         let direct_io = Arc::clone(&self.direct_io);
         let deadline = self.making();
         self.change("spawn", guest.instance, deadline, move |connect, options| {
-            // Until the guest is defined, the register must not know it: late events concern an earlier guest with this
-            // id.
+            // The register must not know the guest before the guest is defined. Events that arrive until then concern
+            // an earlier guest with this id.
             link.guests_known().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             if definition::spawn(connect, options, &facts, &spec)? == definition::HostFinding::NoDirectIo {

@@ -1,9 +1,9 @@
 //! Emulated TPMs: passphrases as libvirt's secrets, and the state of a TPM that moves with its guest.
 //!
-//! A secret is ephemeral, so that libvirtd never writes it to a disk, and private, so that no client of libvirtd can
-//! read it. Nova's driver does the same. libvirt itself has no call for the state of a TPM: this file reads and writes
-//! the state as volumes of a short-lived storage pool over libvirt's directory of that TPM. libvirt gives the files to
-//! the user of `swtpm` when it starts the guest.
+//! A secret is ephemeral, so libvirtd never writes it to a disk. It is also private, so no client of libvirtd can read
+//! it. Nova's driver does the same. libvirt has no call for the state of a TPM. So this file opens a short-lived
+//! storage pool over libvirt's directory of that TPM, and reads and writes the state as volumes of the pool. libvirt
+//! gives the files to the user of `swtpm` when it starts the guest.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -135,8 +135,8 @@ fn write(connect: &Connect, instance: InstanceId, state: &TpmState) -> DriverRes
     Ok(())
 }
 
-/// Removes the leftovers of a guest without a domain: its passphrase, and a TPM state that arrived from another host.
-/// libvirt removes the state of a guest that it undefines.
+/// Removes the passphrase of a guest without a domain, and a TPM state that arrived from another host. For a guest with
+/// a domain, libvirt removes the state when it undefines the guest.
 pub(super) fn remove(connect: &Connect, instance: InstanceId) -> DriverResult<()> {
     drop_secret(connect, instance)?;
     for version in [TpmVersion::V1_2, TpmVersion::V2_0] {

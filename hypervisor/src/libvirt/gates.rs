@@ -1,7 +1,7 @@
 //! Locks that admit one holder per key: uploads per checksum, changes per guest and per volume.
 //!
 //! A permit moves into the blocking call that it protects. So a call that outlives its caller's deadline still keeps
-//! others out: a destroy cannot overtake the spawn that it undoes.
+//! other calls out. For example, a destroy cannot overtake the spawn that it undoes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -40,7 +40,7 @@ pub struct LibvirtDriver {
     pub(super) images: ImageFetcher,
     /// Admits one change at a time per volume of the volume service.
     pub(super) volumes: Gates<String>,
-    /// Facts about the host, and the connection on which they were read.
+    /// The known facts about the host, and the connection on which the driver read them.
     pub(super) known: Mutex<Option<(Arc<Connect>, Arc<ProbedHost>)>>,
     /// Whether the pool's files can be opened with direct I/O. The first refusal clears this flag.
     pub(super) direct_io: Arc<AtomicBool>,

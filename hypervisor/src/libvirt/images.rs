@@ -71,7 +71,7 @@ impl ImageFetcher {
             store(&*l.line(&session)?, &o, &i, incoming)
         })?;
         let fed = feed(image, source, chunks, options.transfer_stall).await;
-        // The host's own error (disk full) says more than "it stopped taking data".
+        // The host's own error, for example a full disk, says more than the error that the host took no more data.
         let stored = timeout(options.transfer_stall, stored).await;
         match (fed, stored) {
             (Ok(()) | Err(UploadFailure::HostStopped), Ok(Ok(result))) => result,
@@ -109,7 +109,7 @@ fn is_cached(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> D
         }
     }
     let base = pool::lookup(&pool, &volumes::base(image))?;
-    // The size is checked, too: after a power failure a file may be shorter than the uploaded content.
+    // The size is checked, too, because after a power failure a file may be shorter than the uploaded content.
     if base.is_none_or(|volume| pool::physical_size(&volume).ok() != Some(image.size)) {
         return Ok(false);
     }
@@ -170,7 +170,8 @@ enum UploadFailure {
     Stalled,
 }
 
-/// The source's side of an upload: reads, counts and hashes the content and passes it on.
+/// The source's side of an upload. Reads the content from the source, counts and hashes it, and passes it on to the
+/// host's side.
 async fn feed(
     image: &ImageRef,
     source: Arc<dyn ImageSource>,

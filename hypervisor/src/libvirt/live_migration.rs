@@ -235,7 +235,8 @@ impl LiveMigration for LibvirtDriver {
         thread::Builder::new()
             .name("libvirt-migrate".to_owned())
             .spawn(move || {
-                // In most cases this is an idle connection. No other call uses it until the end of the migration.
+                // The migration gets a connection of its own, in most cases an idle one. No other call uses this
+                // connection until the migration ends.
                 let line = link.line(&session);
                 let began = std::time::Instant::now();
                 let end =
@@ -250,8 +251,8 @@ impl LiveMigration for LibvirtDriver {
     }
 
     async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState> {
-        // `lasts` is read before the host is asked: if the migration ends in between, the host reports the state after
-        // the migration.
+        // `lasts` is read before the host is asked. So if the migration ends in between, the host already reports the
+        // state after the migration.
         let lasts = self.migrations.lasts(instance);
         let mut state = self
             .ask("migration state", move |connect, _| {

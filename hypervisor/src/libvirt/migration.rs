@@ -1,4 +1,5 @@
-//! Live migration: calls that the `virt` crate lacks, and the meaning of libvirt's states for a migrating guest.
+//! Live migration. This file makes the calls that the `virt` crate lacks, and translates libvirt's states of a
+//! migrating guest.
 
 #![allow(unsafe_code)]
 
@@ -27,7 +28,7 @@ fn state(domain: &Domain) -> Result<(u32, u32), Error> {
     Ok((state.cast_unsigned(), reason.cast_unsigned()))
 }
 
-/// The guest's presence on this host, and whether it already runs at the destination in post-copy.
+/// The guest's state on this host, and whether the guest already runs at its destination in post-copy.
 pub(super) fn presence(domain: &Domain) -> Result<(GuestPresence, bool), Error> {
     let (state, reason) = state(domain)?;
     Ok(match (state, reason) {

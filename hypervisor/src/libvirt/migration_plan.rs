@@ -3,8 +3,8 @@
 //!
 //! A plan has two addresses. `peer` (`qemu+tls://HOST/system`) is the address at which the source's libvirtd reaches
 //! the destination's libvirtd. `stream` (`tcp://HOST`) is the address to which QEMU sends the guest's memory and the
-//! copied disks. The stream is always TCP. A flag of the migration makes QEMU encrypt it; the certificate must match
-//! the host in the stream's address.
+//! copied disks. The stream is always TCP. With a flag of the migration, QEMU encrypts the stream. The destination's
+//! certificate must then match the host in the stream's address.
 
 use std::net::IpAddr;
 
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(with_whole_disks(BARE), BARE);
     }
 
-    /// Memory, devices and copied disks: with one flag QEMU encrypts all of them.
+    /// With this one flag, QEMU encrypts the memory, the devices and the copied disks.
     #[test]
     fn native_tls_is_requested_with_and_without_copied_disks() {
         let secret = MigrationPlan { tls: true, ..plan() };

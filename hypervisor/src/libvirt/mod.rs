@@ -32,11 +32,10 @@
 //! | `blockcopy` | the copy of a disk under a running guest |
 //! | `adopted` | guests that Nova defined, and their files |
 //!
-//! Invariants: calls touch the host's file system only through volumes of our pools, and of a pool that is opened for
-//! the files of an adopted guest. A caller waits only until its
-//! deadline. The driver touches only domains with our metadata element or Nova's. Unsafe code only makes calls that the
-//! bindings lack: in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and
-//! `volumes`.
+//! Invariants: calls touch the host's file system only through volumes of storage pools. These pools are our own, or a
+//! call opens them for the files of an adopted guest or of an emulated TPM. A caller waits only until its deadline. The
+//! driver touches only domains with our metadata element or Nova's. Unsafe code only makes calls that the bindings
+//! lack: in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and `volumes`.
 
 mod adopted;
 mod agent;

@@ -73,7 +73,7 @@ impl NetworkPlan {
         Ok(Self { network: spec.network, mtu: spec.mtu, addresses, dhcp, hosts })
     }
 
-    /// A digest of the definition without its reservations. Reservations change while guests run.
+    /// A digest of the definition. The digest leaves out the reservations, because they change while guests run.
     fn layout(&self, forward: ForwardMode) -> String {
         let digest = Sha256::digest(self.element(forward, None).render());
         crate::checksum::hex(&digest[..8])
@@ -111,8 +111,8 @@ impl NetworkPlan {
             .children(silent)
     }
 
-    /// Guests ask the bridge's dnsmasq. It forwards to the DNS servers of the subnets. If the subnets name none, it
-    /// forwards to the host's DNS servers.
+    /// Guests send DNS queries to the bridge's dnsmasq. The dnsmasq forwards them to the DNS servers that the subnets
+    /// name, or otherwise to the host's DNS servers.
     fn dns(&self) -> Option<Element> {
         let servers: BTreeSet<_> = self.addresses.iter().flat_map(|address| &address.dns).collect();
         (!servers.is_empty()).then(|| {
@@ -154,7 +154,8 @@ fn address(subnet: &SubnetSpec) -> DriverResult<(IpNet, Address)> {
 }
 
 /// The DHCP reservations in libvirt's form. libvirt refuses two reservations with one name, but Nova allows two servers
-/// with one host name. Such servers, and those whose name is no DNS label, get the name that Neutron would give them.
+/// with one host name. If two servers have the same host name, or a host name is no DNS label, the reservation has the
+/// name that Neutron would use.
 fn hosts(reservations: &[Reservation], range: &IpNet) -> BTreeSet<DhcpHost> {
     let inside = |reservation: &&Reservation| reservation.ip.parse().is_ok_and(|ip: IpAddr| range.contains(&ip));
     let mut uses = BTreeMap::<&str, usize>::new();
@@ -185,7 +186,8 @@ fn is_label(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
 }
 
-/// Creates or updates the network. Returns the forward mode that works, for the host's next network.
+/// Creates or updates the network. Returns the forward mode that works, so that the host's next network uses the same
+/// mode.
 pub(super) fn ensure(connect: &Connect, spec: &NetworkSpec, forward: ForwardMode) -> DriverResult<ForwardMode> {
     let plan = NetworkPlan::new(spec)?;
     match forward {
@@ -234,9 +236,9 @@ fn define(connect: &Connect, plan: &NetworkPlan, forward: ForwardMode, layout: &
     Ok(network)
 }
 
-/// Defines the network with another layout. Stops a network without guests, so that the layout applies. A stop would
-/// disconnect guests: for a network with guests, the layout waits for the next start, and only the DHCP reservations
-/// change at once.
+/// Defines the network with another layout. Stops a network without guests, so that its next start applies the layout.
+/// A stop would disconnect guests. So in a network with guests, only the DHCP reservations change at once, and the
+/// layout applies at the network's next start.
 fn redefine(
     connect: &Connect,
     network: &Network,
@@ -252,7 +254,7 @@ fn redefine(
         .is_some_and(|connections| connections > 0);
     if in_use {
         tracing::warn!(network = %plan.network, "the network has guests: its new layout applies from its next start");
-        // The new definition has the reservations already.
+        // The new definition already has the reservations, so only the running network needs them.
         return update_hosts(network, xml, plan, virt_sys::VIR_NETWORK_UPDATE_AFFECT_LIVE);
     }
     stop(network)
@@ -332,7 +334,7 @@ pub(super) fn remove(connect: &Connect, network: NetworkId) -> DriverResult<()> 
 pub(super) fn list(connect: &Connect) -> DriverResult<BTreeSet<NetworkId>> {
     let mut found = BTreeSet::new();
     for network in connect.list_all_networks(0).during(CALL)? {
-        // A network that is removed meanwhile is left out.
+        // Another call may remove a network during the listing. Such a network is left out.
         let (Ok(name), Ok(uuid)) = (network.name(), network.uuid()) else { continue };
         let id = NetworkId(uuid);
         if name == volumes::network_name(id) {

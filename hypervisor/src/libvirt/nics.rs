@@ -48,7 +48,7 @@ pub(super) fn attach(domain: &Domain, mac: &str, xml: &str) -> DriverResult<()> 
     Ok(())
 }
 
-/// Asks a running guest to release the interface. A later check shows whether it did.
+/// Asks a running guest to release the interface. A later check shows whether the guest released it.
 pub(super) fn ask_to_let_go(domain: &Domain, mac: &str) -> DriverResult<()> {
     if !domain.is_active().during(DETACH)? {
         return Ok(());
@@ -84,7 +84,7 @@ fn detach(domain: &Domain, side: Side, mac: &str) -> DriverResult<()> {
     match domain.detach_device_flags(&xml, side.of_devices()) {
         Ok(()) => Ok(()),
         Err(error) if is(&error, ErrorNumber::DeviceMissing) => Ok(()),
-        // An earlier request is unfinished: the guest may still react to it.
+        // QEMU has not finished an earlier request, so the guest may still react to that request.
         Err(error) if error.message().contains("already in the process of unplug") => Ok(()),
         Err(error) => Err(translate(DETACH, &error)),
     }
@@ -99,7 +99,7 @@ struct NicCable {
     source: Option<(&'static str, String)>,
 }
 
-/// The cable of the domain's interface with this MAC; `None` if the domain has no such interface.
+/// How the domain's interface with this MAC is connected. `None` if the domain has no such interface.
 fn cable_of(domain: &Domain, side: Side, mac: &str, call: &'static str) -> DriverResult<Option<NicCable>> {
     let xml = domain.xml_desc(side.of_xml()).during(call)?;
     let failed = |error| DriverError::Failed { call, message: format!("the domain cannot be read: {error}") };
@@ -111,7 +111,7 @@ fn cable(domain: Node<'_, '_>, mac: &str) -> Option<NicCable> {
     let own = |node: &Node<'_, '_>| part(*node, "mac", "address").is_some_and(|known| known.eq_ignore_ascii_case(mac));
     let node = interfaces(domain).find(own)?;
     let kind = node.attribute("type").unwrap_or("network").to_owned();
-    // A running interface on a network also names the network's bridge.
+    // In a running guest, an interface on a libvirt network names both the network and the network's bridge.
     let attribute = if kind == "network" { "network" } else { "bridge" };
     let source = part(node, "source", attribute).map(|name| (attribute, name.to_owned()));
     Some(NicCable { kind, source })

@@ -2,8 +2,8 @@
 //!
 //! A filter has all rules of its port, so libvirt's stock filters need not be installed on a host. It has two layers.
 //! Link-layer rules (ebtables) bind the port to its MAC and addresses. Stateful rules (iptables) accept the traffic
-//! that the security groups allow, with replies, and drop the rest. As in Neutron, DHCP and IPv6 neighbour discovery
-//! always work.
+//! that the security groups allow, and the replies to it. They drop all other traffic. As in Neutron, DHCP and IPv6
+//! neighbour discovery always work.
 
 use std::net::IpAddr;
 
@@ -44,7 +44,8 @@ fn element(spec: &FilterSpec, uuid: Uuid) -> DriverResult<Element> {
     for rule in &spec.rules {
         match group_rule(rule)? {
             Some(element) => rules.push(element),
-            // Such packets stay blocked. Without the rest of the filter, the guest could not start.
+            // Packets that only this rule would allow stay blocked. An error here would prevent the guest from
+            // starting.
             None => {
                 tracing::warn!(
                     filter = spec.name,
@@ -157,7 +158,7 @@ fn protocol(spec: &FilterRule) -> Option<Element> {
         Some("udp" | "17") => ports(six("udp", "udp-ipv6")),
         Some("sctp" | "132") => ports(six("sctp", "sctp-ipv6")),
         Some("icmp" | "1" | "icmpv6" | "ipv6-icmp" | "58") => icmp(six("icmp", "icmpv6")),
-        // libvirt knows no ports of UDP-Lite. A rule without its ports would allow all of them.
+        // libvirt cannot filter UDP-Lite by port. A rule that left out the ports would allow all ports.
         Some("udplite" | "136") if spec.port_min.is_none() => six("udplite", "udplite-ipv6"),
         Some("esp" | "50") => six("esp", "esp-ipv6"),
         Some("ah" | "51") => six("ah", "ah-ipv6"),

@@ -1,4 +1,4 @@
-//! The mark on a host that names its owner: the installation and the generation of the event log that drives the host
+//! The mark on a host that names the event log that drives the host, by its installation and its generation
 //! ([`crate::capability::owner_mark`]). The mark is a libvirt secret without a value, which libvirtd keeps on its disk.
 //!
 //! libvirt has no place for notes about a host, but every libvirtd stores secrets, and one call replaces a secret. The

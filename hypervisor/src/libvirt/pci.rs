@@ -58,7 +58,8 @@ fn device(node: Node<'_, '_>) -> Option<PciDevice> {
         node.children().find(|part| part.has_tag_name("capability") && part.attribute("type") == Some(kind))
     };
     let parent = capability("phys_function").and_then(|part| of_attributes(child(part, "address")?));
-    // As in Nova, a device that may have virtual functions is a physical function even while it has none.
+    // As in Nova, a device that can have virtual functions counts as a physical function, even while it has no virtual
+    // function.
     let kind = match (parent.is_some(), capability("virt_functions").is_some()) {
         (true, _) => PciDeviceType::Vf,
         (false, true) => PciDeviceType::Pf,
@@ -78,7 +79,7 @@ fn of_attributes(node: Node<'_, '_>) -> Option<PciAddress> {
     PciAddress::of(number("domain")?, number("bus")?, number("slot")?, number("function")?)
 }
 
-/// The socket of each NUMA cell. A cell whose processors are in several sockets has none.
+/// Pairs of a NUMA cell and its socket. A cell whose processors are in several sockets is left out.
 fn sockets(capabilities: &str) -> Result<Vec<(u32, u32)>, roxmltree::Error> {
     let document = Document::parse(capabilities)?;
     let cells = document.root_element().descendants().filter(|node| node.has_tag_name("cell"));

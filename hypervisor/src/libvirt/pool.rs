@@ -1,7 +1,7 @@
 //! The storage pool and its volumes.
 //!
-//! Volumes are looked up one by one, without a refresh of the pool if possible, because a refresh reads every file's
-//! header. [`refresh`] finds files that libvirtd or QEMU create without the pool (rotated console logs).
+//! The code looks volumes up one by one, if possible without a refresh of the pool. A refresh would read the header of
+//! every file. [`refresh`] finds files that libvirtd or QEMU create without the pool (rotated console logs).
 
 use chronova_events::ids::InstanceId;
 use virt::connect::Connect;
@@ -114,7 +114,7 @@ pub(super) fn must_refresh(pool: &StoragePool) -> DriverResult<()> {
 
 /// Opens a pool over an existing directory. The pool is not defined, so it ends with libvirtd at the latest.
 pub(super) fn open_folder(connect: &Connect, name: &str, path: &str) -> DriverResult<StoragePool> {
-    // An interrupted call may have left it.
+    // An interrupted call may have left a pool of this name.
     if let Some(left) = found(CALL, connect.lookup_storage_pool_by_name(name))? {
         left.destroy().during(CALL)?;
     }
@@ -201,8 +201,8 @@ pub(super) fn create_raw(pool: &StoragePool, name: &str, capacity: u64, mode: &s
     create(pool, &volume_xml(name, capacity, "raw", mode, None))
 }
 
-/// Creates a qcow2 disk, unless exactly this disk exists. An existing disk with another size, format or base counts as
-/// the rest of an interrupted creation and is recreated.
+/// Creates a qcow2 disk, unless exactly this disk exists. An existing disk with another size, format or base is the
+/// rest of an interrupted creation, so it is recreated.
 pub(super) fn ensure_disk(
     pool: &StoragePool,
     name: &str,
@@ -283,7 +283,7 @@ pub(super) fn put(connect: &Connect, pool: &StoragePool, name: &str, content: &[
     upload.finish()
 }
 
-/// A running upload. Dropping it unfinished aborts it.
+/// A running upload. Dropping this value before [`Self::finish`] aborts the upload.
 pub(super) struct Upload {
     stream: Option<Stream>,
     /// Whether zeros are skipped instead of written.

@@ -1,9 +1,9 @@
 //! The libvirt secrets of disks that QEMU reaches over the network.
 //!
-//! The secret of a Ceph user belongs to the host: the operator has defined it, or Chronova defines it with the key of
-//! `[chronova] rbd_keyring`. libvirtd stores that secret on the host, so that a guest starts without the control plane.
-//! The secret for the CHAP of an iSCSI volume is only in libvirtd's memory, and gets its value at each use. No client
-//! of libvirtd can read a secret that Chronova has defined.
+//! All disks of a host use the same secret for a Ceph user. Either the operator has defined this secret, or Chronova
+//! defines it with the key of `[chronova] rbd_keyring`. libvirtd stores that secret on the host, so that a guest starts
+//! without the control plane. The CHAP secret of an iSCSI volume is only in libvirtd's memory. Chronova sets its value
+//! before each use. No client of libvirtd can read a secret that Chronova has defined.
 
 use virt::connect::Connect;
 use virt::secret::Secret;

@@ -17,14 +17,15 @@ use crate::volumes;
 
 const CALL: &str = "storage mark";
 
-/// The hosts that share this host's storage: their marks are on it.
+/// The hosts that share this host's storage. Each of them has left its mark on the storage.
 fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet<HostId>> {
     // The id of the directory's pool is the host's id.
     let own = HostId(pool::open(connect, options)?.uuid().during(CALL)?);
     let Some(pool) = storage::shared_pool(connect, options)? else { return Ok(BTreeSet::from([own])) };
     let mark = volumes::host_mark(own);
     if pool::lookup(&pool, &mark)?.is_none() {
-        // libvirt may not know an existing mark yet. A refresh of the pool shows it, so this error is harmless.
+        // The mark may already exist although libvirt does not know it yet. The refresh below makes libvirt know the
+        // mark, so this error is harmless.
         match pool::create_raw(&pool, &mark, 0, "0644") {
             Ok(_) => {}
             Err(DriverError::Failed { message, .. }) if message.contains("exist") => {}

@@ -47,8 +47,8 @@ fn failed(message: impl Into<String>) -> DriverError {
 }
 
 /// Starts a copy in libvirt's format `format`, unless it is complete. First ends a copy that an earlier process left
-/// running, and removes an incomplete copy. During another job of the guest (a copy of a volume, a migration), libvirt
-/// refuses the copy.
+/// running, and removes an incomplete copy. If another job of the guest runs, such as a copy of a volume or a
+/// migration, libvirt refuses to start this copy.
 pub(super) fn begin(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -119,7 +119,7 @@ pub(super) fn remove(
     instance: InstanceId,
     copy: ImageId,
 ) -> DriverResult<()> {
-    // The guest's other jobs continue: another copy, or a migration to another host.
+    // Only the job of this copy ends. Another job of the guest continues, such as another copy or a migration.
     if let Some(guest) = domain::lookup(connect, instance)?
         && is_written(&guest, &format!("{}/{}", options.pool_path, volumes::copy(instance, copy)))?
     {
@@ -193,7 +193,7 @@ fn no_disk() -> DriverError {
 }
 
 /// Refuses a raw disk that looks like another format. The guest writes the first bytes of the disk. libvirt would read
-/// the disk as that format, and so read any file of the host that the header names.
+/// the disk as that format. It would then read any file of the host that the disk's header names as its base.
 fn is_taken_as_bytes(disk: &StoredDisk) -> DriverResult<()> {
     // The refresh makes libvirt detect the format again. The guest is off, so the format cannot change afterwards.
     disk.pool.refresh(0).map_err(|error| {
@@ -352,7 +352,7 @@ pub(super) fn send(
     }
 }
 
-/// Refuses a copy that ended before its last byte: the reader would take it as complete.
+/// Fails if the stream ended before the last byte, because the reader would take the copy as complete.
 pub(super) fn is_whole(call: &'static str, sent: u64, size: u64) -> DriverResult<()> {
     if sent == size {
         return Ok(());

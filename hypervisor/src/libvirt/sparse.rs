@@ -1,5 +1,5 @@
-//! Streams that report holes; the safe bindings lack them. A hole is a part of a disk to which no data was ever
-//! written. Most of a raw disk is holes.
+//! Streams that report holes. The safe bindings have no such streams. A hole is a part of a disk to which no data was
+//! ever written. Most of a raw disk is holes.
 
 #![allow(unsafe_code)]
 

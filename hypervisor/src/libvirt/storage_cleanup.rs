@@ -20,8 +20,8 @@ const CALL: &str = "leftovers";
 /// How long the removal of an incomplete image waits for an upload of the image.
 const BRIEFLY: Duration = Duration::from_secs(1);
 
-/// Lists the leftovers without a refresh. The pool itself created them, and [`super::definition::orphans`] has just
-/// refreshed it for the same caller.
+/// Lists the leftovers without a refresh of the pool. The pool itself created these volumes, and
+/// [`super::definition::orphans`] has just refreshed the pool for the same caller.
 fn list(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<Leftover>> {
     let pool = pool::open(connect, options)?;
     Ok(storage_cleanup::among(&pool::names(&pool)?))

@@ -1,12 +1,12 @@
 //! Finds and removes unused images in the cache.
 //!
 //! The files themselves show which images are needed. Each copy-on-write file in the directory names its base, even if
-//! its guest is not ours or is off. The domains name their disks: a guest that boots from an ISO uses the cached file
-//! itself. Names are compared and not paths, because a path has several spellings. An image that only looks used is
-//! kept, which does no harm.
+//! its guest is not ours or is off. The domains name their disks, too. This is needed for a guest that boots from an
+//! ISO, because it uses the cached file itself. The search compares file names instead of paths, because a path has
+//! several spellings. It may therefore keep an unused image, which does no harm.
 //!
-//! A removal first deletes the mark that the image is complete. From then on the rest is not used as an image, and
-//! `ensure_image` uploads it again.
+//! A removal first deletes the mark that the image is complete. From then on no disk is created from the remaining
+//! files, and `ensure_image` uploads the image again.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn note(connect: &Connect, options: &LibvirtOptions, checksum: &str, since: Opti
     let pool = pool::open(connect, options)?;
     let mark = volumes::base_idle(checksum);
     if let Some(Timestamp(at)) = since {
-        // An image that was removed meanwhile must not keep its mark.
+        // If the image was removed meanwhile, no mark is written.
         return match pool::lookup(&pool, &volumes::base_of(checksum))? {
             Some(_) => pool::put(connect, &pool, &mark, at.to_string().as_bytes()),
             None => Ok(()),
@@ -113,7 +113,7 @@ fn note(connect: &Connect, options: &LibvirtOptions, checksum: &str, since: Opti
 
 fn remove(connect: &Connect, options: &LibvirtOptions, checksum: &str, idle_by: Timestamp) -> DriverResult<bool> {
     let pool = pool::open(connect, options)?;
-    // The present files decide, including those of other hosts.
+    // The decision depends on the files that exist now, including files that other hosts have created.
     pool::must_refresh(&pool)?;
     let since = idle_since(connect, &pool, checksum)?;
     if since.is_none_or(|since| since > idle_by) || References::gather(connect, &pool)?.name(checksum) {
@@ -135,7 +135,7 @@ impl ImageCache for LibvirtDriver {
     }
 
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
-        // An image that is being uploaded is in use.
+        // An image counts as used while it is being uploaded.
         let Ok(pass) = self.images.alone_with(checksum, BRIEFLY).await else { return Ok(()) };
         let checksum = checksum.to_owned();
         self.call(CALL, move |connect, options| {

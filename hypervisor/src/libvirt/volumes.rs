@@ -1,8 +1,8 @@
 //! The volumes of the volume service, in a pool of their own.
 //!
-//! In a pool of files the volumes are qcow2. Raw files are not safe there: libvirt detects the format from the first
-//! sector, which the guest writes. In a pool of block devices they are raw. Copies have no backing file. While a guest
-//! writes, QEMU itself copies the content that the volume had when the copy began.
+//! In a pool of files the volumes are qcow2. Raw files would not be safe there, because libvirt detects the format from
+//! the first sector, which the guest writes. In a pool of block devices they are raw. Copies have no backing file.
+//! While a guest writes, QEMU itself copies the content that the volume had when the copy began.
 
 #![allow(unsafe_code)]
 
@@ -67,7 +67,7 @@ fn volume_xml(name: &str, capacity: u64, format: &str) -> String {
         .render()
 }
 
-/// The volume, even if another host that shares the storage created it since this host last looked.
+/// Finds the volume, even if another host on the same storage created it after this host's last refresh.
 fn find(pool: &StoragePool, name: &str) -> DriverResult<Option<StorageVol>> {
     if let Some(volume) = pool::lookup(pool, name)? {
         return Ok(Some(volume));
@@ -87,7 +87,7 @@ fn remove(pool: &StoragePool, name: &str) -> DriverResult<()> {
     }
 }
 
-/// The guest if it runs. A guest that runs has its volumes open.
+/// The guest's domain, if the guest runs. A running guest has its volumes open.
 fn running(connect: &Connect, user: Option<InstanceId>) -> DriverResult<Option<Domain>> {
     let Some(instance) = user else { return Ok(None) };
     match domain::lookup(connect, instance)? {

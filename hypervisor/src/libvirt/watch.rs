@@ -10,7 +10,7 @@ use super::domain;
 use crate::driver::{HostSignal, SignalStream};
 use crate::guest::PowerState;
 
-/// The signal for an event; `None` if it does not concern a guest of ours or changes nothing.
+/// The signal for an event. `None` if the event concerns no guest of ours, or changes nothing.
 pub(super) fn signal(link: &Link, connect: &Connect, instance: InstanceId, event: u32) -> Option<HostSignal> {
     if event == virt_sys::VIR_DOMAIN_EVENT_UNDEFINED {
         return undefined(link, connect, instance);
@@ -36,7 +36,7 @@ fn undefined(link: &Link, connect: &Connect, instance: InstanceId) -> Option<Hos
         return None;
     }
     drop(guests_known);
-    // The guest may have been defined again since.
+    // The guest may have been defined again after this event.
     if let Ok(Some(_)) = domain::lookup(connect, instance) {
         return None;
     }

@@ -22,7 +22,7 @@ impl CpuFlag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Serial {
     None,
-    /// The host's id as libvirtd reports it. With it, two servers can find out that they share a host.
+    /// The host's id as libvirtd reports it. Two servers can compare this id, and so find out that they share a host.
     Host,
     /// The server's own id, on every host.
     #[default]

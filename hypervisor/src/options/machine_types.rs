@@ -1,4 +1,5 @@
-//! `[libvirt] hw_machine_type`: the machine types of guests that ask for none, by the architecture of their hosts.
+//! `[libvirt] hw_machine_type`: the machine types of guests that request no machine type, by the architecture of their
+//! hosts.
 
 use std::collections::BTreeMap;
 

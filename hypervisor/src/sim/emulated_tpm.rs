@@ -56,7 +56,7 @@ fn refused(message: &str) -> DriverError {
 }
 
 impl SimMachine {
-    /// Starts the TPM of a guest that has one. Its first start encrypts its state with the passphrase.
+    /// Starts the guest's TPM, if the guest has a TPM. At the first start, the passphrase encrypts the TPM's state.
     pub(super) fn start_tpm(&mut self, instance: InstanceId) -> DriverResult<()> {
         if !self.with_tpm.contains(&instance) {
             return Ok(());

@@ -112,7 +112,7 @@ pub enum Effect {
     NoAgent,
     /// The call is performed, but its answer never arrives.
     LoseReply,
-    /// A spawn or a destroy is performed by half: it leaves disks without a domain. Other calls are not affected.
+    /// A spawn or a destroy is performed only in part, and leaves disks without a domain. Other calls are not affected.
     Tear,
     /// The host fails before it performs the call.
     DieBefore,
@@ -153,8 +153,8 @@ impl FaultPlan {
         self
     }
 
-    /// The fault of the `nth` call. Each rule for this call that has a probability draws one number, so that the
-    /// outcomes follow from the seed.
+    /// The fault of the `nth` call. Every rule with a probability for this call draws exactly one number, so that the
+    /// outcomes depend only on the seed.
     pub(super) fn strike(&self, call: DriverCall, nth: u64, chance: &mut Chance) -> Option<Effect> {
         let mut struck = None;
         for rule in self.rules.iter().filter(|rule| rule.call == call) {

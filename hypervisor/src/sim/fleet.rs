@@ -98,7 +98,8 @@ impl SimFleet {
         (0..self.len()).map(|host| Arc::new(SimHost::new(Arc::clone(self), host)) as Arc<dyn Driver>).collect()
     }
 
-    /// Like [`Self::drivers`], for a control plane that may die: once `dead` is set, none of its calls reaches a host.
+    /// Like [`Self::drivers`], for a control plane that may die. Once `dead` is set, no call of that control plane
+    /// reaches a host.
     pub fn drivers_until(self: &Arc<Self>, dead: &Arc<AtomicBool>) -> Vec<Arc<dyn Driver>> {
         let until = |host| SimHost { severed: Some(Arc::clone(dead)), ..SimHost::new(Arc::clone(self), host) };
         (0..self.len()).map(|host| Arc::new(until(host)) as Arc<dyn Driver>).collect()
@@ -195,7 +196,7 @@ impl SimFleet {
         (0..self.len()).flat_map(of).collect()
     }
 
-    /// The packet filters of a host by name, as this process last set them.
+    /// A host's packet filters by name, as this process last set them.
     pub fn filters(&self, host: usize) -> BTreeMap<String, FilterSpec> {
         self.machine(host).filter_specs.clone()
     }

@@ -23,11 +23,11 @@ pub struct SimGuest {
     /// How often the guest was started. Starts in earlier processes may be missing, because the state file may lack
     /// them.
     pub boots: u32,
-    /// Whether its memory is saved on the disk.
+    /// Whether the guest's memory is saved on the host's disk.
     pub saved: bool,
     /// How many non-maskable interrupts it got in this process.
     pub interrupts: u32,
-    /// Whether it is deaf: it ignores the power button, and its agent does not answer.
+    /// Whether the guest is deaf. A deaf guest ignores its power button, and its agent does not answer.
     pub deaf: bool,
     /// The MACs of its interfaces.
     pub nics: BTreeSet<String>,

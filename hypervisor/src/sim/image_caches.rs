@@ -61,7 +61,7 @@ impl SimMachine {
         }
     }
 
-    /// Notes the base image of the copy that is set aside. It is the base image of the present disk.
+    /// Notes the base image of the disk's set-aside copy. This is also the base image of the present disk.
     pub(super) fn keep_base(&mut self, instance: InstanceId) {
         if let Some(base) = self.bases.get(&(instance, ROOT.to_owned())).cloned() {
             self.bases.insert((instance, KEPT.to_owned()), base);
@@ -129,7 +129,8 @@ impl SimFleet {
         (0..self.len()).filter(|host| shared && *host != index).collect()
     }
 
-    /// Images that disks need but that no longer exist, by host. A correct control plane never causes any.
+    /// By host, the missing images on which disks are still based. A correct control plane never removes an image that
+    /// a disk needs.
     pub fn baseless(&self) -> Vec<(usize, String)> {
         let lost = |host| {
             let machine = self.machine(host);

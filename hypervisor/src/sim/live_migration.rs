@@ -39,7 +39,7 @@ struct MigratingGuest {
     began: Instant,
     forced: bool,
     post_copy: bool,
-    /// Whether the migration has ended. The guest is then being moved from one machine to the other.
+    /// Whether the time of the migration is over, so that the guest is being moved from one machine to the other.
     landing: bool,
     /// The placement of the guest at its destination.
     pinning: Pinning,
@@ -66,7 +66,7 @@ pub(super) struct SimMigrations {
     interfaces: BTreeSet<String>,
 }
 
-/// A call that changed a guest's disk on shared storage while other hosts had that guest.
+/// A call of one host that changed a guest's disk on shared storage while other hosts had the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedDiskBreach {
     pub instance: InstanceId,
@@ -94,8 +94,8 @@ impl SimFleet {
         self.travel().shared
     }
 
-    /// Notes a call that changes disks of a guest on shared storage while other machines have the guest. `on`: counts
-    /// only machines on which the guest runs.
+    /// Notes a call that changes a guest's disks on shared storage while other machines have the guest. If `on` is
+    /// true, only machines on which the guest runs count.
     pub(super) fn touch(&self, index: usize, call: DriverCall, instance: InstanceId, on: bool) {
         if !self.has_shared_storage() || !self.is_alive(index) {
             return;
@@ -117,8 +117,9 @@ impl SimFleet {
         }
     }
 
-    /// Calls that changed the disks of guests while other machines had these guests. The test decides which calls did
-    /// harm: a host that was down may still have a guest that moved away and no longer needs its disk there.
+    /// Calls that changed the disks of guests while other machines had these guests. The test decides which of these
+    /// calls did harm. For example, a host that was down may still have a guest that has moved away. That guest no
+    /// longer needs its disk on this host.
     pub fn shared_disk_breaches(&self) -> Vec<SharedDiskBreach> {
         self.travel().shared_disk_breaches.clone()
     }
@@ -170,8 +171,8 @@ impl SimFleet {
         self.travel().on_way.keys().copied().collect()
     }
 
-    /// Ends the migrations that are due. Never locks the migrations and a machine at the same time, because calls lock
-    /// a machine first.
+    /// Ends the migrations that are due. This function never locks the migrations and a machine at the same time,
+    /// because other calls lock a machine and then the migrations.
     pub(super) fn advance(&self) {
         let due: Vec<(InstanceId, MigratingGuest)> = {
             let travel = self.travel();
@@ -321,7 +322,7 @@ impl SimMachine {
                 let copies: Vec<_> = self.copies.iter().filter(|(of, _)| *of == instance).copied().collect();
                 let below = self.bases.get(&(instance, super::image_caches::KEPT.to_owned())).cloned();
                 self.change(&SimChange::Undefine(instance))?;
-                // The disks stay when the definition is removed.
+                // The disks stay when the definition is removed, so this puts their copies back.
                 for (instance, copy) in copies {
                     self.change(&SimChange::Copy(instance, copy))?;
                 }

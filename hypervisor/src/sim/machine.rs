@@ -50,7 +50,7 @@ pub(super) struct SimMachine {
     pub(super) images: BTreeSet<String>,
     /// The images noted as unused, with the time of each.
     pub(super) idle: BTreeMap<String, Timestamp>,
-    /// The images of disks, by guest and the part of the disk's name after the guest's id.
+    /// The base images of disks. The key is the guest, and the part of the disk's name after the guest's id.
     pub(super) bases: BTreeMap<(InstanceId, String), String>,
     /// The content of small images that this process uploaded.
     pub(super) image_content: BTreeMap<String, Bytes>,
@@ -66,7 +66,8 @@ pub(super) struct SimMachine {
     pub(super) with_tpm: BTreeSet<InstanceId>,
     /// The passphrases that the machine holds now.
     pub(super) passphrases: BTreeMap<InstanceId, String>,
-    /// The states of TPMs: the passphrase that opens each. In this process only.
+    /// The TPM state of each guest: the passphrase that decrypts it. The state is not stored, so it is lost with this
+    /// process.
     pub(super) tpms: BTreeMap<InstanceId, String>,
     signals: Option<broadcast::Sender<HostSignal>>,
     image_gate: Arc<tokio::sync::Mutex<()>>,
@@ -463,7 +464,8 @@ impl SimMachine {
         }
     }
 
-    /// The time until a booting guest notices its power button; `None`: never, because it is deaf or paused.
+    /// The time until a booting guest notices its power button. `None`: the guest is deaf or paused, so it never
+    /// notices.
     pub(super) fn until_attentive(&self, instance: InstanceId) -> DriverResult<Option<Duration>> {
         self.require_alive()?;
         let guest = self.guest(instance)?;

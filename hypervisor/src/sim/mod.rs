@@ -2,8 +2,8 @@
 //!
 //! `sim://N?...` has N hosts with stable identities, and seeded latency and faults. Guests boot, react to ACPI and
 //! write a console. Hosts die and revive. [`SimFleet`] has the machines, which survive a control plane inside a test
-//! process. With a state directory they also survive the process: an acknowledged change is in the file before the call
-//! returns. [`SimHost`] is the driver of one machine.
+//! process. With a state directory the machines also survive the process, because a change is in the file before its
+//! call returns. [`SimHost`] is the driver of one machine.
 //!
 //! Invariants: no call spawns a task. Without latency and faults, a call waits only for an image's content, or for a
 //! guest that boots, ignores its power button or migrates. The same seed and the same calls give the same outcomes. A
@@ -191,7 +191,7 @@ impl Driver for SimHost {
 
     async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()> {
         if let StopMode::Graceful { timeout_seconds } = mode {
-            // The guest is off afterwards, whether it reacted or not.
+            // Whether or not the guest reacts in this time, the call below powers it off.
             self.until_booted(instance, Duration::from_secs(timeout_seconds.into())).await?;
         }
         self.perform(DriverCall::Stop, |machine| machine.power_off(instance)).await

@@ -1,4 +1,5 @@
-//! The smallest qcow2 file of a size: a header and empty tables, and a note that distinguishes files.
+//! Writes the smallest qcow2 file for a virtual size. The file has a header, empty tables, and a note that
+//! distinguishes files.
 
 use bytes::Bytes;
 

@@ -15,7 +15,7 @@ use crate::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent, Vol
 use crate::driver::{ByteStream, DriverError, DriverResult};
 
 const GIB: u64 = 1 << 30;
-/// The number of bytes of a volume that can be read: the text, and zeros after it.
+/// The number of bytes that a reader of a volume gets: the text, followed by zeros.
 const SECTOR: usize = 512;
 
 /// The size in bytes and the content of each volume, by name.

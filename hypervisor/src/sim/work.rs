@@ -56,7 +56,7 @@ impl SimMachine {
         format: ImageFormat,
         quiesce: Quiesce,
     ) -> DriverResult<()> {
-        // A freeze lasts only until the copy begins. Here that takes no time.
+        // A freeze lasts only until the copy begins. A simulated copy begins at once, so nothing is frozen.
         if self.guest(instance)?.is_on() && quiesce == Quiesce::Required {
             self.require_agent("quiesce", instance)?;
         }

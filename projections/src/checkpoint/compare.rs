@@ -32,7 +32,8 @@ impl ViewVisitor for Comparison {
         }
         match (serde_json::to_value(&*left), serde_json::to_value(&*right)) {
             (Ok(a), Ok(b)) => compare(P::NAME, Some(&a), Some(&b), self.limit, &mut self.found),
-            // Otherwise two read models that cannot be written as JSON would look equal.
+            // This error is reported, because two read models that cannot be written as JSON would otherwise look
+            // equal.
             _ => self.found.push(format!("{}: cannot be written as JSON", P::NAME)),
         }
     }

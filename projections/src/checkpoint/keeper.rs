@@ -16,7 +16,7 @@ pub struct KeeperOptions {
     pub events: u64,
     /// A checkpoint is written after this time if there was any event.
     pub interval: Duration,
-    /// The least pause after a checkpoint, so that writing does not occupy the disk.
+    /// The shortest pause between two checkpoints, so that checkpoints do not occupy the disk all the time.
     pub pause: Duration,
 }
 
@@ -48,7 +48,7 @@ pub struct CheckpointKeeper {
 }
 
 impl CheckpointKeeper {
-    /// `from` is the position of the newest checkpoint on disk.
+    /// The first checkpoint is due relative to `from`, the position of the newest checkpoint on disk.
     pub fn new(views: Arc<Views>, checkpoints: Arc<Checkpoints>, options: KeeperOptions, from: Position) -> Arc<Self> {
         let kept = Mutex::new(CheckpointStatus { position: from, ..CheckpointStatus::default() });
         Arc::new(Self { views, checkpoints, options, kept })
@@ -76,8 +76,8 @@ impl CheckpointKeeper {
 
     /// Writes a checkpoint now. Returns whether it was written.
     pub async fn write(&self) -> bool {
-        // The era is read before the fork. An erasure from here on makes `save_in` fail, because the fork may still
-        // hold the erased data.
+        // The era is read before the fork. If an erasure begins after this line, `save_in` fails, because the fork may
+        // still hold the erased data.
         let era = self.checkpoints.era();
         let (fork, checkpoints) = (self.views.fork(), Arc::clone(&self.checkpoints));
         let begun = Instant::now();

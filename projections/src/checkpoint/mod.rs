@@ -1,15 +1,16 @@
-//! Checkpoints keep read models across restarts, and a comparison proves that they equal a rebuild.
+//! Checkpoints keep read models across restarts. A comparison proves that the kept read models equal rebuilt ones.
 //!
 //! A checkpoint is one file with every read model and the mark: the position up to which the read models are folded
-//! ([`file`] has the format). It is written from a fork of the live read models, so nobody waits for it. It is written
-//! whole or not at all: temporary file, fsync, rename, fsync of the folder.
+//! ([`file`] has the format). A checkpoint is written from a fork of the live read models, so nobody waits for it. It
+//! is written atomically, by a temporary file, fsync, rename, and fsync of the folder.
 //!
 //! The read models in the file are sealed under a key that is stored beside the log. An erasure destroys that key. So
 //! neither the file nor a copy of it reveals personal data without the key.
 //!
-//! Two kinds of checkpoints are kept: the newest ones, in case one is damaged, and a thinned-out history
-//! ([`retention`]). Queries about the past begin at a checkpoint of this history. The log remains the truth: if a
-//! checkpoint is unusable, an older checkpoint or the log itself replaces it, and a message tells operators.
+//! Two kinds of checkpoints are kept ([`retention`]). Several of the newest are kept in case one is damaged. The older
+//! ones are thinned out to a history. Queries about the past begin at a checkpoint of this history. The log remains the
+//! truth. If a checkpoint is unusable, an older checkpoint or the log itself replaces it, and a message tells operators
+//! so.
 
 mod compare;
 mod file;
@@ -242,8 +243,8 @@ impl Checkpoints {
     }
 
     /// Begins a new era without any checkpoint. Destroys the keys of the old checkpoints, so that copies of them cannot
-    /// be opened either. Removes every file of the folder, half-written ones too, so that none is renamed into place
-    /// later. Waits for a checkpoint that is being written.
+    /// be opened either. Removes every file of the folder. This includes half-written files, so that no such file
+    /// becomes a checkpoint later. Waits for a checkpoint that is being written.
     pub fn discard_all(&self) -> io::Result<()> {
         let _lock = self.lock();
         self.era.fetch_add(1, Ordering::SeqCst);

@@ -4,8 +4,9 @@ use super::{CheckpointFile, CheckpointOptions};
 
 /// The checkpoints in `found` (oldest first) to delete. The newest checkpoints stay; the others are the history. A
 /// checkpoint of the history is deleted if it follows the previous kept checkpoint, or the start of the log, by less
-/// than `spacing` positions. If the history is still too long or too large, more of its checkpoints are deleted. Each
-/// time, it is the checkpoint that leaves the smallest gap. So the rest stays evenly spread over the log.
+/// than `spacing` positions. If the history is still too long or too large, more of its checkpoints are deleted, one
+/// after the other. Each time, the checkpoint that leaves the smallest gap is deleted. So the rest stays evenly spread
+/// over the log.
 pub(super) fn superfluous(found: &[CheckpointFile], options: &CheckpointOptions) -> Vec<CheckpointFile> {
     let newest = options.newest.max(1).min(found.len());
     let (older, newest) = found.split_at(found.len() - newest);

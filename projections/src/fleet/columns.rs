@@ -1,4 +1,4 @@
-//! The hosts' inventories of one resource class, and the hosts in the order of free capacity.
+//! The hosts' inventories of one resource class, with an index of the hosts by their free capacity.
 
 use std::collections::BTreeSet;
 

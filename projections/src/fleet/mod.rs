@@ -38,7 +38,7 @@ pub struct HostRow {
     pub aggregates: BTreeSet<HostAggregateId>,
     /// The servers on the host, those being built included.
     pub servers: BTreeSet<InstanceId>,
-    /// The number of servers whose work burdens the host ([`is_heavy`]): Nova's `num_io_ops`.
+    /// Nova's `num_io_ops`: the number of servers on the host with work that burdens the host (see [`is_heavy`]).
     pub io_ops: u32,
     /// The number of failed builds on the host since its last successful build: Nova's `failed_builds`.
     pub failed_builds: u32,
@@ -96,7 +96,7 @@ pub struct FleetView {
     by_id: BTreeMap<HostId, Slot>,
     /// The names are in lower case, because host names are compared without case, as in Nova.
     by_name: BTreeMap<String, BTreeSet<Slot>>,
-    /// Rows that are hosts with an inventory.
+    /// The rows of compute hosts that have an inventory.
     hosts: Slots,
     answering: Slots,
     enabled: Slots,
@@ -107,8 +107,8 @@ pub struct FleetView {
     traits: BTreeMap<String, Slots>,
     aggregates: BTreeMap<HostAggregateId, AggregateRow>,
     servers: BTreeMap<InstanceId, HostedServer>,
-    /// Providers with a parent. If there are any, or any sharing providers, the resources of a host may be on several
-    /// rows.
+    /// Providers with a parent. If the cloud has such providers or sharing providers, a host's resources may be on
+    /// several rows.
     nested: BTreeSet<ProviderId>,
     /// The processes that are building servers.
     builds: BTreeSet<ProcessId>,
@@ -189,7 +189,8 @@ impl FleetView {
         self.servers.get(&server).map(|resident| resident.slot)
     }
 
-    /// Whether each host has all its resources on its own row: no provider has a parent or shares with others.
+    /// Whether each host has all its resources on its own row. This holds if no provider has a parent or shares its
+    /// resources with others.
     pub fn is_flat(&self) -> bool {
         self.nested.is_empty() && !self.traits.contains_key(SHARES)
     }
@@ -218,8 +219,8 @@ impl FleetView {
         }
     }
 
-    /// Counts the failed builds. As in Nova, only builds count: a failed move, evacuation or unshelve says less about
-    /// the destination.
+    /// Counts the failed builds. As in Nova, only builds count, because a failed move, evacuation or unshelve says less
+    /// about the destination.
     fn apply_process(&mut self, process: ProcessId, event: &ProcessEvent) {
         match event {
             ProcessEvent::Started(started) => {
@@ -314,7 +315,7 @@ impl FleetView {
             HostEvent::Enabled(_) => facts.enabled = true,
             HostEvent::Disabled(_) => facts.enabled = false,
             HostEvent::ForcedDown(forced) => facts.forced_down = forced.forced,
-            // The fleet ignores these: a draining host is disabled already.
+            // The fleet ignores these events, because a draining host is already disabled.
             HostEvent::DrainRequested(_)
             | HostEvent::DepartureBegun(_)
             | HostEvent::ServerLeft(_)
@@ -517,9 +518,10 @@ impl FleetView {
     }
 }
 
-/// Whether a server on a host burdens the host from this event on; `None`: the event changes nothing. As in Nova's
-/// `io_workload` (nova `compute/stats.py`), these count: builds, rebuilds, rescues, unshelves, snapshots and backups
-/// without their upload, and moves until the source has sent the disks. An unshelve counts to its end.
+/// Whether the server's work burdens its host from this event on. `None`: the event changes nothing. As in Nova's
+/// `io_workload` (nova `compute/stats.py`), builds, rebuilds, rescues and unshelves burden the host. Snapshots and
+/// backups burden it until their upload begins, and moves until the source has sent the disks. An unshelve counts to
+/// its end.
 fn is_heavy(event: &InstanceEvent) -> Option<bool> {
     Some(match event {
         InstanceEvent::RebuildRequested(_)

@@ -166,7 +166,7 @@ fn only_builds_count_as_failed_builds() {
     }
     assert_eq!(counts, [0, 0, 0, 0, 1]);
     assert!(fleet.builds.is_empty(), "a process is counted as a build after it finished");
-    // A build that would fail on every host counts as well: the user may have caused the failure.
+    // A build that would fail on every host counts as well, although its user may have caused the failure.
     let process = ProcessId(Uuid::from_u128(19));
     let failed = StepFailed { elsewhere: false, ..failed };
     let started = Started { process, task: Task::BuildInstance { instance } };

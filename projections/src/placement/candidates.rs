@@ -9,7 +9,7 @@
 //! searches one tree after the other ([`combine`]) until it has the requested number of candidates. So a request with
 //! few possible providers, or with a small limit, costs little in any cloud.
 //!
-//! The result is a proposal: the ledger's `decide` has the last word when a candidate is claimed.
+//! The result is only a proposal. When a candidate is claimed, the ledger's `decide` has the last word.
 
 mod combine;
 mod plan;

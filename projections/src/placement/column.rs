@@ -40,7 +40,8 @@ impl ProviderCapacity {
     }
 }
 
-/// A resource class: its providers, on shelves by the largest amount that one request can get.
+/// The providers of one resource class. The index puts them on shelves by the largest amount that one request can get
+/// from them.
 ///
 /// Providers with about the same largest amount (to an eighth) share a shelf. The requested amount has a shelf, too.
 /// Providers on lower shelves do not fit. Providers on higher shelves fit; of these, only providers with unit rules are

@@ -20,8 +20,8 @@ use crate::slots::{Slot, Slots};
 #[derive(Debug, Clone)]
 struct ProviderRow {
     id: ProviderId,
-    /// `None` only while the ledger changes the provider. A second reference would force the ledger to copy the
-    /// provider first.
+    /// `None` only while the ledger changes the provider. If the row still held a reference then, the ledger would have
+    /// to copy the provider.
     provider: Option<Arc<Provider>>,
     root: Slot,
     /// All providers of the tree by id, the root included. Only a root with children has this list.
@@ -131,13 +131,13 @@ impl ProviderIndex {
         self.traits.get(SHARES).filter(|slots| !slots.is_empty())
     }
 
-    /// The trees that may use a sharing provider: those with a member in one of its aggregates. Empty for a provider
-    /// without aggregates.
+    /// The trees that may use a sharing provider, because they have a member in one of its aggregates. Empty for a
+    /// provider without aggregates.
     pub fn anchors(&self, sharing: &Provider) -> Slots {
         self.in_any_aggregate(&sharing.aggregates).iter().map(|member| self.root_of(member)).collect()
     }
 
-    /// Removes from `among` the providers that lack a trait of any required set or have a forbidden one.
+    /// Removes from `among` each provider that has no trait of one of the required sets, or that has a forbidden trait.
     pub fn cut_by_traits(&self, among: &mut Slots, filter: &TraitFilter) {
         for any in &filter.required {
             among.retain_all(&self.with_any_trait(any));
@@ -437,7 +437,8 @@ impl ProviderIndex {
     }
 }
 
-/// The providers with a changed usage: those that the consumers use after the event, and those that they used before.
+/// The providers whose usage an event changes. These are the providers that its consumers use after the event, and
+/// those that they used before.
 fn holders(ledger: &Ledger, event: &LedgerEvent) -> BTreeSet<ProviderId> {
     let (claims, released): (&[_], &[_]) = match event {
         LedgerEvent::Claimed(claimed) => (std::slice::from_ref(claimed), &[]),

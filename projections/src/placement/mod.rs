@@ -32,7 +32,7 @@ pub struct Placement {
     pub index: ProviderIndex,
 }
 
-/// The part that a checkpoint stores.
+/// The part of the view that a checkpoint stores.
 #[derive(Deserialize)]
 struct StoredPlacement {
     ledger: Ledger,

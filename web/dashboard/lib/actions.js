@@ -1,4 +1,5 @@
-// The actions on a server: their requests, rules and states. The server's page and the list of servers both offer them.
+// The actions on a server. Each action has its request, its policy rule, and the server states in which it is possible.
+// The server's page and the list of servers both offer the actions.
 import { post, remove } from './api.js';
 
 /**

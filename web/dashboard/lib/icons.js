@@ -1,4 +1,4 @@
-// Line icons of 16 by 16 units, drawn for this menu. They are decoration: text stands beside each.
+// Line icons of 16 by 16 units, drawn for this menu. They are only decoration, because a text stands beside each icon.
 import { html } from './html.js';
 
 const PATHS = {

@@ -1,5 +1,5 @@
-// The live feed: it names servers that have changed. One feed serves all pages of a session.
-// Viewers of one project follow their project's own feed; readers of the log follow the log.
+// The live feed, which names the servers that have changed. One feed serves all pages of a session. Viewers of one
+// project follow their project's own feed; readers of the log follow the log.
 import { useEffect, useRef } from './html.js';
 import { send } from './api.js';
 import { followStream } from './events.js';
@@ -44,7 +44,8 @@ function start(viewer) {
   const state = (up) => {
     const was = alive.get();
     alive.set(up);
-    // The pages load again after a gap. They also load when the feed breaks, so they notice an outage at once.
+    // After a gap in the feed, the pages load their data again. They also do so when the feed breaks, so that they
+    // notice an outage at once.
     if (up || was) tell(null);
   };
   if (viewer.may.audit) {

@@ -45,7 +45,8 @@ export function Resources({ load, what, columns, act, low, rows = load.data || [
 }
 
 /**
- * A button that opens a form. `fields`: name, label, and how the value is given: choices, type, hint, required.
+ * A button that opens a form. Each of `fields` has a name, a label, and the form of the value (choices, type, hint,
+ * required).
  * @param {{title: string, fields: any[], submit: (values: any) => Promise<any>, done?: string, wide?: boolean, start?: any}} props
  */
 export function Create({ title, fields, submit, done, start = {} }) {

@@ -1,5 +1,5 @@
-// The rights of the viewer, found once after log-in. The rights only decide what the pages offer: the server checks
-// each request.
+// The rights of the viewer. The dashboard asks for them once, after the log-in. The rights only decide what the pages
+// offer: the server checks each request.
 import { get, permissions } from './api.js';
 import { ACTIONS } from './actions.js';
 import { PAGES } from '../pages.js';

@@ -32,7 +32,7 @@ export function TimeBar({ supported }) {
     beginning().then(setFirst);
   }, []);
   useEffect(() => {
-    // The scale does not move in the past. Nor does it move during a drag, because the pointer is on it.
+    // The scale stands still while the pages show a past moment. It also stands still while the user drags the slider.
     if (at || dragged !== null) return undefined;
     const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);

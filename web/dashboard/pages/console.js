@@ -20,7 +20,8 @@ async function gateway(id, protocol, type) {
 
 /**
  * xterm.js writes style elements and style attributes. The content security policy forbids both, but lets a script
- * adopt style sheets and set style properties. This function makes new elements do so. Its result undoes that.
+ * adopt style sheets and set style properties. After a call of this function, new elements use these two ways. The call
+ * returns a function that undoes the change.
  */
 function lawful() {
   const make = document.createElement.bind(document);

@@ -1,4 +1,5 @@
-// The scheduler: why a server is on its host, what would happen, and where the servers of a host would go.
+// The scheduler's page. It shows why a server is on its host, which host a new server would get, and where the servers
+// of a host would go.
 import { html, useEffect, useState } from '../lib/html.js';
 import { get, list, post } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';

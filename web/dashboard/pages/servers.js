@@ -24,7 +24,7 @@ function useServers(everywhere) {
   const missed = useRef(false);
   const connected = alive.use();
   const at = moment.use();
-  // The rows of another scope or moment are not shown.
+  // The key of the present scope and moment. Rows that were loaded for another key are not shown.
   const of = `${everywhere} ${at}`;
   const query = everywhere ? { all_tenants: 1 } : {};
   const load = useLoad(async (signal) => {
@@ -48,7 +48,8 @@ function useServers(everywhere) {
         fresh.byId.set(server.id, server);
         textOf(server);
       }
-      // The list grows by doubling, so that a long list is not drawn once for each of its pages.
+      // The page is drawn again only when the list has doubled. Otherwise a long list would be drawn once for each of
+      // its pages.
       if (fresh.byId.size < next) return;
       next = fresh.byId.size * 2;
       setShown({ of, rows: [...fresh.byId.values()] });

@@ -36,7 +36,8 @@ function Step({ event, from, before, whole }) {
 function Chapter({ group }) {
   const first = group.events[0];
   const byUser = group.events.filter((event) => event.cause?.user);
-  // The heading is the request about the server itself, because an earlier event, such as a claim of quota, says less.
+  // The heading names the request about the server itself. An earlier event, such as a claim of quota, says less to the
+  // user.
   const asked = byUser.find((event) => event.kind.startsWith('instance.')) || byUser[0] || first;
   const from = millis(first.recorded_at);
   const end = millis(group.events[group.events.length - 1].recorded_at);

@@ -1,7 +1,8 @@
 //! The bounds on records of access, and the numbers of records that were left out.
 //!
-//! A source is a project, a user without a project, or a network without a user. Each source has a rate for each sort
-//! of record. A larger rate bounds all sources together. Invariant: the memory for rates and numbers is bounded.
+//! A source is a project, a user without a project, or a network without a user. Each source has a separate rate for
+//! each sort of record. For each sort, a larger rate bounds all sources together. Invariant: the memory for rates and
+//! numbers is bounded.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +13,7 @@ use chronova_events::envelope::Timestamp;
 
 use crate::rate::RateLimits;
 
-/// The most sources that are counted one by one.
+/// The most sources whose left-out records are counted one by one. Records of further sources are counted together.
 const MOST_SOURCES: usize = 1_024;
 
 /// How many records of one sort may be written per minute. The same number may come at once. 0 means no limit.
@@ -65,7 +66,7 @@ impl AccessBudget {
         self.count(at, vec![LeftOutCount { sort, of, number: 1 }]);
     }
 
-    /// Counts again what could not be recorded.
+    /// Adds numbers to the count again, because the log did not accept the record of them.
     pub(super) fn put_back(&self, taken: RecordsLeftOut) {
         self.count(taken.since, taken.counts);
     }
@@ -87,7 +88,7 @@ impl AccessBudget {
         let mut counts: Vec<LeftOutCount> =
             taken.counts.into_iter().map(|((sort, of), number)| LeftOutCount { sort, of, number }).collect();
         counts.sort_by(|a, b| (b.number, a.sort, &a.of).cmp(&(a.number, b.sort, &b.of)));
-        // Leaves one line for each sort: the sum of its remaining numbers.
+        // Sums the remaining numbers of each sort in one line.
         let rest = counts.split_off(counts.len().min(RecordsLeftOut::MOST_COUNTS - SORTS.len()));
         for sort in SORTS {
             let of_sort = |count: &&LeftOutCount| count.sort == sort;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{AccessLog, of_address};
 
-/// A recorded session. It ends when it is dropped.
+/// A recorded session. The session ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct ConsoleSession(#[expect(dead_code, reason = "its drop is the message")] oneshot::Sender<()>);
 

@@ -36,7 +36,8 @@ pub(crate) fn failed(log: &AccessLog, requester: &Requester, user: Option<UserId
         return;
     }
     let client = AccessClient::of(requester.source.as_deref());
-    // The rate is that of the address. Otherwise many attempts from elsewhere would hide those of the user.
+    // The record uses the rate of the client's address. If it used the rate of the user, many attempts from elsewhere
+    // could hide the user's own attempts.
     let of = of_address(client.address.as_deref().and_then(|address| address.parse().ok()));
     if status == 429 {
         return log.leave_out(AccessSort::FailedLogin, of);

@@ -53,7 +53,7 @@ impl AccessLog {
         Arc::new(Self { queue, budget, log, clock })
     }
 
-    /// Takes a record, or counts it as left out. `of` is the project or user whose rate it uses.
+    /// Takes a record, or counts it as left out. `of` is the source whose rate the record uses.
     pub(crate) fn record(&self, sort: AccessSort, of: LeftOutOf, event: impl Into<AccessEvent>, meta: &Arc<Meta>) {
         let now = self.clock.now();
         if !self.budget.admits(sort, &of, Instant::now()) {
@@ -88,7 +88,7 @@ impl AccessLog {
     }
 }
 
-/// The rate of a client without a known user: that of its address, or of its IPv6 network.
+/// The source of a record without a known user: the client's IPv4 address, or its IPv6 network.
 fn of_address(from: Option<IpAddr>) -> LeftOutOf {
     from.map_or(LeftOutOf::Others, |from| LeftOutOf::Network(address::network(from)))
 }

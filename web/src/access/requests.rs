@@ -1,4 +1,4 @@
-//! Which answers to requests are recorded: refusals, and answers with a secret.
+//! Decides which answers are recorded: refusals, and answers that contain a secret.
 //!
 //! A request of a known user is recorded if its answer is 403, 409 or 413, or 404 for a resource that exists in another
 //! project. A 404 for anything else is no refusal, as clients look for names and wait for deletions. Requests without a
@@ -98,7 +98,7 @@ fn secret_read(log: &AccessLog, asked: &AskedPath<'_>, facts: &ResponseFacts, re
     log.record(AccessSort::SecretRead, rate_of(requester), event, &requester.meta(None));
 }
 
-/// All users of a project share its rate.
+/// The record uses the project's rate, which all users of the project share.
 fn rate_of(requester: &Requester) -> LeftOutOf {
     match &requester.caller.project {
         Some(project) => LeftOutOf::Project(project.clone()),
@@ -107,7 +107,7 @@ fn rate_of(requester: &Requester) -> LeftOutOf {
 }
 
 /// The part of a path that records and logs may have. The operation that looks up a console's token has the token in
-/// its path. The token is a secret while it is valid, and looks like an id.
+/// its path. This token looks like an id, but is a secret while it is valid.
 pub(crate) fn without_secret(path: &str) -> &str {
     const BEFORE: &str = "/os-console-auth-tokens";
     path.find(BEFORE).map_or(path, |at| &path[..at + BEFORE.len()])

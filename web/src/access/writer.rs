@@ -26,7 +26,7 @@ pub(super) type AccessRecord = (StreamId, NewEvent, AccessSort, LeftOutOf);
 
 pub(super) enum Queued {
     Record(Box<AccessRecord>),
-    /// All earlier records are to be written at once.
+    /// A request to write all earlier records at once.
     Flush(oneshot::Sender<()>),
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn run(
         write(&*log, &budget, &*clock, batch).await;
         if let Some(flush) = flush {
             write_left_out(&*log, &budget, &*clock).await;
-            // The caller may have given up.
+            // An error means that the caller no longer waits.
             let _ = flush.send(());
         }
     }

@@ -43,13 +43,13 @@ pub struct CadfInitiator {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CadfReason {
-    /// An HTTP status, if the failure has one.
+    /// The HTTP status of the failure, if there is one.
     pub code: Option<u64>,
     pub text: String,
 }
 
 impl CadfEvent {
-    /// Describes one event. `payload` is the event as JSON; it holds the reason of a failure.
+    /// Describes one event. `payload` is the event as JSON. The reason of a failure is read from it.
     pub fn of(recorded: &Recorded, event: &Event, payload: &Value) -> Self {
         let (action, outcome) = action_and_outcome(&recorded.kind, event);
         Self {
@@ -119,8 +119,8 @@ impl CadfReason {
     }
 }
 
-/// CADF actions by the part of the event kind after the dot. [`action_by_ending`] decides for kinds that neither this
-/// table nor [`action_and_outcome`] names.
+/// CADF actions by the part of the event kind after the dot. Kinds that are neither in this table nor in
+/// [`action_and_outcome`] get their action from [`action_by_ending`].
 const ACTIONS_BY_KIND: &[(&str, &str)] = &[
     ("build_requested", "create"),
     ("build_succeeded", "create"),
@@ -234,8 +234,8 @@ const TYPES: &[(&str, &str)] = &[
     ("volume_type", "storage/volume/type"),
 ];
 
-/// CADF resource types of identity events. The target is the type in the kind (`user_created`), or else the first of
-/// these that the payload names.
+/// CADF resource types of identity events. If the event's kind names one of these types (`user_created`), the target
+/// has that type. Otherwise the target has the first of these types for which the payload has an id.
 const IDENTITY_TYPES: &[(&str, &str)] = &[
     ("user", "data/security/account/user"),
     ("project", "data/security/project"),

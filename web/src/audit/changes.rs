@@ -1,10 +1,11 @@
 //! `GET /chronova/v1/changes`: a project's live feed of its own servers.
 //!
-//! The feed only says which servers of the caller's project have changed. The client then reads them from the Compute
-//! API, whose policy decides what it shows. The feed has no history: a client that connects reads its lists again.
+//! The feed only says which servers of the caller's project have changed. The client then reads these servers from the
+//! Compute API, whose policy decides what the client sees. The feed has no history: a client that connects reads its
+//! lists again.
 //!
-//! Invariant: a project's feed tells nothing about other projects. The feed shows no positions of the log, because
-//! positions count the events of all projects. Its heartbeats do not depend on other projects.
+//! Invariant: a project's feed reveals nothing about other projects. So the feed shows no positions of the log, because
+//! positions count the events of all projects. The times of its heartbeats do not depend on other projects either.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -59,7 +60,8 @@ struct ChangeFeed {
 
 impl ChangeFeed {
     async fn run(mut self) -> Result<(), FeedEnd> {
-        // The client reads its lists after the first bytes, so the feed begins with the events that the lists may lack.
+        // The subscription begins before the first bytes are sent. The client reads its lists after these bytes, so the
+        // feed has every event that the lists lack.
         let mut live = self.store.subscribe(self.views.position());
         self.client.chunk.push_str("retry: 2000\n\n");
         self.client.flush().await?;
@@ -68,7 +70,7 @@ impl ChangeFeed {
             if let Ok(batch) = timeout_at(beat.min(recheck), live.next()).await {
                 self.tell(&batch?).await?;
             }
-            // A busy log must delay neither the check of the right nor the heartbeat.
+            // The check of the right and the heartbeat must be on time, even if the log is busy.
             if Instant::now() >= recheck {
                 recheck = Instant::now() + RECHECK;
                 if !self.right.holds().await {

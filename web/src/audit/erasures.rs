@@ -1,8 +1,8 @@
 //! `/chronova/v1/erasures`: erases personal data, and lists the erasures.
 //!
-//! `POST {"erasure": {"user": "...", "reason": "..."}}` (or `server`, or `project`) is a dry run. With
-//! `"dry_run": false` it erases. While a server or user of the erasure still exists, it erases nothing and answers 409.
-//! `"even_alive": true` turns that check off.
+//! `POST {"erasure": {"user": "...", "reason": "..."}}` (or `server`, or `project`) is a dry run. With `"dry_run":
+//! false`, the request erases the data. If a server or a user of the erasure still exists, the answer is 409, and
+//! nothing is erased. `"even_alive": true` turns that check off.
 
 use chronova_actors::erasure::error::ErasureError;
 use chronova_actors::erasure::work::{Eraser, ErasurePlan};

@@ -108,7 +108,8 @@ async fn page(ctx: &Ctx, asked: AuditQuery, format: Format) -> Result<Reply, Fau
     Ok(Reply::ok(json!({"events": events, "position": at.0.min(asked.up_to.0), "next": next})))
 }
 
-/// Refuses a filter by a sealed field to a caller who may not see that field: the selection would reveal it.
+/// Refuses a filter by a sealed field if the caller may not see that field, because the selected events would reveal
+/// it.
 fn check_filters(asked: &AuditQuery, personal: bool) -> Result<(), Fault> {
     if personal || asked.criteria.addresses.is_empty() {
         return Ok(());

@@ -38,7 +38,7 @@ const CHUNK: usize = 32 << 10;
 const PAGE: usize = 512;
 /// A client that takes no chunk for this long is disconnected.
 const SLOW: Duration = Duration::from_secs(15);
-/// A feed sends a heartbeat at this interval, so that a client of a quiet feed sees that the feed is alive.
+/// A feed sends a heartbeat at this interval. So a client sees that a feed without events is still alive.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 pub(super) const RECHECK: Duration = Duration::from_mins(1);
 
@@ -53,7 +53,8 @@ pub(super) struct FeedRight {
 
 impl FeedRight {
     pub(super) async fn holds(&self) -> bool {
-        // A feed may run for days. It ends if the identity service cannot confirm the right; the client connects again.
+        // A feed may run for days. If the identity service cannot confirm the right, the feed ends, and the client may
+        // connect again.
         let rules = &self.app.config.service_tokens;
         let claim = TokenClaim { headers: &self.headers, asked: None, request: None, rules };
         let caller = match self.app.authentication.caller(&claim).await {
@@ -146,7 +147,7 @@ impl AuditFeed {
                 }
                 self.client.flush().await?;
             }
-            // A busy log must delay neither the check of the right nor the heartbeat.
+            // The check of the right and the heartbeat must be on time, even if the log is busy.
             if Instant::now() >= recheck {
                 self.check(&mut recheck).await?;
             }
@@ -212,8 +213,8 @@ impl FeedClient {
         if self.chunk.len() >= CHUNK { self.flush().await } else { Ok(()) }
     }
 
-    /// Sends an event without data. The client remembers its id, so a resumed feed does not search the skipped events
-    /// again.
+    /// Sends an event without data. The client remembers the id of this event. A resumed feed then does not search the
+    /// skipped events again.
     async fn beat(&mut self, at: Position) -> Result<(), FeedEnd> {
         self.chunk.push_str(": alive\n");
         if at > self.told {

@@ -42,7 +42,7 @@ pub(super) struct AuditQuery {
 }
 
 impl AuditQuery {
-    /// `named` finds the ids of the servers or hosts that have a name; its first argument is the filter.
+    /// Parses the query. `named` gets the filter (`server` or `host`) and a name, and returns the ids with that name.
     pub(super) fn parse(query: &Query, named: impl Fn(&str, &str) -> Vec<Uuid>) -> Result<Self, Fault> {
         for (key, _) in query.pairs() {
             if !KNOWN.contains(&key.as_str()) {
@@ -78,8 +78,8 @@ impl AuditQuery {
     }
 }
 
-/// The ids that a value of the filter `server` or `host` means. Several hosts may have the name: they had it one after
-/// the other. A name of several servers is refused.
+/// The ids for a value of the filter `server` or `host`. If several hosts had the name, one after the other, all of
+/// them match. A name that several servers have is refused.
 fn ids(key: &str, value: &str, named: impl Fn(&str, &str) -> Vec<Uuid>) -> Result<Vec<Uuid>, Fault> {
     if let Ok(id) = Uuid::parse_str(value) {
         return Ok(vec![id]);

@@ -2,7 +2,8 @@
 //!
 //! The audit API is served under `/chronova/v1`, a separate namespace that no OpenStack client uses. The log has the
 //! data of all projects. So by default only administrators and readers with system scope may read it, and only
-//! administrators may erase. [`changes`] is the exception: a project sees which of its own servers have changed.
+//! administrators may erase. The feed in [`changes`] is the exception: it tells a project which of the project's own
+//! servers have changed.
 
 pub mod cadf;
 mod changes;

@@ -26,7 +26,7 @@ use crate::startup_gate::StartupGate;
 use crate::tables::Routers;
 use crate::tls::TlsFiles;
 
-/// The longest wait of the leader for a position after the one that the asking member knows.
+/// How long the leader waits for a position later than the position that the asking member already knows.
 const NEWS: Duration = Duration::from_millis(500);
 /// How long requests under way may take when the listener ends.
 const FAREWELL: Duration = Duration::from_secs(20);
@@ -127,7 +127,7 @@ async fn entry(request: HttpRequest, payload: web::Payload, door: Data<PeerDoor>
     let handled = server::handle(&front, request, payload.into_inner(), request_id, Some(&origin));
     let mut response = handled.instrument(span).await;
     if let Ok(log) = app.log() {
-        // The log now holds all effects of the request, so its end is a position that includes them.
+        // By now the log has all effects of the request, so the position of its end includes them.
         let headers = response.headers_mut();
         headers.insert(HeaderName::from_static(POSITION), log.head().0.into());
         headers.insert(HeaderName::from_static(EPOCH), epoch.into());
@@ -146,8 +146,8 @@ async fn head(app: &App, query: &str, confirmed: &ConfirmedEpoch) -> HttpRespons
     if let Some(after) = query.strip_prefix("after=").and_then(|after| after.parse::<u64>().ok()) {
         queries.views.wait_for(Position(after.saturating_add(1)), NEWS).await;
     }
-    // The position is read before the check of the epoch. So a leader that was deposed in between does not tell the
-    // position.
+    // The position is read before the check of the epoch. So a leader that was deposed after the reading does not
+    // answer with the position.
     let position = log.head();
     match confirmed() {
         Some(epoch) => HttpResponse::Ok().insert_header((POSITION, position.0)).insert_header((EPOCH, epoch)).finish(),

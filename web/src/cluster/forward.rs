@@ -23,8 +23,8 @@ use super::seat::FollowerSeat;
 use crate::body;
 use crate::fault::Fault;
 
-/// A body up to this size is read before the request is sent. So the request can be sent again, to another leader, if
-/// the first one refuses it.
+/// A body up to this size is read before the request is sent. So if one leader refuses the request, it can be sent
+/// again to the next leader.
 const WHOLE: usize = 1 << 20;
 /// An upload that brings no byte for this long is ended.
 const STALLED: Duration = Duration::from_mins(1);
@@ -139,8 +139,8 @@ fn payload_of(bytes: Bytes) -> Payload {
     Payload::Stream { payload: Box::pin(futures::stream::once(std::future::ready(Ok(bytes)))) }
 }
 
-/// The request for the leader: the client's own headers, including the token, and the headers that tell how the
-/// request reached this member.
+/// Builds the request for the leader. It has the client's own headers, including the token. Further headers tell how
+/// the request reached this member.
 fn outgoing(
     origin: &RequestOrigin,
     request: &HttpRequest,

@@ -12,8 +12,8 @@ pub(super) const HOST: &str = "x-chronova-host";
 pub(super) const REMOTE: &str = "x-chronova-remote";
 pub(super) const ONLY: &str = "x-chronova-only";
 pub(super) const REQUEST: &str = "x-chronova-request";
-/// Headers of an answer between members: the acknowledged position, the leader's epoch, and the refusal of a member
-/// that does not lead.
+/// Headers of an answer between members. They have the acknowledged position, the leader's epoch, and the mark of a
+/// refusal by a member that does not lead.
 pub(super) const POSITION: &str = "x-chronova-acknowledged";
 pub(super) const EPOCH: &str = "x-chronova-epoch";
 pub(super) const FOLLOWS: &str = "x-chronova-follows";
@@ -36,7 +36,7 @@ pub(crate) struct RequestOrigin {
 
 /// Removes the headers that only members send to each other.
 pub(crate) fn strip(headers: &mut HeaderMap) {
-    // Nearly all requests have none of them.
+    // This check comes first, because nearly all requests have none of these headers.
     if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
         return;
     }

@@ -13,8 +13,8 @@
 //!
 //! Invariants: the leader decides every request that changes something. A member sends such a request again only if no
 //! member has performed it. If the answer is lost, nobody knows whether the leader performed the request, so the client
-//! gets 503. The member that got a forwarded request never forwards it again. An answer to a read shows everything that
-//! was acknowledged before the read began, unless its header `Age` says how old it may be.
+//! gets 503. A member that receives a forwarded request never forwards it again. An answer to a read shows everything
+//! that was acknowledged before the read began. Only an answer with the header `Age` may be older, at most by that age.
 
 pub mod door;
 mod forward;

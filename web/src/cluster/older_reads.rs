@@ -1,9 +1,9 @@
-//! How old the read models of a follower are at most. If no leader confirms that they are current, a follower may answer
-//! reads from them, with this age.
+//! The upper limit of the age of a follower's read models. If no leader confirms that the read models are current, a
+//! follower may still answer reads, and states this age.
 //!
-//! The age counts from the last question whose answer the read models have reached. The leader confirmed at that time
-//! what was acknowledged, so the read models show everything that was acknowledged before the question. The clock also
-//! runs while the machine is suspended: otherwise the age would be too small afterwards.
+//! The age counts from the last question whose answer the read models have reached. The leader's answer covers
+//! everything that was acknowledged before the question, so the read models show all of it. The clock also runs while
+//! the machine is suspended. Otherwise the age would be too small after a suspension.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,22 +15,23 @@ pub(crate) enum ReadPermit {
     Current,
     /// No leader confirms that the read models are current. They are at most this old.
     Older(Duration),
-    /// No leader confirms that the read models are current, and they are too old.
+    /// No leader confirms that the read models are current, and the read models are older than the limit.
     Refused,
 }
 
-/// The time at which the read models were certainly current.
+/// The latest time at which the read models were certainly current.
 #[derive(Debug, Default)]
 pub(super) struct CurrentAt(Mutex<Option<Duration>>);
 
 impl CurrentAt {
-    /// The read models show everything that was acknowledged before `asked`.
+    /// Notes that the read models show everything that was acknowledged before `asked`.
     pub(super) fn note(&self, asked: Duration) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *known = (*known).max(Some(asked));
     }
 
-    /// The permit of a read that nobody confirms. `limit` is the largest age that the operator allows; zero allows none.
+    /// The permit of a read for which no leader confirms a position. `limit` is the largest age that the operator
+    /// allows; zero allows none.
     pub(super) fn permit(&self, now: Duration, limit: Duration) -> ReadPermit {
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.map(|asked| now.saturating_sub(asked)) {

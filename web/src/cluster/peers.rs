@@ -29,7 +29,7 @@ const CONNECTS: Duration = Duration::from_secs(2);
 const ANSWERS: Duration = Duration::from_secs(2);
 /// The number of idle connections that are kept to one member.
 const IDLE: usize = 64;
-/// A peer whose machine does not acknowledge anything for this long is gone. A request under way is then lost.
+/// If a peer's machine acknowledges nothing for this long, the connection ends, and a request under way is lost.
 const SILENT: Duration = Duration::from_secs(8);
 const PROBES: Duration = Duration::from_secs(2);
 
@@ -74,7 +74,7 @@ pub(super) enum PeerFailure {
 /// The answer to a question for the acknowledged position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeadAnswer {
-    /// In this epoch, everything up to the position is acknowledged, and nothing after it.
+    /// The end of the acknowledged part of the log, as the leader of this epoch confirms it.
     At { position: Position, epoch: i64 },
     /// The member does not lead, or the database has not confirmed that it does.
     NotLeading,
@@ -163,8 +163,8 @@ impl PeerClient {
                     return Ok(response);
                 }
                 Err(mut failed) => match failed.take_message() {
-                    // The peer has closed this idle connection. Nothing was sent, so the next round takes another
-                    // connection.
+                    // The peer has closed this idle connection, so nothing was sent. The next round of the loop takes
+                    // another connection.
                     Some(unsent) if was_kept => request = unsent,
                     Some(unsent) => {
                         let reason = failed.into_error().to_string();
@@ -222,7 +222,7 @@ async fn connect(address: &str, tls: Arc<ClientConfig>) -> io::Result<SendReques
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let secure = TlsConnector::from(tls).connect(name, socket).await?;
     let (sender, connection) = http1::handshake(TokioIo::new(secure)).await.map_err(io::Error::other)?;
-    // The request under way learns why the connection ended.
+    // The result is dropped, because the request under way gets the same error.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
 }

@@ -28,7 +28,8 @@ impl ReadIndex {
         let (waiting, mut asked) = mpsc::channel::<oneshot::Sender<Option<Position>>>(WAITING);
         tokio::spawn(async move {
             while let Some(first) = asked.recv().await {
-                // All reads that wait now began before this question, so its answer is valid for them.
+                // All reads that wait now began before the next question, so the answer to that question is valid for
+                // them.
                 let mut readers = vec![first];
                 while let Ok(more) = asked.try_recv() {
                     readers.push(more);
@@ -43,7 +44,7 @@ impl ReadIndex {
         Self { waiting }
     }
 
-    /// Everything that was acknowledged before this call is at or before the returned position.
+    /// Returns a position that includes everything that was acknowledged before this call.
     pub async fn ask(&self) -> Option<Position> {
         let (reader, answer) = oneshot::channel();
         self.waiting.try_send(reader).ok()?;

@@ -62,7 +62,7 @@ pub(crate) async fn route(
             Forwarded::Failed(fault) => refused(&fault),
         };
     }
-    // A deposed leader must not even refuse a write, because it would decide on a state that is no longer current.
+    // A deposed leader must not even refuse a write, because its state is no longer current.
     match seat.may_read().await {
         ReadPermit::Current => return RoutedRequest::Here(payload),
         ReadPermit::Older(age) => return RoutedRequest::Older(payload, age),

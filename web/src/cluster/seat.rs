@@ -20,13 +20,13 @@ const CONFIRMS: Duration = Duration::from_secs(3);
 /// How long a read waits until this member has folded what is acknowledged.
 const FOLDS: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often a member that may answer older reads learns how old they are.
+/// How often a member that may answer older reads asks the leader, so that it knows their age.
 const LEARNS: Duration = Duration::from_secs(1);
 
 /// Returns the epoch in which this member certainly leads at this moment.
 pub type ConfirmedEpoch = Arc<dyn Fn() -> Option<i64> + Send + Sync>;
 
-/// The leader's listener for other members, as far as this member knows; `None`: nobody leads.
+/// The address of the leader's listener for other members. `None` if this member knows of no leader.
 pub type LeaderAddress = watch::Receiver<Option<String>>;
 
 /// This member's role.
@@ -61,7 +61,7 @@ pub struct FollowerSeat {
     log: Arc<dyn FollowedLog>,
     index: ReadIndex,
     current_at: Arc<CurrentAt>,
-    /// The largest age of an answer while nobody leads. Zero: such reads are refused.
+    /// The largest age of an answer while nobody leads. With zero, this member refuses reads while nobody leads.
     stale_reads: Duration,
     _learns: JoinSet<()>,
     /// Whether this member has become the leader. A leader has a [`ClusterSeat`] of its own.
@@ -132,7 +132,7 @@ impl FollowerSeat {
                 true => ReadPermit::Current,
                 false => self.current_at.permit(self.log.now(), self.stale_reads),
             },
-            // This member has folded the whole log before it leads, and nobody else appends.
+            // This member has begun to lead. It folded the whole log before, and nobody else appends.
             _ = promoted.wait_for(|promoted| *promoted) => ReadPermit::Current,
         }
     }
@@ -167,8 +167,8 @@ async fn acknowledged(peers: &PeerClient, leader: LeaderAddress, log: &dyn Follo
     }
 }
 
-/// The position in an answer; `None` if there is no valid answer. An answer from an older epoch is invalid: it comes
-/// from a deposed leader, and the log may have acknowledged more.
+/// The position in an answer; `None` if there is no valid answer. An answer from an older epoch is invalid. It comes
+/// from a deposed leader, and the log may have acknowledged more events since.
 fn current(answer: &HeadAnswer, log: &dyn FollowedLog) -> Option<Position> {
     match answer {
         HeadAnswer::At { position, epoch } if *epoch >= log.epoch() => Some(*position),
@@ -185,8 +185,8 @@ impl ClusterSeat {
         }
     }
 
-    /// Waits until this member's answer would include everything that was acknowledged before this call, or until it is
-    /// certain that no leader confirms this in time.
+    /// Waits until this member's read models show everything that was acknowledged before this call. Stops waiting when
+    /// no leader confirms this in time.
     pub(crate) async fn may_read(&self) -> ReadPermit {
         match self {
             Self::Follows(seat) => seat.may_read().await,

@@ -139,7 +139,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(200))
 }
 
-/// The host that the action names.
+/// The host that the body of the action names.
 fn host(ctx: &Ctx) -> Result<(String, Option<HostId>), Fault> {
     let hostname = ctx.action_body()["host"].as_str().unwrap_or_default().to_owned();
     let host = ctx.queries()?.views.hosts.read(|hosts| hosts.named(&hostname).map(|host| host.id));

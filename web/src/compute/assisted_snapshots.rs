@@ -1,10 +1,10 @@
-//! `/os-assisted-volume-snapshots`: a volume service that keeps volumes as files asks for a new overlay file under a
-//! running guest's disk.
+//! `/os-assisted-volume-snapshots`. With this operation, a volume service that stores volumes as files requests a new
+//! overlay file for the disk of a running guest.
 //!
 //! Source: nova `api/openstack/compute/assisted_volume_snapshots.py`, `compute/api.py` (`volume_snapshot_create`). Only
 //! drivers with volumes as files on a shared file system (NFS and the like) use this operation. The volumes here are in
-//! libvirt pools, and the volume service itself makes their snapshots. So after all checks the answer refuses the
-//! volume: it is no file on a shared file system.
+//! libvirt pools, and the volume service itself makes their snapshots. So even after all checks the request is refused,
+//! because the volume is no file on a shared file system.
 
 use chronova_events::ids::VolumeId;
 use chronova_events::instance::{Alive, status};
@@ -39,8 +39,8 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     Err(refusal(&ctx, volume, &["active", "paused", "stopped"], "volume_snapshot_delete")?)
 }
 
-/// The refusal: no server has the volume, the server's state forbids the action, or the volume is no file. As in Nova,
-/// the status is always 400.
+/// The reason of the refusal: no server has the volume, the server's state forbids the action, or the volume is no
+/// file. As in Nova, the status is always 400.
 fn refusal(ctx: &Ctx, volume: &str, allowed: &[&str], action: &str) -> Result<Fault, Fault> {
     let unknown = || Fault::bad_request(format!("No volume Block Device Mapping with id {volume}."));
     let Ok(id) = volume.parse::<VolumeId>() else { return Ok(unknown()) };

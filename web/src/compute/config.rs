@@ -31,12 +31,12 @@ pub struct ComputeConfig {
     pub enforces_quota: bool,
     /// `[cinder] cross_az_attach`
     pub cross_az_attach: bool,
-    /// `[glance] unchecked_certificates`: whether requests may name trusted certificates without a key manager. Then no
-    /// signature of an image is verified.
+    /// `[glance] unchecked_certificates`: whether requests may name trusted certificates without a key manager. If this
+    /// is true, Chronova verifies no signatures of images.
     pub unchecked_certificates: bool,
-    /// Whether a key manager has the certificates of signed images.
+    /// Whether Chronova can get the certificates of signed images from a key manager.
     pub has_certificates: bool,
-    /// The certificates that are recorded for servers whose request names none.
+    /// The certificates of a server whose request names no certificates.
     pub default_trusted_certificates: Vec<String>,
     /// The host name under which the control plane's own services are listed; by default `chronova`.
     pub host: Option<String>,

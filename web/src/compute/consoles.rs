@@ -1,4 +1,5 @@
-//! Remote consoles: the URL for a user's browser, and the lookup of the token for the proxy at that URL.
+//! Remote consoles. One operation gives a user's browser the URL of a console. Another one looks up the URL's token for
+//! the console proxy.
 //!
 //! Tokens are stored as hashes and are valid for `[consoleauth] token_ttl` seconds. `[vnc]`, `[spice]` and
 //! `[serial_console]` enable the types; [`crate::console`] accepts the tokens. libvirt guests have no MKS.
@@ -55,7 +56,7 @@ pub(super) const ROUTES: &[Route] = &[
         .query(bodies::console_auth_tokens_show_query),
 ];
 
-/// Nova's name for the action, which its refusals quote.
+/// Nova's name for the action. Nova's refusals quote this name.
 fn action_name(protocol: &str) -> &'static str {
     match protocol {
         "vnc" => "get_vnc_console",

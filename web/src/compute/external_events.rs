@@ -1,9 +1,9 @@
 //! `POST /os-server-external-events`: events about servers from the network, volume, accelerator and bare-metal
 //! services.
 //!
-//! Each event has its own code in the answer: 200 accepted, 400 without the tag that its kind needs, 404 no such
-//! server, 422 a server without a host. The answer has status 207 if any event has another code than 200. The kinds and
-//! their effects:
+//! The answer has a code for each event. 200: the event was accepted. 400: the event lacks the tag that its kind needs.
+//! 404: there is no such server. 422: the server has no host. The answer itself has status 207 if any event has another
+//! code than 200. The kinds and their effects:
 //!
 //! | kind | does |
 //! |---|---|

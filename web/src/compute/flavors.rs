@@ -85,7 +85,7 @@ fn views(ctx: &Ctx, flavors: Vec<Arc<Flavor>>) -> Vec<FlavorView> {
     flavors.into_iter().map(|flavor| FlavorView { flavor, links: Arc::clone(&links), extra_specs }).collect()
 }
 
-/// Whether a flavor exists for a project: it is public, or the project has access to it.
+/// Whether a project may use a flavor, because the flavor is public or the project has access to it.
 pub(super) fn is_visible(flavor: &Flavor, project: Option<&ProjectId>) -> bool {
     flavor.definition.public || project.is_some_and(|project| flavor.access.contains(project))
 }
@@ -269,7 +269,7 @@ async fn spec(ctx: Ctx) -> Result<Reply, Fault> {
     }
 }
 
-/// Keys and values as texts; numbers become their printed form.
+/// Keys and values as texts. A number becomes its decimal text.
 fn pairs(specs: &Map<String, Value>) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     specs.iter().map(|(key, value)| (key.clone(), text(value))).collect()

@@ -1,5 +1,5 @@
-//! `os-hosts`, until 2.42: the services by host, and each project's usage of a host. Chronova refuses to switch a host
-//! on, off or into maintenance, with the answer that Nova gives for its libvirt driver.
+//! `os-hosts`, until 2.42: the services by host, and each project's usage of a host. Chronova refuses requests to
+//! switch a host on, off or into maintenance. The refusal is the one that Nova gives for its libvirt driver.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,8 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"host": lines})))
 }
 
-/// The sums of the flavors of a host's servers, in total and by project: vCPUs, MiB of memory, GiB of disk.
+/// The sums over the flavors of a host's servers, in total and by project. The sums are vCPUs, MiB of memory, and GiB
+/// of disk.
 type Promised = ((u64, u64, u64), BTreeMap<String, (u64, u64, u64)>);
 
 fn promised(servers: &Servers, host: HostId) -> Promised {

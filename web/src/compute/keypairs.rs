@@ -114,7 +114,8 @@ fn pair(ctx: &Ctx, body: &bodies::KeypairBody, user: &UserId) -> Result<(Keypair
     Ok((keypair, private))
 }
 
-/// The limit of a user's key pairs. As in Nova, it is the limit of the project in which the user creates a pair.
+/// The limit of a user's key pairs. As in Nova, the limit of the project in which the user creates a pair applies to
+/// all pairs of the user.
 fn limit(ctx: &Ctx) -> Result<i64, Fault> {
     match &ctx.caller().project {
         Some(project) => quotas::limit(ctx, project, "key_pairs"),

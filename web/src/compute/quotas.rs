@@ -1,8 +1,9 @@
 //! Quotas, limits and quota classes.
 //!
 //! Limits are kept per project; `user_id` is accepted and ignored, as with unified limits. Resources that Chronova does
-//! not count (fixed addresses, security groups, injected files) show their limit and a usage of 0. With
-//! `[quota] driver = nova.quota.NoopQuotaDriver`, every limit is -1; limits that are set are kept for later.
+//! not count (fixed addresses, security groups, injected files) show their limit and a usage of 0. With `[quota] driver
+//! = nova.quota.NoopQuotaDriver`, every limit is shown as -1. Limits that are set are stored, and apply again when
+//! quotas are enforced.
 
 use std::collections::BTreeMap;
 
@@ -60,13 +61,13 @@ pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i6
     own.map_or_else(|| default(ctx, resource), Ok)
 }
 
-/// The default limit of a resource: the limit of the class `default`, or else the configured limit.
+/// The default limit of a resource. If the class `default` has no limit for the resource, this is the configured limit.
 pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     let of_class = class_of(ctx, quota_class::DEFAULT)?.get(resource).copied();
     Ok(of_class.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
 }
 
-/// The limits that the quota aggregate enforces where a project has no limit of its own.
+/// The limits that the quota aggregate enforces for a project without limits of its own.
 pub(super) fn default_limits(ctx: &Ctx) -> Result<DefaultLimits, Fault> {
     Ok(DefaultLimits {
         instances: default(ctx, "instances")?,
@@ -76,7 +77,7 @@ pub(super) fn default_limits(ctx: &Ctx) -> Result<DefaultLimits, Fault> {
     })
 }
 
-/// The limits that a class has of its own; none where quotas are not enforced.
+/// The limits that are set for a class. Empty if quotas are not enforced.
 fn class_of(ctx: &Ctx, class: &str) -> Result<BTreeMap<String, i64>, Fault> {
     let own = ctx.queries()?.views.quotas.read(|view| view.classes.by_name.get(class).cloned());
     Ok(own.filter(|_| ctx.app.compute.config.enforces_quota).unwrap_or_default())
@@ -216,8 +217,8 @@ async fn class(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"quota_class_set": with_id(&id, class_limits(&ctx, &id)?)})))
 }
 
-/// Sets the limits of a class. A limit of the class `default` applies to every project that has no such limit of its
-/// own. As in Nova, other classes are only stored and shown.
+/// Sets the limits of a class. A limit of the class `default` applies to every project without its own limit for that
+/// resource. As in Nova, other classes are only stored and shown.
 async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
     let class = ctx.param("id").to_owned();
     let permit = ctx.authorize(&PolicyTarget::default().with("quota_class", class.as_str()))?;
@@ -238,8 +239,8 @@ async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
 
 const LONGEST_CLASS: usize = 255;
 
-/// The limits of a class; a limit that the class lacks has its configured value. Limits of server groups are shown from
-/// 2.50 on.
+/// All limits of a class. A limit that is not set for the class has the configured value. Limits of server groups are
+/// shown from 2.50 on.
 fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
     let said = class_of(ctx, class)?;
     let limit = |name: &str| json!(said.get(name).copied().unwrap_or_else(|| ctx.app.compute.config.limit(name)));
@@ -258,7 +259,7 @@ fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
     Ok(limits)
 }
 
-/// The API's name of a limit, the quota it shows, and whether the version has it.
+/// The API's name of a limit, the quota that the limit shows, and whether a version has this limit.
 type QuotaLine = (&'static str, &'static str, fn(crate::microversion::Microversion) -> bool);
 
 const fn always(_: crate::microversion::Microversion) -> bool {

@@ -25,7 +25,7 @@ pub(super) use self::use_cases::{remove_host, server_image, server_move, server_
 use crate::fault::Fault;
 use crate::schema::repr;
 
-/// The fault for a refused command; `of` maps the aggregate's own rejections.
+/// The fault for a refused command. `of` maps the rejections of the command's own aggregate.
 pub(super) fn refused<R>(error: CommandError<R>, of: impl FnOnce(R) -> Fault) -> Fault {
     match error {
         CommandError::Rejected(reject) => of(reject),
@@ -301,7 +301,7 @@ pub(super) enum AggregateAction<'a> {
 }
 
 impl AggregateAction<'_> {
-    /// The refusal, with 409 when hosts are added or removed, and 400 otherwise, as in Nova.
+    /// The refusal. As in Nova, the status is 409 for adding and removing hosts, and 400 for every other action.
     fn refused(self, number: u64, reason: impl Display) -> Fault {
         let (status, action) = match self {
             Self::AddHost => (409, "add host to"),
@@ -412,7 +412,7 @@ pub(super) fn address(error: PortError) -> Fault {
 /// The image service's refusal of a request for a server.
 pub(super) fn image(error: PortError) -> Fault {
     match error {
-        // As in Nova, a missing image and one that the project may not see get the same answer.
+        // As in Nova, the answer is the same for a missing image and for an image that the project may not see.
         PortError::NotFound(_) | PortError::Forbidden(_) => Fault::bad_request("Can not find requested image"),
         PortError::Invalid(message) | PortError::Conflict(message) | PortError::NotHere(message) => {
             Fault::bad_request(message)

@@ -1,8 +1,9 @@
 //! A cache of rendered servers. With the cache, most of the work for a list of servers is copying text.
 //!
-//! An entry is found by server, table and version. It is valid only while all its inputs are the same: the row, the
-//! caller's visibility, and the parts from other read models ([`ServerViewExtras`]). A read model that changes a cached
-//! row moves the row to another address. The cache is bounded, and dropped entries cost only time.
+//! An entry is found by server, table and version. An entry is valid only while all inputs of its text are the same.
+//! The inputs are the row, the caller's visibility, and the parts from other read models ([`ServerViewExtras`]). When a
+//! read model changes a cached row, the row moves to another address. The cache is bounded, and dropped entries cost
+//! only time.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -32,7 +33,7 @@ struct RenderKey {
 
 #[derive(Debug)]
 struct RenderedServer {
-    /// A weak reference. With it, a read model that changes the row moves the row and does not clone it.
+    /// A weak reference. A strong one would force a read model to clone the row before a change.
     row: Weak<ServerRow>,
     sees: Arc<ServerVisibility>,
     beside: ServerViewExtras,
@@ -42,7 +43,7 @@ struct RenderedServer {
 #[derive(Debug, Default)]
 struct RenderShard {
     new: HashMap<RenderKey, RenderedServer, RandomState>,
-    /// The older half; it is dropped when the new entries fill half of the limit.
+    /// The older entries. They are dropped when the newer entries fill half of the limit.
     old: HashMap<RenderKey, RenderedServer, RandomState>,
     taken: usize,
 }
@@ -131,8 +132,8 @@ impl RenderShard {
 }
 
 impl RenderedServer {
-    /// Even a weak reference keeps a row's memory from being used again. So the address of a cached row identifies the
-    /// row.
+    /// While a weak reference to a row exists, no other row can get the same address. So the address identifies a
+    /// cached row.
     fn is_of(&self, view: &ServerView) -> bool {
         std::ptr::eq(self.row.as_ptr(), Arc::as_ptr(&view.row))
             && (Arc::ptr_eq(&self.sees, &view.sees) || self.sees == view.sees)

@@ -1,5 +1,5 @@
-//! Server groups: affinity and anti-affinity of servers. Servers join when they are created, by the scheduler hint
-//! `group`, and leave when they are deleted.
+//! Server groups: affinity and anti-affinity of servers. A server joins a group when it is created with the scheduler
+//! hint `group`. It leaves the group when it is deleted.
 
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ fn page_of<T>(ctx: &Ctx, all: impl IntoIterator<Item = T>) -> Vec<T> {
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    // As in Nova, `all_projects` of a caller who is not an administrator is ignored: the answer has the groups of
-    // the caller's project, and no error.
+    // As in Nova, `all_projects` has no effect for a caller who is no administrator. The answer then has the groups of
+    // the caller's project.
     let everything = ctx.query.has("all_projects") && ctx.caller().is_admin;
     if everything {
         ctx.authorize_rule("os_compute_api:os-server-groups:index:all_projects", &ctx.own_target())?;

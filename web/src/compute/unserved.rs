@@ -1,8 +1,8 @@
 //! Operations of the API that are not served.
 //!
 //! [`GONE`] lists the operations that Nova has removed. As in Nova, removed operations answer 410, and
-//! `os-getRDPConsole` answers 400. [`NOT_YET`] lists operations of Nova that this release does not implement. It is
-//! empty and must stay empty; a test compares it with `tests/uncovered-operations.txt`.
+//! `os-getRDPConsole` answers 400. [`NOT_YET`] lists operations of Nova that this release does not implement. This list
+//! is empty and must stay empty. A test compares it with `tests/uncovered-operations.txt`.
 
 use crate::route::{Method, Route, gone, gone_action};
 

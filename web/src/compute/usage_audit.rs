@@ -1,8 +1,8 @@
 //! `/os-instance_usage_audit_log`: the progress of the hosts' usage reports for the last month.
 //!
 //! Nova's compute hosts send such reports to a metering service if `[DEFAULT] instance_usage_audit` is on. Here usage
-//! is read from the log (`os-simple-tenant-usage`), and no host sends reports. The answer equals Nova's with that
-//! option off, which is its default.
+//! is read from the log (`os-simple-tenant-usage`), and no host sends reports. The answer is the one that Nova gives
+//! while that option is off, which is the option's default.
 //!
 //! Source: nova `api/openstack/compute/instance_usage_audit_log.py`, `utils.last_completed_audit_period`.
 

@@ -7,7 +7,7 @@ pub(super) const fn update_answers_briefly(version: Microversion) -> bool {
     !version.at_least(v(2, 75))
 }
 
-/// Images made of servers are named in the body of the answer, and no longer in its `Location`.
+/// The body of the answer names the new image of a server. In earlier versions the header `Location` names it.
 pub(super) const fn images_are_named_in_the_body(version: Microversion) -> bool {
     version.at_least(v(2, 45))
 }
@@ -17,12 +17,12 @@ pub(super) const fn image_metadata_counts_for_quota(version: Microversion) -> bo
     !version.at_least(v(2, 39))
 }
 
-/// A rebuild can give a server another key pair, and shows it.
+/// A rebuild can give a server another key pair, and its answer shows the key pair.
 pub(super) const fn rebuild_changes_keys(version: Microversion) -> bool {
     version.at_least(v(2, 54))
 }
 
-/// A rebuild can give a server other user data, and shows it.
+/// A rebuild can give a server other user data, and its answer shows the user data.
 pub(super) const fn rebuild_changes_user_data(version: Microversion) -> bool {
     version.at_least(v(2, 57))
 }
@@ -52,7 +52,7 @@ pub(super) const fn unknown_status_is_refused(version: Microversion) -> bool {
     version.at_least(v(2, 38))
 }
 
-/// Servers can be sorted by `locked`; before, the sort key is accepted and ignored.
+/// Servers can be sorted by `locked`. Earlier versions accept this sort key and ignore it.
 pub(super) const fn sorts_by_locked(version: Microversion) -> bool {
     version.at_least(v(2, 73))
 }
@@ -102,7 +102,7 @@ pub(super) const fn interfaces_have_tags(version: Microversion) -> bool {
     version.at_least(v(2, 70))
 }
 
-/// Hypervisors show a requested list of servers even if it is empty.
+/// If a request asks for a hypervisor's servers, the answer has the list even if it is empty.
 pub(super) const fn hypervisors_show_no_servers_too(version: Microversion) -> bool {
     version.at_least(v(2, 75))
 }

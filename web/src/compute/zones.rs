@@ -23,7 +23,7 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("os_compute_api:os-availability-zone:list")
         .query(no_query),
     get("availability_zone.detail", "/os-availability-zone/detail", handler!(detail))
-        // The times of the last reports are known to the leader alone.
+        // Only the leader knows the times of the services' last reports.
         .leader()
         .policy("os_compute_api:os-availability-zone:detail")
         .query(no_query),
@@ -35,7 +35,7 @@ pub(super) fn of_host(queries: &Queries, views: &Views, host: HostId) -> String 
     own.unwrap_or_else(|| queries.server_options.availability_zone.clone())
 }
 
-/// Whether new servers may be requested in a zone: at least one of its hosts is enabled.
+/// Whether new servers may be requested in a zone. This needs at least one enabled host in the zone.
 pub(super) fn takes_servers(queries: &Queries, zone: &str) -> bool {
     let enabled: Vec<HostId> =
         queries.views.hosts.read(|hosts| hosts.all().filter(|host| host.enabled).map(|host| host.id).collect());

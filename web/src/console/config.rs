@@ -43,8 +43,8 @@ impl Default for ConsoleConfig {
 }
 
 impl ConsoleConfig {
-    /// The file of the SPICE page that this process should serve, if the folder of the viewers lacks it. The page for
-    /// VNC is never missing, because the dashboard has one.
+    /// The path of the SPICE page, if this process should serve the page and the folder of the viewers lacks it. The
+    /// VNC page is never missing, because the dashboard has its own.
     pub fn missing_viewer(&self) -> Option<std::path::PathBuf> {
         let ours = self.spice && self.spice_html5_url.contains("/console/spice_auto.html");
         ours.then(|| self.pages.join("spice_auto.html")).filter(|page| !page.is_file())

@@ -10,8 +10,8 @@
 //! console's URL. Last, the guest's screen must still have the address in the token. A refusal has no body, because
 //! viewers would show it as console output. The process logs the reason.
 //!
-//! Bounds: `[chronova] max_consoles` connections. [`limits`] bounds the connections of each token and of each server,
-//! and [`relay`] bounds the buffered data. All consoles end with the process.
+//! `[chronova] max_consoles` bounds the number of all connections. [`limits`] bounds the connections of each token and
+//! of each server, and [`relay`] bounds the buffered data. All consoles end with the process.
 
 mod config;
 mod frames;
@@ -53,7 +53,7 @@ pub const PATH: &str = "/console";
 /// The time limit for a connection to a guest's host.
 const DIAL: Duration = Duration::from_secs(10);
 
-/// The hash by which a token is found. The token itself is not stored.
+/// The hash under which the read model stores a token. The token itself is not stored.
 pub(crate) fn token_hash(token: &str) -> String {
     let bytes = Secret::new(token).hash().0;
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
@@ -134,7 +134,8 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, path: &str, pa
 /// The counted slot and the record of a console. The console holds both until it ends.
 type HeldConsole = (ConsoleSlot, Option<ConsoleSession>);
 
-/// Checks a request. Returns the handshake's answer, what the console holds, and the console.
+/// Checks a request and opens the console. Returns the value of `Sec-WebSocket-Accept`, the parts that the console
+/// holds, and the console's stream.
 async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, HeldConsole, SerialLine), ConsoleRefusal> {
     let accept = handshake(request).ok_or(ConsoleRefusal::NoWebSocket)?;
     if matches!(app.cluster, Some(ClusterSeat::Follows(_))) {

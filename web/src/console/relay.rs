@@ -33,8 +33,8 @@ const ASK: Duration = Duration::from_secs(30);
 pub(super) fn over_tcp(socket: TcpStream) -> SerialLine {
     let (read, mut write) = socket.into_split();
     let (input, mut typed) = mpsc::channel::<Bytes>(DEPTH);
-    // This task ends with the sender or with the connection. Then it closes the writing half, so that the other
-    // direction ends, too.
+    // This task ends when the sender is dropped or the connection breaks. At its end it closes the writing half, so
+    // that the other direction ends, too.
     actix_web::rt::spawn(async move {
         while let Some(piece) = typed.recv().await {
             if write.write_all(&piece).await.is_err() {

@@ -28,7 +28,7 @@ impl LogRight {
     }
 }
 
-/// The error in a line of the list of users. Passwords are not repeated.
+/// The error in a line of the list of users. The error text does not repeat the password.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum LogUserError {
     #[error("user {0}: must be NAME:RIGHT:PASSWORD, where RIGHT is read, write or peer")]

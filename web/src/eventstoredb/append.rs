@@ -20,7 +20,7 @@ use super::wire::{self, ExpectedRevision, ProposedMessage};
 pub(super) const MAX_EVENTS: usize = 4_096;
 
 /// An append that expects any revision may repeat an earlier append. The server searches this many of the stream's
-/// newest events for it.
+/// newest events for the earlier append.
 const REPEATED: u16 = 256;
 
 /// The refusal of an append.
@@ -158,8 +158,8 @@ pub(super) fn uuid_of(id: Option<wire::Uuid>) -> Option<Uuid> {
     }
 }
 
-/// Whether the stream has exactly these events after `expected`. If so, the client repeats an append because it missed
-/// the answer. As in EventStoreDB, the client gets the same answer again.
+/// Whether the stream has exactly these events after `expected`. If so, the client missed the answer to its first
+/// append, and sends the append again. As in EventStoreDB, it gets the same answer again.
 async fn done_at(
     log: &ServedLog,
     stream: &StreamId,

@@ -7,9 +7,9 @@ use tonic::Status;
 
 use super::wire::{FilterExpression, FilterOptions, FilterSubject, FilterWindow};
 
-/// The longest pattern, in bytes. The next constants bound the number of prefixes and the search steps. Clients need
-/// patterns with look-ahead: the Python client excludes system events with one. A hostile client can make the search
-/// for such a pattern slow.
+/// The longest pattern, in bytes. The next constants bound the number of prefixes and the search steps. The steps need
+/// a bound, because a hostile client can make the search for a pattern with look-ahead slow. Such patterns must be
+/// supported: the Python client excludes system events with one.
 const MAX_PATTERN: usize = 1_024;
 const MAX_PREFIXES: usize = 128;
 const MAX_STEPS: usize = 20_000;

@@ -1,9 +1,10 @@
 //! Serves the event log in EventStoreDB's protocol (gRPC). Auditors follow the log with the EventStoreDB and KurrentDB
 //! clients for their language. Other programs may store their own events in the log.
 //!
-//! * [`wire`]: the messages. [`service`] routes calls to functions, and [`call`] serves each. [`listener`]: sockets,
-//!   TLS, bounds.
-//! * [`access`]: users and rights. [`read`] with [`filter`]: reads and subscriptions. [`append`]: appends.
+//! * [`wire`] has the messages. [`service`] routes calls to functions, and [`call`] serves a function as a call.
+//!   [`listener`] has the sockets, TLS and the bounds of connections.
+//! * [`access`] has the users and their rights. [`read`] and [`filter`] serve reads and subscriptions. [`append`]
+//!   serves appends.
 //! * [`show`] renders events for clients. [`status`] maps errors to gRPC statuses.
 //!
 //! Invariants: nobody reads or appends without a credential. Only a Chronova process appends to Chronova's streams, and

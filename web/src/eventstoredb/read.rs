@@ -169,7 +169,7 @@ fn at_most(left: u64) -> usize {
 
 struct StreamReader {
     stream: StreamId,
-    /// Forwards: the read continues after this revision. Backwards: the read continues with this revision.
+    /// A forward read continues after this revision. A backward read continues with this revision itself.
     at: Revision,
     backwards: bool,
     left: u64,
@@ -306,7 +306,8 @@ async fn newest(live: &mut Subscription, ending: &mut ShutdownSignal) -> Result<
 // ------------------------------------------------------------------------------------------------------ the whole log
 
 struct AllReader {
-    /// Forwards: the read continues after this position. Backwards: no event after this position follows.
+    /// A forward read continues after this position. A backward read continues with the last event at or before this
+    /// position.
     at: Position,
     backwards: bool,
     left: u64,
@@ -329,7 +330,7 @@ impl AllReader {
             return Ok(None);
         }
         let page = if self.backwards {
-            // A window of this many positions holds at most as many events.
+            // Positions are unique, so a window of `PAGE` positions has at most `PAGE` events.
             let after = Position(self.at.0.saturating_sub(PAGE as u64));
             let mut page = all_page(log, after, PAGE).await?;
             page.retain(|event| event.position <= self.at);

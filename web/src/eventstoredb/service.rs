@@ -47,7 +47,7 @@ pub(super) struct ShutdownSignal(watch::Receiver<bool>);
 
 impl ShutdownSignal {
     pub(super) async fn wait(&mut self) {
-        // A dropped server has stopped, too.
+        // An error means that the server was dropped, so it has stopped, too.
         let _ = self.0.wait_for(|ended| *ended).await;
     }
 }
@@ -78,7 +78,7 @@ impl ServedLog {
             there += step;
             step *= 2;
         }
-        // The newest revision is at least `there` and less than `there + step`.
+        // Invariant of the search: the newest revision is at least `there` and less than `there + step`.
         while step > 1 {
             step /= 2;
             if exists(there + step).await? {
@@ -103,7 +103,8 @@ where
 {
     let path = request.uri().path().to_owned();
     let limit = log.max_append_bytes;
-    // Clients send this call before they send a credential. Its answer does not depend on the log.
+    // Clients send this call before they send a credential. The answer may be given to anybody, because it does not
+    // depend on the log.
     if path == "/event_store.client.server_features.ServerFeatures/GetSupportedMethods" {
         return grpc(limit).unary(GrpcHandler(|_: Empty| async { Ok(Response::new(supported())) }), request).await;
     }
@@ -173,7 +174,7 @@ fn supported() -> wire::SupportedMethods {
     }
 }
 
-/// A cluster with one member: the address that the client is connected to.
+/// Describes a cluster with one member, at the address to which the client is connected.
 fn cluster(log: &ServedLog, local: SocketAddr) -> wire::ClusterInfo {
     let member = wire::MemberInfo {
         instance_id: Some(show::uuid(uuid::Uuid::nil(), false)),

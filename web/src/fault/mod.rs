@@ -1,9 +1,9 @@
 //! Errors as callers see them: a status, a machine-readable key and a message. Each service has its own form.
 //!
-//! A handler returns `Err(Fault::not_found("..."))` and need not know the form: `render` writes Nova's (also for
-//! volumes), Placement's, Keystone's, Glance's or Neutron's. Internals never leak: [`Fault::internal`] logs its cause
-//! and tells the client only that the request failed. Every rendered fault has the request id in its headers, and in
-//! its body if the service's form has a field for it.
+//! A handler returns `Err(Fault::not_found("..."))` and need not know the form. `render` writes the form of Nova (also
+//! for volumes), Placement, Keystone, Glance or Neutron. Internals never leak: [`Fault::internal`] logs its cause and
+//! tells the client only that the request failed. Every rendered fault has the request id in its headers, and in its
+//! body if the service's form has a field for it.
 
 mod render;
 
@@ -23,10 +23,10 @@ pub struct Fault {
     /// Neutron's exception type (`NetworkNotFound`), Placement's error code (`placement.duplicate_name`) or Nova's
     /// fault name; empty means the service's default for the status.
     pub key: Cow<'static, str>,
-    /// For the client.
+    /// The message for the client.
     pub message: String,
     pub headers: Vec<(&'static str, String)>,
-    /// For the log only.
+    /// The cause of the fault, for the process's text log only.
     pub cause: Option<String>,
 }
 
@@ -156,8 +156,8 @@ impl Fault {
         Self::new(503, message)
     }
 
-    /// The event log did not accept the events: 413 if the request is too large for one event, otherwise 503. The
-    /// message names a full disk, so that the user can tell an operator.
+    /// The answer if the event log did not accept the events. The status is 413 if the request is too large for one
+    /// event, and otherwise 503. The message names a full disk, so that the user can tell an operator.
     pub fn of_log(cause: &StoreError) -> Self {
         let message = match cause {
             StoreError::TooLarge { .. } => {
@@ -183,7 +183,7 @@ impl Fault {
         fault
     }
 
-    /// Sets Neutron's type, Placement's code, or another Nova fault name.
+    /// Sets the key: Neutron's type, Placement's code, or another Nova fault name than the status's own.
     #[must_use]
     pub fn key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         self.key = key.into();

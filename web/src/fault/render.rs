@@ -7,7 +7,7 @@ use crate::microversion::{self, Microversion};
 use crate::reply::Reply;
 use crate::service::Service;
 
-/// The inputs of [`render`] besides the fault.
+/// The facts about the request on which the form of a fault depends.
 #[derive(Debug, Clone, Copy)]
 pub struct RenderContext<'a> {
     pub service: Service,
@@ -21,7 +21,7 @@ pub struct RenderContext<'a> {
 /// The fault as the service would answer it.
 pub fn render(fault: &Fault, context: &RenderContext<'_>) -> Reply {
     let mut reply = if fault.status == 401 && context.service != Service::Identity {
-        // All services behind keystonemiddleware answer this body.
+        // keystonemiddleware writes this body, so all services behind it have the same one.
         Reply::json(401, keystone_body(fault))
     } else {
         match context.service {

@@ -35,7 +35,7 @@ impl FailedLogins {
         let now = Instant::now();
         for key in from.map(bucket).into_iter().chain([user_bucket(user)]) {
             if let Err(seconds) = limits.take(&key, now) {
-                // This bucket refused the attempt, so the bucket before it gets its token back.
+                // This bucket refused the attempt. If the other bucket has already given a token, the token goes back.
                 attempt.give_back();
                 return Err(seconds);
             }
@@ -46,7 +46,7 @@ impl FailedLogins {
 }
 
 impl LoginAttempt<'_> {
-    /// The attempt does not count: the password was right, or was not checked.
+    /// Returns the tokens of an attempt that does not count, because the password was right or was not checked.
     pub(super) fn give_back(self) {
         for key in &self.keys {
             if let Some(limits) = self.limits {
@@ -56,8 +56,8 @@ impl LoginAttempt<'_> {
     }
 }
 
-/// The most bytes of a user's name that a bucket keeps. Names of users have at most 255 characters, but a request can
-/// name an unknown user with as many as its body may have.
+/// A bucket's key has at most this many bytes of a user's name. Names of existing users have at most 255 characters.
+/// But an unknown name in a request can be as long as the body allows.
 const LONGEST_USER: usize = 1_024;
 
 /// Unknown users with equal first bytes share a bucket. Known users are named by their ids, which are short.

@@ -1,4 +1,4 @@
-//! `/v3/services`, `/v3/endpoints`, `/v3/regions`: the read-only catalogue.
+//! `/v3/services`, `/v3/endpoints`, `/v3/regions`: the catalogue, which clients can only read.
 
 use serde_json::{Value, json};
 

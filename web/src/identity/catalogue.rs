@@ -71,8 +71,8 @@ impl ServiceCatalogue {
         Uuid::new_v5(&seed, what.as_bytes()).simple().to_string()
     }
 
-    /// The catalogue for a token. `%(project_id)s` and its other spellings become the project of the token. If the
-    /// token has no project, the catalogue leaves out the endpoints whose URLs need one, but not their services.
+    /// The catalogue for a token. The token's project replaces `%(project_id)s` and its other spellings. For a token
+    /// without a project, services stay in the catalogue, but endpoints whose URLs need a project are left out.
     pub(super) fn in_token(&self, scope: Option<&IdentityScope>) -> Value {
         let services = self.services.iter().map(|service| {
             let url = substitute(&service.url, scope);

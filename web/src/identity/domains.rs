@@ -81,7 +81,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         .filter(|domain| ctx.allows("identity:list_domains", &target(&domain.id)))
         .map(|domain| show_one(&ctx, domain))
         .collect();
-    // A caller who may see no domain is refused.
+    // Refuses a caller who may see none of the domains.
     let first = all.iter().find(|domain| ctx.allows("identity:list_domains", &target(&domain.id)));
     ctx.authorize(&first.map_or_else(PolicyTarget::default, |domain| target(&domain.id)))?;
     Ok(listing::reply(&ctx, "domains", visible, &["name", "enabled"]))

@@ -1,4 +1,4 @@
-//! Unknown attributes, which Keystone stores.
+//! Attributes that Keystone does not know. As in Keystone, they are stored with the resource.
 
 use chronova_events::identity::ExtraAttributes;
 use serde_json::{Map, Value};

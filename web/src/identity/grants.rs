@@ -1,4 +1,5 @@
-//! Role assignments: on projects, on domains and on the whole system, direct or inherited; and the list of all.
+//! Role assignments on projects, on domains and on the whole system, direct or inherited. Also the list of all
+//! assignments.
 
 use chronova_actors::services::embedded::identity::{IdentityCommand, IdentityResourceKind};
 use chronova_events::identity::{Grant, Identity, IdentityScope, Role};

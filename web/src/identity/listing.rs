@@ -58,7 +58,7 @@ fn compare(value: &Value, comparison: &str, wanted: &str) -> bool {
     }
 }
 
-/// A truth value in a query. As in Keystone, every text except these few is true.
+/// A truth value in a query. As in Keystone, every text counts as true, except for these few.
 pub(super) fn is_true(text: &str) -> bool {
     !matches!(text.to_ascii_lowercase().as_str(), "0" | "false" | "no" | "off")
 }

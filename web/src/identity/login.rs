@@ -121,7 +121,8 @@ struct LoginSystem {
 /// Checks the credentials and returns the claims of a new token, or a refusal.
 pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims, Fault> {
     let auth: LoginBody = ctx.parse_at("auth")?;
-    // The time is read before the password is compared. So a concurrent change of the password revokes the new token.
+    // The time is read before the password is compared. If the password changes during the comparison, that change
+    // revokes the new token.
     let now = service.now();
     let (user, methods, parent) = identify(ctx, service, &auth.identity).await?;
     let scope = super::realm::read(ctx, |identity| wanted_scope(identity, &user, auth.scope.as_ref()))??;
@@ -149,8 +150,8 @@ async fn identify(
     let mut who: Option<UserId> = None;
     let mut parent = None;
     let mut methods: Vec<String> = Vec::new();
-    // As in Keystone, a repeated method counts once. Otherwise one request could have a password hashed thousands of
-    // times.
+    // As in Keystone, a method that the request names several times counts once. Otherwise one request could have a
+    // password hashed thousands of times.
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for method in identity.methods.iter().filter(|method| seen.insert(method.as_str())) {
         let found = match method.as_str() {
@@ -202,7 +203,7 @@ async fn by_password(ctx: &Ctx, service: &IdentityService, sent: Option<&LoginUs
     let password = Password::new(sent.password.as_deref().unwrap_or_default());
     let stored = found.as_ref().and_then(|(_, hash, _)| hash.as_ref());
     let user = found.as_ref().map(|(user, ..)| user);
-    // An unknown user is limited by the sent name, so that limits do not reveal which users exist.
+    // For an unknown user, the sent name selects the bucket of attempts. So the limits do not reveal which users exist.
     let named = user.map_or_else(|| as_sent(sent), |user| user.as_str().to_owned());
     let from = address::client(ctx.remote, &ctx.headers, &ctx.app.config);
     let right = service.proves((from, &named), user, stored, &password).await?;

@@ -5,8 +5,8 @@
 //! - [`tokens`]: signs and reads tokens; [`login`]: finds the user and the scope of credentials;
 //! - [`catalogue`]: the services and endpoints of the configuration; [`clouds`]: the client's `clouds.yaml`.
 //!
-//! Invariants: every verification looks up roles and `enabled` flags, so that a revocation takes effect at once. No
-//! answer and no log line holds a password or a token that the client did not send or request.
+//! Invariants: every verification looks up roles and `enabled` flags, so that a revocation takes effect at once. An
+//! answer holds a password or a token only if the client has sent or requested it. A log line never holds one.
 
 mod attempts;
 mod auth;

@@ -34,7 +34,7 @@ pub struct IdentityOptions {
     pub hashing_concurrency: usize,
     /// When wrong passwords lock a user out; `None` means never.
     pub lockout: Option<LockoutRule>,
-    /// How many wrong passwords a minute may come from one address, and for one user; 0 means no limit.
+    /// How many wrong passwords per minute are accepted from one address, and how many for one user. 0 means no limit.
     pub failed_logins: u32,
     pub catalogue: ServiceCatalogue,
 }
@@ -120,7 +120,7 @@ impl IdentityService {
         })?;
         let right = match self.passwords.verify(stored, password).await {
             Ok(right) => right,
-            // Nobody checked the password, because too many others wait.
+            // The password was not checked, because too many other passwords wait for their check.
             Err(error) => {
                 attempt.give_back();
                 return Err(fault::of_password(error));
@@ -162,14 +162,14 @@ impl IdentityProvider for IdentityService {
     }
 }
 
-/// Whether a token is valid: not expired, not revoked, its user and scope enabled, and at least one role left on the
-/// scope.
+/// Whether a token is valid. It must be neither expired nor revoked, its user and its scope must be enabled, and the
+/// user must have a role on the scope.
 pub(super) fn stands(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
     let has_role = |scope| !identity.roles_on(&claims.user, scope).is_empty();
     is_usable(identity, claims, now) && claims.scope.as_ref().is_none_or(has_role)
 }
 
-/// [`stands`] without the expensive check of roles.
+/// Like [`stands`], but leaves out the check of roles, which is expensive.
 fn is_usable(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
     now < claims.expires_at
         && !identity.revoked.contains_key(claims.audit_id())

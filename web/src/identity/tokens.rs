@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use crate::secret::Secret;
 
-/// The first byte of a token. Another encoding of the claims gets another number.
+/// The first byte of a token. A version with another encoding of the claims uses another number.
 const VERSION: u8 = 1;
 const TAG: usize = 32;
 const KEY: usize = 32;
@@ -85,8 +85,8 @@ impl std::fmt::Debug for Signer {
 
 impl Signer {
     pub fn new(key: [u8; KEY]) -> Self {
-        // HMAC pads a key shorter than its block with zeros. Padding it here makes the length valid, so `new` cannot
-        // fail.
+        // HMAC pads a short key with zeros up to the size of a block. This code pads the key itself, so the length is
+        // valid and `new` cannot fail.
         let mut block = [0_u8; 64];
         block[..KEY].copy_from_slice(&key);
         Self { mac: <Hmac<Sha256> as Mac>::new(&block.into()) }
@@ -109,7 +109,8 @@ impl Signer {
     }
 
     /// A value by which members of a cluster compare their keys. It is equal for equal keys, and does not reveal the
-    /// key. The signed text begins with another byte than every token, so the value is the signature of no token.
+    /// key. The signed text begins with a byte with which no token begins. So this value cannot serve as a token's
+    /// signature.
     pub fn mark(&self) -> [u8; 32] {
         self.mac.clone().chain_update(b"chronova: the mark of a token key").finalize().into_bytes().into()
     }

@@ -39,7 +39,7 @@ pub(super) fn target(ctx: &Ctx, image: &ImageRecord) -> PolicyTarget {
     PolicyTarget::default().with_all(&access::attributes(image, ctx.caller().project.as_ref()))
 }
 
-/// The image of the path and the permit of the route's rule on it.
+/// The image of the path, and the permit that the route's rule gives for this image.
 pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<ImageRecord>, Permit), Fault> {
     let found = visible(ctx)?;
     let permit = ctx.authorize(&target(ctx, &found))?;

@@ -31,8 +31,8 @@ const SORTABLE: [&str; 10] = [
 /// Parameters that are not filters.
 const PAGING: [&str; 6] = ["limit", "marker", "sort", "sort_key", "sort_dir", "member_status"];
 
-/// Whether the caller's list may have the image, by `visibility` and `member_status`. [`passes`] applies the other
-/// filters.
+/// Whether the filters `visibility` and `member_status` admit the image to the caller's list. [`passes`] applies the
+/// other filters.
 fn listed(ctx: &Ctx, image: &ImageRecord) -> Result<bool, Fault> {
     let scope = ImageScope::parse(ctx.query.last("visibility"), ctx.query.last("member_status"));
     let caller = ctx.caller();
@@ -91,7 +91,8 @@ fn number(key: &str, text: &str) -> Result<u64, Fault> {
     text.parse().map_err(|_| Fault::bad_request(format!("Invalid value '{text}' for filter '{key}': not an integer.")))
 }
 
-/// `in:a,"b,c"` matches any of the texts; any other text must be equal.
+/// A filter `in:a,"b,c"` matches an attribute that equals one of these texts. Any other filter must equal the
+/// attribute.
 fn text_matches(value: &Value, wanted: &str) -> bool {
     let Some(text) = value.as_str() else { return false };
     match wanted.strip_prefix("in:") {
@@ -114,7 +115,7 @@ fn split_choice(choice: &str) -> Vec<String> {
     all
 }
 
-/// Compares a time: `gt:2026-01-01T00:00:00Z` and similar; without an operator the times must be equal.
+/// Compares a time with a filter such as `gt:2026-01-01T00:00:00Z`. Without an operator, the times must be equal.
 fn compare_time(seconds: i64, wanted: &str) -> Result<bool, Fault> {
     let (operator, time) = match wanted.split_once(':') {
         Some((operator @ ("gt" | "gte" | "lt" | "lte" | "eq" | "neq"), time)) => (operator, time),
@@ -133,7 +134,7 @@ fn compare_time(seconds: i64, wanted: &str) -> Result<bool, Fault> {
     })
 }
 
-/// Sorts as the query requests: `sort=name:asc,size` or `sort_key=..&sort_dir=..`; newest first by default.
+/// Sorts by `sort=name:asc,size`, or by `sort_key=..&sort_dir=..`. By default, the newest image comes first.
 pub(super) fn sort(query: &Query, images: &mut [Arc<ImageRecord>]) -> Result<(), Fault> {
     let keys = order(query)?;
     images.sort_by(|a, b| {

@@ -11,7 +11,7 @@ use crate::route::{Route, get};
 pub(super) const ROUTES: &[Route] =
     &[get("info.import", "/info/import", handler!(import)), get("info.stores", "/info/stores", handler!(stores))];
 
-/// The service supports uploads only, no import methods.
+/// The service has no import methods, because images are only uploaded.
 async fn import(_: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({
         "import-methods": {"description": "Import methods available.", "type": "array", "value": []},

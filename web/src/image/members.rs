@@ -1,4 +1,4 @@
-//! `/v2/images/{image_id}/members`: the projects that a shared image is offered to.
+//! `/v2/images/{image_id}/members`: the projects to which the owner offers a shared image.
 
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ fn is_owner(ctx: &Ctx, image: &ImageRecord) -> bool {
     ctx.caller().is_admin || (ctx.caller().project.is_some() && ctx.caller().project == image.attributes.owner)
 }
 
-/// Whether the caller sees a member: administrators and the owner see all members, a member sees itself.
+/// Whether the caller sees a member. Administrators and the image's owner see all members. A member project sees only
+/// itself.
 fn sees(ctx: &Ctx, image: &ImageRecord, member: &ProjectId) -> bool {
     is_owner(ctx, image) || ctx.caller().project.as_ref() == Some(member)
 }

@@ -40,7 +40,7 @@ const MAX_TEXT: usize = 255;
 pub(super) struct ParsedImagePatch(ImageChange);
 
 impl ParsedImagePatch {
-    /// Puts the change into the attributes of a new image.
+    /// Applies the change to the attributes of a new image.
     pub(super) fn put_into(self, attributes: &mut ImageAttributes) {
         match self.0 {
             ImageChange::Name(name) => attributes.name = name,

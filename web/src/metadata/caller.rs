@@ -68,7 +68,7 @@ fn missing(name: &str) -> Fault {
     }
 }
 
-/// Checks the proxy's signature, in a time that does not depend on the position of a wrong byte.
+/// Checks the proxy's signature. The check takes the same time whichever byte is wrong.
 fn check(secret: &Secret, signed: &str, signature: Option<&str>) -> Result<(), Fault> {
     let told = signature.and_then(bytes_of);
     let mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()).map_err(Fault::internal)?;
@@ -132,11 +132,11 @@ struct GuestOrigin {
     network: GuestNetwork,
 }
 
-/// The network of a guest, if it is known.
+/// The known facts about a guest's network.
 enum GuestNetwork {
     Unknown,
     Network(NetworkId),
-    /// A network that has a bridge with one of these names on this machine.
+    /// The guest is in a network whose bridge on this machine has one of these names.
     Bridges(Vec<String>),
 }
 
@@ -150,8 +150,8 @@ impl GuestNetwork {
     }
 }
 
-/// The source of the request. Any client can write a header, so only trusted proxies are believed. The headers may have
-/// at most one address and at most one network, because the client itself may have written further values. A guest
+/// The source of the request. Any client can write a header, so only the headers of trusted proxies are used. They may
+/// have at most one address and at most one network, because the client itself may have written a second value. A guest
 /// behind a bridge of this machine is in that bridge's network, even if it uses an address of another network.
 fn origin(ctx: &Ctx) -> Option<GuestOrigin> {
     let (config, peer) = (&ctx.app.config, ctx.remote?.to_canonical());

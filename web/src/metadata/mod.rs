@@ -1,8 +1,8 @@
 //! The metadata service (nova-api-metadata), which answers guests about themselves.
 //!
 //! Source: nova `api/metadata/{handler,base,password}.py`. `actors/src/metadata` builds the answers. [`caller`]
-//! identifies the guest. The only cache is the read models, so a guest sees a change as soon as the read models show
-//! it.
+//! identifies the guest. Apart from the read models there is no cache, so a guest sees a change as soon as the read
+//! models show it.
 //!
 //! The service needs no token, and the paths that exist depend on the guest. As in Nova, one handler serves every path
 //! and method. So `PUT /latest/api/token` answers 404, and not 405.
@@ -50,7 +50,7 @@ const fn any(op: &'static str, method: Method, path: &'static str) -> Route {
 async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
     let whole = ctx.param("path").to_owned();
     let path = normal(&whole);
-    // Any caller may list the versions.
+    // A caller need not be a known guest to list the versions.
     if path.is_empty() {
         return shown(tree::root());
     }
@@ -62,7 +62,7 @@ async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
     }
 }
 
-/// The names of a path, without empty names, `.` and `..` (as `posixpath.normpath`).
+/// The names of a path after empty names, `.` and `..` are resolved, as `posixpath.normpath` does.
 fn normal(path: &str) -> Vec<&str> {
     path.split('/').fold(Vec::new(), |mut names, name| {
         match name {
@@ -100,8 +100,8 @@ fn shown(found: MetadataEntry) -> Result<Reply, Fault> {
     }
 }
 
-/// Reads or stores the guest's password. A stored password cannot be replaced, so that an attacker in the guest's
-/// network cannot change it.
+/// Reads or stores the guest's password. A stored password cannot be replaced. Otherwise an attacker in the guest's
+/// network could change it.
 async fn password(mut ctx: Ctx, guest: &Guest) -> Result<Reply, Fault> {
     let posted = guest.server()?.guest_password.clone();
     match ctx.route.method {

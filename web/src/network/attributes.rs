@@ -21,7 +21,7 @@ fn invalid(name: &str, reason: impl std::fmt::Display) -> Fault {
     Fault::bad_request(format!("Invalid input for {name}. Reason: {reason}.")).key("HTTPBadRequest")
 }
 
-/// A value in the form in which Neutron's messages quote it.
+/// Formats a value as Neutron's messages quote it.
 fn quoted(value: &Value) -> String {
     match value {
         Value::String(text) => format!("'{text}'"),
@@ -43,7 +43,7 @@ impl Attributes {
         }
     }
 
-    /// A body without an envelope: the object itself.
+    /// Reads a body without an envelope, whose attributes are in the body itself.
     pub(super) fn whole(ctx: &Ctx) -> Result<Self, Fault> {
         match &ctx.body {
             Value::Object(map) => Ok(Self { map: map.clone() }),
@@ -164,7 +164,7 @@ impl Attributes {
     pub(super) fn zone_hints(&mut self) -> Result<Vec<String>, Fault> {
         const NAME: &str = "availability_zone_hints";
         let hints = self.texts(NAME)?.unwrap_or_default();
-        // Neutron counts the characters of the list in JSON.
+        // Neutron's limit applies to the length of the list as JSON text.
         match Value::from(hints.clone()).to_string().chars().count() > LONGEST_HINTS {
             true => Err(invalid(NAME, "Too many availability_zone_hints specified")),
             false => Ok(hints),

@@ -1,4 +1,5 @@
-//! `/extensions`: the served extensions of Neutron's API; also collections with constant content.
+//! `/extensions`: the extensions of Neutron's API that Chronova serves. This file also serves collections with constant
+//! content.
 
 use serde_json::{Value, json};
 

@@ -82,7 +82,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let network = targets::named_network(&ctx, &mut body, "floating_network_id")?;
     let project = targets::owner(&ctx, body.project()?)?;
     let permit = ctx.authorize(&targets::new(&project))?;
-    // This check comes before the checks of the port.
+    // As in Neutron, the network is checked before the port.
     check_external(&network)?;
     let wanted = wanted(&ctx, body, &network, project)?;
     let row = allocate(&ctx, &permit, &network, wanted).await?;
@@ -187,7 +187,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
 /// The association that a body requests.
 #[derive(Debug)]
 enum PortAssociation {
-    /// The body does not name a port; the association stays.
+    /// The body does not name a port, so the association stays as it is.
     Keep,
     Nothing,
     At(PortId, Option<IpAddr>),
@@ -206,7 +206,8 @@ impl PortAssociation {
         }
     }
 
-    /// Checks the requested association. `None`: the present association stays; `Some(None)`: it ends.
+    /// Checks the requested association. `None`: the present association stays. `Some(None)`: the present association
+    /// ends.
     #[allow(clippy::option_option, reason = "a patch keeps, removes or replaces the association")]
     fn resolve(
         &self,

@@ -1,5 +1,5 @@
-//! A router's external gateway: `external_gateway_info`. The gateway is a port in an external network and belongs to no
-//! project.
+//! A router's external gateway (`external_gateway_info`). The gateway is a port in an external network. This port
+//! belongs to no project.
 
 use chronova_actors::services::embedded::network::router::GATEWAY_OWNER;
 use chronova_actors::services::embedded::network::{

@@ -30,8 +30,8 @@ pub(super) const ROUTES: &[Route] = &[
         .any_body(),
 ];
 
-/// The port or subnet that a body names. Refuses `If-Match`, because the change is decided by a network, which does not
-/// know the router's revision.
+/// The port or subnet that a body names. Refuses `If-Match`. A network's aggregate decides about the change, and it
+/// does not know the router's revision.
 fn named(ctx: &Ctx) -> Result<(Option<PortId>, Option<SubnetId>), Fault> {
     preconditions::refuse(ctx)?;
     let mut body = Attributes::whole(ctx)?;
@@ -91,7 +91,7 @@ async fn by_port(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: PortId) -> Res
     for fixed in port.addresses() {
         check_overlaps(ctx, row.id(), network, Some(fixed.subnet))?;
     }
-    // If two requests take the same port, the network aggregate accepts one of them.
+    // If two requests name the same port, the network aggregate accepts only one of them.
     let project = port.created.project.clone();
     send(ctx, permit, network, NetworkCommand::BindPort { port: id, project, binding: binding(row.id()) }).await?;
     let subnets: Vec<SubnetId> = port.addresses().iter().map(|fixed| fixed.subnet).collect();
@@ -161,7 +161,7 @@ pub(super) fn check_overlaps(
     let (new, known): (Vec<Arc<Subnet>>, Vec<Arc<Subnet>>) = ctx.app.queries()?.views.networks.read(|view| {
         let all = view.whole(network).into_iter().flat_map(|network| network.subnets.values());
         let new = all.filter(|row| subnet.is_none_or(|id| id == row.added.subnet)).cloned().collect();
-        // A gateway that is being replaced is left out.
+        // In a check of a new gateway, the present gateway is left out, because the new one replaces it.
         let kept = |port: &&Arc<Port>| subnet.is_some() || port.binding().owner == INTERFACE_OWNER;
         let at = view.of_router(router).filter(kept).flat_map(|port| port.addresses());
         (new, at.filter_map(|fixed: &FixedAddress| view.subnet(fixed.subnet)).cloned().collect())
@@ -234,7 +234,7 @@ fn find(ctx: &Ctx, router: RouterId, port: Option<PortId>, subnet: Option<Subnet
                 .key("RouterInterfaceNotFound"))
         }
         (None, None, subnet) => {
-            // An invisible subnet is 404 before any other check.
+            // If the caller may not see the subnet, the answer is 404 before any other check.
             let subnet = subnet.map(|id| id.to_string()).unwrap_or_default();
             targets::find_subnet(ctx, &subnet)?;
             Err(Fault::not_found(format!("Router {router} has no interface on subnet {subnet}"))

@@ -1,8 +1,8 @@
 //! Collections: filters, order, pages and selected fields, the same for every resource.
 //!
-//! A filter is an attribute's name and a value. Several values of one name are alternatives, except for tags: `tags`
-//! finds rows with all of them, and `not-tags` rows that lack at least one. Unknown names are ignored, as in Neutron
-//! without the extension `filter-validation`.
+//! A filter is an attribute's name and a value. Several values of one name are alternatives. Tags are different: `tags`
+//! finds rows that have all the values, and `not-tags` finds rows that lack at least one of them. Unknown names are
+//! ignored, as in Neutron without the extension `filter-validation`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,8 +68,8 @@ fn id_of(row: &Value) -> String {
     row["id"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The filters of a query, parsed once. Repeated parameters cost nothing more per row. Matching a row costs one look-up
-/// per different name, and one per different tag or condition on addresses.
+/// The filters of a query, parsed once. Repeated parameters cost nothing more per row. To match a row costs one look-up
+/// for each different name, and one for each different tag or condition on addresses.
 struct ListFilters<'a>(BTreeMap<&'a str, ValueFilter<'a>>);
 
 /// The values of one name.

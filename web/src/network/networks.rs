@@ -128,7 +128,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// Checks the policy rules of the guarded attributes in the body. In a request to create a network, default values need
-/// no rule. An update needs the rule of each attribute that it names, as in Neutron, because it may remove a value that
+/// no rule. As in Neutron, an update needs the rule of each attribute that it names. The update may remove a value that
 /// only an administrator may set.
 fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
     for (name, on_create, on_update) in GUARDED {

@@ -85,7 +85,7 @@ fn candidates(ctx: &Ctx) -> Result<Vec<Arc<Port>>, Fault> {
             view.whole(network).into_iter().flat_map(|network| network.ports.values()).cloned().collect()
         } else if let Some(project) = project {
             let Some(held) = view.held(&project) else { return Vec::new() };
-            // The project's ports, and all ports on its networks.
+            // The ports of the project, and the ports of other projects on this project's networks.
             let foreign = held.networks.iter().filter_map(|id| view.whole(*id)).flat_map(|n| n.ports.values());
             let foreign = foreign.filter(|port| !held.ports.contains(&port.created.port));
             held.ports.iter().filter_map(|id| view.port(*id)).chain(foreign).cloned().collect()
@@ -155,8 +155,8 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Refuses to delete a port with addresses while its owner, a router or a floating address, exists. Such a port is
-/// deleted through its owner.
+/// Refuses to delete a port with addresses if it belongs to a router or a floating address that still exists. Such a
+/// port is deleted through its owner.
 fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     let (device, owner) = (row.binding().device.as_str(), row.binding().owner.as_str());
     let stands = ctx.app.queries()?.views.networks.read(|view| match owner {
@@ -175,8 +175,8 @@ fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
 }
 
 /// Refuses to make a port the interface or gateway of another project's router, unless the caller is an administrator.
-/// The policy of `device_owner` does not suffice: it lets services set such an owner, and afterwards the port's project
-/// may change the `device_id`.
+/// The policy rule of `device_owner` does not suffice. It lets services set such an owner, and afterwards the port's
+/// project could change the `device_id`.
 fn check_router(ctx: &Ctx, owner: Option<&str>, device: Option<&str>) -> Result<(), Fault> {
     let (Some(GATEWAY_OWNER | INTERFACE_OWNER), Some(device)) = (owner, device) else { return Ok(()) };
     let Ok(router) = device.parse::<RouterId>() else { return Ok(()) };
@@ -191,7 +191,7 @@ fn check_router(ctx: &Ctx, owner: Option<&str>, device: Option<&str>) -> Result<
     }
 }
 
-/// `target` with the kind of owner that the body names.
+/// Adds the kind of device owner that the body names to `target`.
 fn of_owner(target: PolicyTarget, body: &Attributes) -> PolicyTarget {
     let owner = body.peek("device_owner").and_then(Value::as_str).unwrap_or_default();
     target.with("device_owner_kind", owner.split(':').next().unwrap_or_default())

@@ -236,7 +236,7 @@ fn protocol(body: &mut Attributes) -> Result<Option<String>, Fault> {
     let number = as_integer(&value).filter(|number| (0..=255).contains(number));
     match text.as_str() {
         "" | "any" => Ok(None),
-        // `06` is 6.
+        // A number is stored without leading zeros: `06` becomes `6`.
         _ if number.is_some() => Ok(number.map(|number| number.to_string())),
         known if PROTOCOLS.iter().any(|(name, _)| *name == known) => Ok(Some(text)),
         _ => {
@@ -283,9 +283,10 @@ fn check_ports(traffic: &RuleTraffic) -> Result<(), Fault> {
     match traffic.protocol.as_deref().and_then(number) {
         None => Err(Fault::bad_request("Must also specify protocol if port range is given.")
             .key("SecurityGroupProtocolRequiredWithPorts")),
-        // For ICMP the ports are type and code.
+        // For ICMP the two port fields hold type and code, so any order is valid.
         Some(1 | 58) => Ok(()),
-        // SCTP, TCP and UDP have ports; a range needs both ends. Hosts cannot filter by the ports of UDP-Lite.
+        // Only SCTP, TCP and UDP may have port ranges, and a range needs both ends. Hosts cannot filter UDP-Lite by
+        // port.
         Some(132 | 6 | 17) => match (traffic.port_min, traffic.port_max) {
             (Some(min), Some(max)) if min > 0 && min <= max => Ok(()),
             _ => Err(Fault::bad_request("For TCP/UDP protocols, port_range_min must be <= port_range_max")

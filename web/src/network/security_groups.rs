@@ -21,7 +21,7 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    // The first list creates the default group.
+    // The first request to list groups creates the project's default group.
     get("security_groups.index", "/security-groups", handler!(index)).leader().policy_on_target("get_security_group"),
     post("security_groups.create", "/security-groups", handler!(create))
         .policy_on_target("create_security_group")
@@ -36,8 +36,8 @@ pub(super) const ROUTES: &[Route] = &[
 
 const READ_ONLY: [&str; 5] = ["id", "tenant_id", "project_id", "security_group_rules", "shared"];
 
-/// Creates the project's `default` group if it is missing. As in Neutron, the first list of the project's groups
-/// creates it.
+/// Creates the project's `default` group if it is missing. As in Neutron, the first request to list the project's
+/// groups creates it.
 pub(super) async fn ensure_default(ctx: &Ctx, permit: &Permit, project: &ProjectId) -> Result<(), Fault> {
     let dispatch = ctx.app.dispatch()?;
     if dispatch.queries().views.security_groups.read(|view| view.get(default_group(project)).is_some()) {

@@ -120,9 +120,9 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Refuses ranges of the operator's own networks, except to administrators. A network's bridge on a host gets the
-/// gateway addresses of the network's subnets. Without this check, a project could claim an address of the operator's
-/// network.
+/// Unless the caller is an administrator, refuses address ranges that belong to the operator's own networks. A
+/// network's bridge on a host gets the gateway addresses of the network's subnets. Without this check, a project could
+/// claim an address of the operator's network.
 fn check_reserved(ctx: &Ctx, places: impl IntoIterator<Item = IpNet>) -> Result<(), Fault> {
     let reserved = &ctx.app.config.reserved_networks;
     let overlaps = |place: &IpNet| reserved.iter().any(|own| own.contains(place) || place.contains(own));

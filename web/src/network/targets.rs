@@ -18,7 +18,8 @@ use crate::fault::Fault;
 use crate::policy::PolicyTarget;
 use crate::service::Service;
 
-/// Whether a rule of the network service permits the caller's access to `target`, also in requests to other services.
+/// Whether a rule of the network service permits the caller's access to `target`. The request itself may be one to
+/// another service.
 pub(super) fn allows(ctx: &Ctx, rule: &'static str, target: &PolicyTarget) -> bool {
     ctx.app.policy.allows(Service::Network, rule, ctx.caller(), target)
 }

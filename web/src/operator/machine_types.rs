@@ -1,5 +1,5 @@
-//! The machine types of servers: lists the servers without a recorded one, and changes the type of a server.
-//! `chronova manage libvirt` calls these operations.
+//! The machine types of servers. One operation lists the servers without a recorded machine type, another changes a
+//! server's machine type. `chronova manage libvirt` calls these operations.
 
 use chronova_actors::instance::{InstanceRequest, InstanceRoot};
 use serde_json::json;

@@ -2,7 +2,8 @@
 //! of Placement's data, machine types, and records of servers.
 //!
 //! Nova leaves drains to its clients, which move servers one by one and lose their state when they crash. In Chronova a
-//! process performs the drain. Operators start, watch and cancel it over HTTP, and it continues after any crash.
+//! process performs the drain. Operators start, watch and cancel this process over HTTP. The process continues after
+//! any crash.
 
 mod allocations;
 mod bodies;

@@ -31,8 +31,8 @@ pub(super) fn whole(queries: &Queries, host: &KnownHost) -> Value {
     shown
 }
 
-/// `running`; `cancelling`, while the last moves end; `cancelled`; `done`, when no server is left; `incomplete`, when
-/// some servers stay.
+/// The drain's status: `running`, `cancelling` (the last moves are ending), `cancelled`, `done` (no server is left) or
+/// `incomplete` (some servers stay).
 fn status(drain: &Drain) -> &'static str {
     match (drain.ended_at, drain.cancelled, drain.stays.is_empty()) {
         (None, false, _) => "running",

@@ -44,7 +44,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
         let generations: Vec<u64> = consumer.claim.allocations.iter().map(generation).collect();
         Some((consumer, generations))
     })?;
-    // A consumer without allocations is not stored; the answer is an empty object.
+    // The ledger stores no consumer without allocations, so the answer for such a consumer is an empty object.
     let Some((consumer, generations)) = found else { return replies::show(&ctx, json!({"allocations": {}}), None) };
     let allocations = views::holdings(&consumer.claim.allocations, &generations);
     let modified = Some(consumer.updated_at);

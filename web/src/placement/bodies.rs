@@ -165,8 +165,8 @@ pub(super) fn reshape_body() -> Schema {
     ])
 }
 
-/// Before 1.25 there is one group, and it must request resources. From 1.25 on there can be several groups. Then
-/// the code that reads the groups checks their resources.
+/// Before 1.25 there is one group, and it must request resources. From 1.25 on there can be several groups. The schema
+/// then does not require resources; the code that reads the groups checks them.
 pub(super) fn candidates_query() -> Schema {
     let limit = || {
         opt("limit", integer().types(["integer", "string"]).pattern("^[1-9][0-9]*$").min(1).min_length(1)).since(1, 16)

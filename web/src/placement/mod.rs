@@ -1,9 +1,9 @@
 //! The Placement API: resource providers, inventories, traits, allocations and candidates.
 //!
 //! One file per resource, each with a route table. The dispatcher knows this list of tables only. Reads come from the
-//! placement view. Changes go to the ledger as commands, and its `decide` accepts or refuses them. [`reject`] maps its
-//! refusals to Placement's messages. The search for candidates is in `chronova_projections::placement::candidates`,
-//! which the scheduler uses, too.
+//! placement view. Changes go to the ledger as commands, and the ledger's `decide` accepts or refuses them. [`reject`]
+//! maps the ledger's refusals to Placement's messages. The search for candidates is in
+//! `chronova_projections::placement::candidates`, which the scheduler uses, too.
 
 mod aggregates;
 mod allocations;

@@ -1,7 +1,7 @@
 //! Turns bodies into commands of the ledger.
 //!
-//! The schemas have validated the bodies before. If a schema does not restrict a key (such as the class of an
-//! inventory), the ledger checks it.
+//! The schemas have validated the bodies before. If a schema does not restrict a key, such as the class of an
+//! inventory, the ledger checks the key.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::schema::uuid_of;
 /// The project and the user of allocations before 1.8, where a body cannot name them.
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 
-/// Aggregates of a provider; before 1.19 the list was the whole body.
+/// The aggregates of a provider. Before 1.19, the whole body is the list.
 pub(super) struct AggregatesBody {
     pub(super) aggregates: Vec<Uuid>,
     /// The texts of the UUIDs that are not in the usual form.
@@ -133,8 +133,8 @@ impl ReshapeBody {
     }
 }
 
-/// The generation that the client has seen. A number that no generation can have becomes a generation that no provider
-/// has, so the request conflicts.
+/// The generation that the client has seen. A number that cannot be a generation becomes the generation of no provider,
+/// so the request is refused as a conflict.
 pub(super) fn generation(body: &Value) -> u64 {
     number(&body["resource_provider_generation"]).unwrap_or(u64::MAX)
 }

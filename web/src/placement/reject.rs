@@ -28,7 +28,7 @@ pub(super) enum PlacementOperation<'a> {
     SetInventories(ProviderId),
     UpdateInventory(ProviderId),
     DeleteInventory(&'a str),
-    /// An allocation; with the consumer if the path names it.
+    /// A change of allocations. Has the consumer if the path names one.
     Allocate(Option<&'a str>),
     Reshape,
     RenameClass,
@@ -171,7 +171,7 @@ fn inventory_or_allocation(reject: LedgerReject, during: PlacementOperation<'_>)
                  exceed the capacity."
             ))
         }
-        // Only the scheduler claims for groups.
+        // Clients of Placement never see this refusal, because only the scheduler claims for server groups.
         LedgerReject::GroupPolicyBroken { group, .. } => {
             Fault::conflict(format!("The policy of server group {group} does not admit the allocation"))
         }
@@ -179,7 +179,7 @@ fn inventory_or_allocation(reject: LedgerReject, during: PlacementOperation<'_>)
         LedgerReject::HoldsOther(consumer) => {
             Fault::conflict(format!("Consumer {consumer} has other allocations")).key(CONCURRENT)
         }
-        // The caller has matched all other rejections.
+        // The calling function has already matched the rejections that are missing here.
         other => Fault::conflict(other.to_string()),
     }
 }

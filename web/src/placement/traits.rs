@@ -47,8 +47,8 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     replies::show(&ctx, json!({"traits": found}), None)
 }
 
-/// The traits whose names `wanted` admits. `associated` keeps only those that some provider has (true), or only those
-/// that none has (false).
+/// The traits whose names `wanted` admits. If `associated` is true, only traits that at least one provider has. If it
+/// is false, only traits that no provider has.
 fn matching(ledger: &Ledger, wanted: &TraitNameFilter<'_>, associated: Option<bool>) -> Vec<String> {
     let used: BTreeSet<&str> = match associated {
         Some(_) => ledger.providers.values().flat_map(|provider| &provider.traits).map(String::as_str).collect(),

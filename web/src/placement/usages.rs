@@ -35,7 +35,7 @@ async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
     replies::show(&ctx, body, None)
 }
 
-/// The total usage of the consumers of one type.
+/// The sum of the usage of all consumers of one type.
 #[derive(Default)]
 struct UsageSum {
     consumers: u64,

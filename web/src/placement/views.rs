@@ -60,7 +60,7 @@ pub(super) fn inventories(provider: &Provider) -> Value {
     json!({"resource_provider_generation": provider.generation, "inventories": by_class})
 }
 
-/// The attributes of a consumer, beside its allocations.
+/// The attributes of a consumer in the answer, in addition to its allocations.
 #[derive(Debug)]
 pub(super) struct ConsumerView {
     pub consumer: Arc<Consumer>,
@@ -74,7 +74,7 @@ pub(super) static CONSUMER: FieldTable<ConsumerView> = FieldTable::new(&[
         .since(1, 38),
 ]);
 
-/// The attributes of a holder of allocations, beside its resources.
+/// The attributes of a consumer in a provider's list of allocations, in addition to its resources.
 static HOLDER: FieldTable<ConsumerView> =
     FieldTable::new(
         &[field("consumer_generation", |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28)],
@@ -93,7 +93,7 @@ pub(super) fn holdings(held: &[Allocation], generations: &[u64]) -> Value {
     Value::Object(pairs.collect())
 }
 
-/// A holder in the list of a provider's allocations.
+/// One consumer in the list of a provider's allocations.
 pub(super) fn holder(consumer: Arc<Consumer>, provider: ProviderId, version: Microversion) -> (String, Value) {
     let claim = &consumer.claim;
     let held = claim.allocations.iter().filter(|held| held.provider == provider).flat_map(|held| &held.resources);

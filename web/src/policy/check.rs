@@ -1,11 +1,11 @@
 //! The policy language of oslo.policy: `role:admin or (rule:owner and not project_id:%(project_id)s)`.
 //!
 //! Grammar: `not` binds strongest, then `and`, then `or`; parentheses group. `@` and the empty text always hold, `!`
-//! never holds. A check is `kind:match`. `rule:NAME` refers to another rule, and `role:NAME` requires a role. Any
-//! other kind is a credential (`user_id`, `project_id`, `is_admin`, `system_scope`...) or a literal (`'text'`, `True`,
-//! `None`) that must equal the match. `%(name)s` in the match is an attribute of the target. The older list form
-//! (`[["role:a", "rule:b"], ["role:c"]]`: all checks of at least one inner list) is read too. `http:` checks are
-//! refused: a decision must not depend on the answer of another server.
+//! never holds. A check is `kind:match`. `rule:NAME` refers to another rule, and `role:NAME` requires a role. Any other
+//! kind is a credential (`user_id`, `project_id`, `is_admin`, `system_scope`...) or a literal (`'text'`, `True`,
+//! `None`) that must equal the match. `%(name)s` in the match is an attribute of the target. The parser also reads the
+//! older list form (`[["role:a", "rule:b"], ["role:c"]]`), in which all checks of at least one inner list must hold.
+//! `http:` checks are refused, because a decision must not depend on the answer of another server.
 
 use std::fmt;
 
@@ -72,8 +72,8 @@ enum Token<'a> {
     Check(&'a str),
 }
 
-/// Splits the text at white space, and takes the parentheses off both ends of each word, as oslo.policy does. The
-/// closing parenthesis in `%(project_id)s` stays, because a letter follows it.
+/// Splits the text at white space. Then splits the parentheses at both ends of each word from the word, as oslo.policy
+/// does. The closing parenthesis in `%(project_id)s` stays in the word, because a letter follows it.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     for word in text.split_whitespace() {
@@ -258,7 +258,7 @@ impl PolicyCheck {
         }
     }
 
-    /// Whether the check holds; `rule` looks other rules up.
+    /// Whether the check holds. `rule` answers whether another rule holds.
     pub fn holds(&self, caller: &Caller, target: &PolicyTarget, rule: &dyn Fn(&str) -> bool) -> bool {
         match self {
             Self::Always => true,
@@ -278,7 +278,8 @@ impl PolicyCheck {
     }
 }
 
-/// A credential that the caller lacks equals nothing: a token without project never owns a target without project.
+/// A credential that the caller lacks equals no value. For example, a token without a project never owns a target
+/// without a project.
 fn has_credential(caller: &Caller, name: &str, value: &str) -> bool {
     match name {
         "user_id" | "user" => caller.user.as_str() == value && !caller.is_anonymous(),

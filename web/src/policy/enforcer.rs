@@ -1,8 +1,8 @@
 //! The rules in force, and the decision.
 //!
-//! A default, its deprecated predecessor and an override combine as in oslo.policy. An override of the rule replaces
-//! all else. If there is none, an override of the predecessor's name is used. If there is neither, the default is used.
-//! Without `enforce_new_defaults`, the predecessor's default then also grants access.
+//! A default, its deprecated predecessor and an override combine as in oslo.policy. If the operator overrides the rule,
+//! only this override counts. Otherwise an override of the predecessor counts, if there is one. Otherwise the default
+//! counts, and without `enforce_new_defaults`, the predecessor's default also grants access.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -59,7 +59,7 @@ impl RuleSet {
             let is_of_api = !default.operations.is_empty() || !default.scopes.is_empty();
             rules.insert(default.name.to_owned(), RegisteredRule { check, scopes: default.scopes, is_of_api });
         }
-        // Names that no service knows are the operator's own building blocks.
+        // Overrides with unknown names are the operator's own building blocks.
         for (name, check) in &overrides.rules {
             let own = || RegisteredRule { check: check.clone(), scopes: &[], is_of_api: false };
             rules.entry(name.clone()).or_insert_with(own);
@@ -70,8 +70,8 @@ impl RuleSet {
         Ok(set)
     }
 
-    /// Refuses circular references in all rules. Refuses a missing rule only if a rule of the API needs it, because
-    /// other rules of the file may belong to another service.
+    /// Refuses circular references in all rules. Refuses a reference to a missing rule only if a rule of the API needs
+    /// it. Other rules in the file may belong to another service.
     fn check_references(&self) -> Result<(), PolicyError> {
         let mut finished = BTreeMap::new();
         for name in self.rules.keys() {
@@ -84,8 +84,8 @@ impl RuleSet {
         Ok(())
     }
 
-    /// Refuses a missing rule that this rule needs, directly or through other rules, if no default rule replaces it.
-    /// [`RuleSet::visit`] has refused circular references before.
+    /// Refuses this rule if it needs a missing rule, directly or through other rules, and no default rule replaces the
+    /// missing one. [`RuleSet::visit`] has refused circular references before.
     fn check_complete<'a>(&'a self, name: &'a str, checked: &mut BTreeSet<&'a str>) -> Result<(), PolicyError> {
         let Some(entry) = self.rules.get(name).filter(|_| checked.insert(name)) else { return Ok(()) };
         for wanted in entry.check.references() {
@@ -370,7 +370,7 @@ mod tests {
         }
     }
 
-    /// A rule of the API may need a missing rule directly, through a rule of the operator, or through a building block.
+    /// A rule of the API may need the missing rule directly, or through an operator's rule or a building block.
     #[test]
     fn a_missing_rule_stops_the_start_wherever_the_api_needs_it() {
         for (text, of) in [
@@ -384,7 +384,7 @@ mod tests {
             };
             assert_eq!((rule.as_str(), missing.as_str()), (of, "nowhere"), "{text}");
         }
-        // Nothing of any API needs these rules.
+        // No rule of an API needs these rules.
         assert!(enforcer("mine: 'rule:nowhere'\n'os_sharing_api:shares:create': 'rule:nowhere'", true).is_ok());
     }
 }

@@ -5,9 +5,9 @@
 //! [`Permit`]s.
 //!
 //! Invariants: start-up parses all rules, and refuses circular references. `policy_default_rule` replaces an unknown
-//! rule, with a warning in the text log at start-up. If that rule does not exist either, start-up refuses an API's rule
-//! that needs the unknown rule, directly or through other rules. A request under an unknown rule is then denied. Two
-//! services may have rules of the same name, so each service has its own set.
+//! rule, with a warning in the text log at start-up. If `policy_default_rule` does not exist either, start-up fails if
+//! a rule of an API needs the unknown rule, directly or through other rules. At run time, a request under an unknown
+//! rule is denied. Two services may have rules of the same name, so each service has its own set.
 
 pub mod check;
 pub mod defaults;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::auth::{Caller, Requester};
 
-/// States that this requester may perform the operations that this rule guards.
+/// Proves that the requester may perform the operations that the rule guards.
 #[derive(Debug, Clone)]
 pub struct Permit {
     rule: &'static str,

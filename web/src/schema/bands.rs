@@ -1,5 +1,5 @@
-//! A description has one validator per band: a span of versions in which the description does not change. Each
-//! validator is compiled when first needed.
+//! A band is a span of versions in which a description does not change. A description has one validator per band. Each
+//! validator is compiled at its first use.
 
 use std::sync::OnceLock;
 

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::microversion::Microversion;
 
-/// The description of a value: keywords in order, and the descriptions that replace this one from later versions on.
+/// The description of a value. It has keywords in order, and further descriptions, each of which replaces this one from
+/// a later version on.
 #[derive(Debug, Clone, Default)]
 pub struct Schema {
     parts: Vec<SchemaPart>,
@@ -242,7 +243,7 @@ impl Schema {
         self
     }
 
-    /// Leaves `additionalProperties` out, which allows other keys.
+    /// Leaves the keyword `additionalProperties` out, so that other keys are allowed.
     pub fn silent(mut self) -> Self {
         self.parts.retain(|part| !matches!(part, SchemaPart::Open(_)));
         self

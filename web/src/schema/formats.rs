@@ -1,5 +1,5 @@
-//! The `format` keywords of the APIs. The formats for names refuse values that are no strings. The other formats check
-//! only strings, like python-jsonschema's checks of the same names.
+//! The `format` keywords of the APIs. The formats for names refuse values that are no strings. The other formats accept
+//! such values, and check only strings, as python-jsonschema does.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;

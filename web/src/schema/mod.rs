@@ -16,12 +16,13 @@
 //! }
 //! ```
 //!
-//! A description renders to plain JSON Schema for one version ([`Schema::render`]) and compiles, once per version band,
-//! to a [`Validator`]. Validation is our own short implementation of JSON Schema, because a general validator reports
-//! errors in other words and another order than Nova. The validator reports the *first* violation in the order of the
-//! schema, in the words of python-jsonschema with Python's spelling of values. The formats are Nova's. In the dialect
-//! of Nova, number limits apply to numbers in strings, too. The keywords are a closed set: a schema with an unknown
-//! keyword does not compile. The tests compare the validator with an independent validator.
+//! [`Schema::render`] renders a description as plain JSON Schema for one version. Once per version band, the
+//! description is compiled to a [`Validator`]. The validator is our own short implementation of JSON Schema. A general
+//! validator would report errors in other words and in another order than Nova. The validator reports the *first*
+//! violation in the order of the schema, in the words of python-jsonschema with Python's spelling of values. The
+//! formats are Nova's. In the dialect of Nova, number limits apply to numbers in strings, too. The keywords are a
+//! closed set: a schema with an unknown keyword does not compile. The tests compare the validator with an independent
+//! validator.
 
 mod bands;
 mod build;

@@ -1,7 +1,7 @@
 //! Readers for the fields of typed bodies: `#[serde(default, deserialize_with = "typed::text")]`.
 //!
-//! The schema has validated the body before, in the words of the API. So these readers rarely fail: they treat a value
-//! of another type as absent. If a reader refuses (`number`), the answer is "malformed".
+//! The schema has validated the body before, in the words of the API. So most of these readers never fail, but treat a
+//! value of another type as absent. If a reader fails (`number`), the answer says that the body is malformed.
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::Value;

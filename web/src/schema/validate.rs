@@ -95,12 +95,12 @@ impl Validator {
     }
 
     fn matches(&self, pattern: &str, text: &str) -> bool {
-        // A match that needs too much backtracking is given up and counts as no match.
+        // If a match needs too much backtracking, the engine gives up, and the text counts as not matching.
         self.patterns.get(pattern).is_some_and(|regex| regex.is_match(text).unwrap_or(false))
     }
 
-    /// Checks a value. The path of a violation is collected while returning, so it is built in reverse and only for
-    /// failures.
+    /// Checks a value. Each level adds its step to the path of a violation when it returns. So the path is in reverse
+    /// order, and a valid value costs no path.
     fn descend(&self, schema: &Value, instance: &Value) -> ValidationResult {
         let keywords = match schema {
             Value::Object(keywords) => keywords,
@@ -317,7 +317,8 @@ fn prepare(schema: &Value, patterns: &mut BTreeMap<String, Regex>) -> Result<(),
                     return Err(CompileError::Format(name.to_owned()));
                 }
             }
-            // `additionalItems` has no meaning beside a single `items` schema, and none at all since draft 2020-12.
+            // With a single `items` schema, `additionalItems` has no meaning. Since draft 2020-12, the keyword does not
+            // exist.
             "title" | "description" | "additionalItems" | "$schema" | "minimum" | "maximum" | "exclusiveMinimum"
             | "exclusiveMaximum" => {}
             other if words::SIMPLE.contains(&other) => {}

@@ -31,7 +31,7 @@ pub(super) fn visible(ctx: &Ctx, id: VolumeId) -> Result<Arc<VolumeRecord>, Faul
     found.filter(own).ok_or_else(|| Fault::not_found(no_volume(&id.to_string())))
 }
 
-/// The volume of the path and the permit of the route's rule on it.
+/// The volume of the path, and the permit that the route's rule gives for this volume.
 pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, Permit), Fault> {
     let id = ctx.id::<VolumeId>("volume_id", no_volume)?;
     let volume = visible(ctx, id)?;

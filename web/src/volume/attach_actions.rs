@@ -90,7 +90,8 @@ fn old_attachment(body: &Value) -> Result<OldAttachment, Fault> {
     Ok(OldAttachment { instance, host: host.unwrap_or_default(), device, mode })
 }
 
-/// Reserves, connects and completes in one append: the client has attached the volume already.
+/// Records the reservation, the connection and the completion in one append, because the client has already attached
+/// the volume.
 async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
     let OldAttachment { instance, host, device, mode } = old_attachment(ctx.action_body())?;

@@ -43,7 +43,7 @@ fn no_attachment(id: &str) -> String {
     format!("Volume attachment could not be found with filter: attachment_id = {id}.")
 }
 
-/// The attachment of the path, with its volume, and the permit of the route's rule on the volume.
+/// The attachment of the path, its volume, and the permit that the route's rule gives for the volume.
 fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, AttachmentId, Permit), Fault> {
     let id = ctx.id::<AttachmentId>("attachment_id", no_attachment)?;
     let found = ctx.queries()?.views.volumes.read(|view| view.of_attachment(id));
@@ -101,8 +101,8 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"attachment": view(&ctx, &volume, id)?})))
 }
 
-/// The host that a connector names. As in Cinder, a connector need not name a host: a client that gives only its
-/// initiator or its address gets the connection.
+/// The host that a connector names. As in Cinder, a connector need not name a host. A client that gives only its
+/// initiator or its address gets the connection, too.
 fn place(connector: Connector) -> AttachmentPlace {
     let mode = match connector.mode.as_deref() {
         Some("ro") => Some(AttachMode::ReadOnly),

@@ -88,7 +88,7 @@ fn pairs_in(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
     })
 }
 
-/// Sorts as the query requests, or newest first; then by id, so that pages never overlap.
+/// Sorts as the query requests, or newest first. Rows with equal keys are sorted by id, so that pages never overlap.
 pub(super) fn sort(rows: &mut [Value], query: &Query) -> Result<(), Fault> {
     let keys = effective(order(query)?, rows);
     rows.sort_by(|a, b| {

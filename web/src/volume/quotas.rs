@@ -42,7 +42,7 @@ fn quota_of(ctx: &Ctx, project: &ProjectId) -> Result<VolumeQuota, Fault> {
     Ok(known.unwrap_or_default())
 }
 
-/// The use of each resource that is used, also of each volume type.
+/// The project's usage by resource, in total and by volume type. A volume type without usage has no entry.
 fn usage_of(ctx: &Ctx, quota: &VolumeQuota) -> Result<BTreeMap<String, u64>, Fault> {
     let mut used: BTreeMap<String, u64> = BTreeMap::new();
     let mut count = |resource: &str, number: u64| *used.entry(resource.to_owned()).or_default() += number;
@@ -63,7 +63,8 @@ fn usage_of(ctx: &Ctx, quota: &VolumeQuota) -> Result<BTreeMap<String, u64>, Fau
     Ok(used)
 }
 
-/// Every resource with its limit, then volumes, snapshots and gigabytes per volume type. The limit of a type is -1.
+/// All resources with their limits. After them come volumes, snapshots and gigabytes of each volume type, whose limit
+/// is -1.
 fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault> {
     let defaults = ctx.app.volumes()?.options.limits;
     let mut all: Vec<(String, i64)> =

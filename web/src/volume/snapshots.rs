@@ -52,7 +52,7 @@ fn find(ctx: &Ctx, id: SnapshotId) -> Result<(Arc<VolumeRecord>, VolumeSnapshot)
     known.ok_or_else(|| Fault::not_found(no_snapshot(&id.to_string())))
 }
 
-/// The snapshot of the path and the permit of the route's rule on it.
+/// The snapshot of the path, and the permit that the route's rule gives for this snapshot.
 pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, VolumeSnapshot, Permit), Fault> {
     let (volume, snapshot) = find(ctx, ctx.id::<SnapshotId>("snapshot_id", no_snapshot)?)?;
     let permit = ctx.authorize(&PolicyTarget::owned(&snapshot.requested.project, &snapshot.requested.user))?;

@@ -1,4 +1,4 @@
-//! The extra specs of volume types, and the access to private types.
+//! The extra specs of volume types, and the projects that may use private types.
 
 use chronova_actors::services::embedded::volume::types::VolumeTypeCommand;
 use chronova_events::ids::ProjectId;

@@ -137,7 +137,7 @@ fn wanted(ctx: &Ctx, body: VolumeCreateBody) -> Result<NewVolume, Fault> {
     })
 }
 
-/// A volume without the extension fields: Cinder's answers to changes have none.
+/// A volume without the extension fields, because Cinder's answers to changes do not have these fields.
 fn plain(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<Value, Fault> {
     let mut shown = SHOWN.render(&view(ctx, volume)?, ctx.version);
     if let Some(fields) = shown.as_object_mut() {
@@ -155,7 +155,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let id = wanted.volume;
     let accepted = ctx.app.volumes()?.accept(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     shown(&ctx, accepted).await?;
-    // The volume may be `available` by now, but the answer shows it as `creating`.
+    // The answer shows the volume as `creating`, even if it is already `available`.
     let mut made = VolumeRecord::clone(&*visible(&ctx, id)?);
     made.status = VolumeStatus::Creating;
     let made = Arc::new(made);

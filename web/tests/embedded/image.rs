@@ -118,7 +118,8 @@ async fn visibility_and_role_decide_who_sees_and_changes_an_image() {
     let seen_by_bob = || world.call(&bob, "GET", "/image/v2/images", None);
     assert_eq!(show(&world, &bob, &id).await.status, 404);
     world.call(&reader, "POST", "/image/v2/images", Some(raw("no"))).await.expect(403);
-    // The image is shared with Bob. He can show it by id, and his list has it after he accepts.
+    // The image is shared with Bob. Bob can show the image by its id. After Bob accepts the offer, his list has the
+    // image, too.
     let members = format!("/image/v2/images/{id}/members");
     world.call(&bob, "POST", &members, Some(json!({"member": "x"}))).await.expect(404);
     world.call(&alice, "POST", &members, Some(json!({"member": bobs}))).await.expect(200);

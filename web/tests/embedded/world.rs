@@ -213,7 +213,7 @@ impl World {
         names(&self.folder.path().join("images"))
     }
 
-    /// Stops the leader and the member, and writes nothing more. So the files are as after a crash.
+    /// Stops the leader and the member without further writes. So the files are as they would be after a crash.
     pub async fn end(self) -> tempfile::TempDir {
         self.leader.stop().await;
         self.member.stop().await;

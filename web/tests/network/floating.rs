@@ -143,7 +143,7 @@ async fn invalid_floating_addresses_are_refused_as_in_neutron() {
     let none = (404, "ExternalGatewayForFloatingIPNotFound".to_owned());
     assert_eq!(refused(json!({"port_id": island["id"]})).await, none);
 
-    // Only administrators make a pool.
+    // Only administrators may make a network external, and so a pool of addresses.
     let own = json!({"network": {"name": "pool", "router:external": true}});
     let denied = town.world.refused(BOB, "POST", "/networks", Some(own)).await;
     assert_eq!(denied, (403, "PolicyNotAuthorized".into()));
@@ -174,8 +174,8 @@ async fn invalid_floating_addresses_are_refused_as_in_neutron() {
     let details = town.world.get(BOB, "/quotas/blue/details").await;
     assert_eq!(details["quota"]["floatingip"], json!({"limit": 3, "used": 3, "reserved": 0}));
 
-    // The router's interface and gateway, the external network, and the address's own port stay while the address is
-    // associated.
+    // While the address is associated, nobody can delete the router's interface and gateway, the external network, or
+    // the address's own port.
     let associated = town.give(&all[1], json!({"port_id": port["id"]})).await;
     assert_eq!(associated.0, 200, "{}", associated.1);
     let (status, body) = town.interface("remove", json!({"subnet_id": town.subnet["id"]})).await;

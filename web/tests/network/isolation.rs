@@ -40,7 +40,7 @@ async fn a_router_takes_no_gateway_address_of_a_foreign_subnet() {
     }
     assert_eq!(world.get(ADMIN, "/ports").await["ports"], json!([]), "a refused request left a port");
 
-    // Owning a network does not mean owning other projects' ports in it.
+    // The owner of a network does not own the ports that other projects have in it.
     let (own, _) = network(&world, EVE, "10.51.0.0/24", json!({"name": "own", "shared": false})).await;
     let given = json!({"network_id": own["id"], "project_id": "blue"});
     let given = world.make(ADMIN, "/ports", "port", given).await;

@@ -127,7 +127,7 @@ async fn a_rule_goes_at_its_own_revision_and_interfaces_have_none() {
     world.end().await;
 }
 
-/// Neutron takes every spelling of a MAC address that netaddr takes, and always shows the same one.
+/// Neutron accepts every spelling of a MAC address that netaddr accepts, and always shows the same spelling.
 #[actix_web::test]
 async fn mac_addresses_have_several_spellings() {
     let world = World::new().await;

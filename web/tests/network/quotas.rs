@@ -18,7 +18,7 @@ async fn limit(world: &World, limits: Value) {
     assert_eq!(world.send(ADMIN, "PUT", "/quotas/blue", Some(json!({"quota": limits}))).await.0, 200);
 }
 
-/// Sends twelve requests in parallel, and returns the ids of the created resources. Any other request must be refused
+/// Sends twelve requests in parallel, and returns the ids of the created resources. All other requests must be refused
 /// because of the quota.
 async fn race(world: &World, path: &str, key: &str, request: impl Fn(usize) -> Value) -> Vec<String> {
     let asked = (0..12).map(|number| {

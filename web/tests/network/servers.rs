@@ -252,7 +252,7 @@ async fn a_host_learns_networks_reservations_and_filters() {
     let [filter] = real.filters.as_slice() else { panic!("{real:?}") };
     assert_eq!(real.nics[0].filter.as_deref(), Some(filter.name.as_str()));
     assert_eq!((filter.ips.as_slice(), &filter.mac), (&["10.0.0.2".to_owned()][..], &plain[0].mac));
-    // The default group: nothing comes in from outside of the group, everything goes out.
+    // The default group allows all outward traffic, and inward traffic only from members of the group.
     assert!(filter.rules.iter().all(|rule| !rule.ingress || rule.remote.is_some()), "{:?}", filter.rules);
     let mut out = filter.rules.iter().filter(|rule| !rule.ingress && !rule.ipv6);
     assert!(out.any(|rule| rule.protocol.is_none() && rule.remote.is_none()), "{:?}", filter.rules);

@@ -108,7 +108,7 @@ impl ImageBackend for Logical {
         true
     }
 
-    /// As in Nova, a configured volume group may have disks from the time when `images_type` was `lvm`.
+    /// As in Nova, a configured volume group may still have disks that were created when `images_type` was `lvm`.
     fn is_set_up(&self, options: &LibvirtOptions) -> bool {
         options.images.volume_group.is_some()
     }
@@ -187,7 +187,7 @@ impl ImageBackend for Logical {
         }
     }
 
-    /// Every host has a volume group of its own, even if the names are equal.
+    /// Hosts never share a volume group, even if their volume groups have the same name.
     fn shared(&self, _: HostStorage<'_>) -> DriverResult<Option<StoragePool>> {
         Ok(None)
     }

@@ -1,8 +1,9 @@
 //! The storage of guests' disks: how disks are created, filled, grown and removed.
 //!
-//! An image back end is one kind of storage for disks (`[libvirt] images_type`): a file here and a line in
-//! [`BACKENDS`]. The other modules of the driver use the name of a disk (`UUID_disk`) and find it in whichever back end
-//! has it. The operator's choice applies to new disks. Existing servers keep theirs.
+//! An image back end is one kind of storage for disks (`[libvirt] images_type`). It consists of a file in this folder
+//! and a line in [`BACKENDS`]. The other modules of the driver know only the name of a disk (`UUID_disk`). This module
+//! finds the back end that has the disk. The operator's choice applies to new disks. Existing disks stay in their back
+//! end.
 //!
 //! | back end | pool | volume | needs |
 //! |---|---|---|---|
@@ -13,8 +14,8 @@
 //!
 //! Invariants: a volume's name and pool identify its back end. The content never identifies the back end, because the
 //! guest writes the content in all back ends except `qcow2`. Image cache, config drives, console logs and copies of
-//! disks are files of the directory in every case. Code outside of a back end's file never asks which back end it is:
-//! every difference is a method of [`ImageBackend`].
+//! disks are files of the directory in every case. Code outside of a back end's file never asks which back end a disk
+//! has. Every difference between back ends is a method of [`ImageBackend`].
 
 mod flat;
 mod logical;
@@ -46,13 +47,13 @@ pub(super) struct HostStorage<'a> {
 
 /// One kind of storage for disks.
 trait ImageBackend: Sync {
-    /// The configured type that selects this back end. Only this file compares it.
+    /// The configured type that selects this back end. No other file compares this type.
     fn kind(&self) -> ImagesType;
-    /// Whether its disks are in a pool of their own and not files of the directory.
+    /// Whether the back end stores its disks in a separate pool, instead of as files of the directory.
     fn is_apart(&self) -> bool {
         false
     }
-    /// Whether a host may have disks of this back end although the operator has chosen another back end. By default,
+    /// Whether a host may have disks of this back end even if the operator has chosen another back end. By default,
     /// this is true for back ends that store disks in files.
     fn is_set_up(&self, options: &LibvirtOptions) -> bool {
         let _ = options;
@@ -229,7 +230,7 @@ pub(super) fn is_local(options: &LibvirtOptions, path: &str) -> bool {
     places.any(|place| path.strip_prefix(&place).is_some_and(|rest| rest.starts_with('/')))
 }
 
-/// The source that a new disk of this name gets.
+/// The source in which a new disk of this name is created.
 pub(super) fn new_source(options: &LibvirtOptions, disk: &str) -> DiskSource {
     let backend = chosen(options);
     backend.source(options, &backend.volume(disk))
@@ -256,7 +257,8 @@ impl<'a> HostStorage<'a> {
         Ok(self.pools()?.into_iter().filter(|(backend, _)| backend.is_apart()).collect())
     }
 
-    /// The back ends of disks here, with their pools. A pool for earlier disks need not exist on each host.
+    /// The back ends that may have disks on this host, with their pools. If the operator no longer chooses a back end,
+    /// its pool may be missing.
     fn pools(self) -> DriverResult<Vec<(&'static dyn ImageBackend, StoragePool)>> {
         let mut pools = Vec::new();
         for backend in self.backends() {
@@ -306,8 +308,8 @@ impl<'a> HostStorage<'a> {
         self.make(chosen(self.options), disk, capacity)
     }
 
-    /// Creates an empty disk of a guest, unless it exists. If the guest is defined, the disk holds the user's data: it
-    /// may grow, and is never replaced.
+    /// Creates an empty disk of a guest, unless it exists. The disk of a defined guest holds the user's data. So it may
+    /// grow, but is never replaced.
     pub(super) fn provide_blank(self, disk: &str, capacity: u64, undefined: bool) -> DriverResult<()> {
         match self.find(disk)? {
             Some(found) if !undefined => found.grow(self, capacity),
@@ -331,9 +333,11 @@ impl<'a> HostStorage<'a> {
         let options = self.options;
         let backend = chosen(options);
         match self.find(disk)? {
-            // The disk of a defined guest holds the user's data, even if its size or its base differs from the request.
+            // The disk of a defined guest holds the user's data. So it is kept, even if its size or its base differs
+            // from the request.
             Some(_) if !undefined => return Ok(()),
-            // `fill` checks whether the existing copy-on-write file is the right one. It cannot check a whole copy.
+            // If the disk is a copy-on-write file, `fill` checks whether the existing file is the right one. `fill`
+            // cannot check a whole copy.
             Some(found) if is_chosen(found.backend, options) && !backend.copies_image() => {}
             Some(found) => found.remove(self)?,
             None => {}

@@ -1,8 +1,8 @@
 //! Images in a Ceph pool: `images_type = rbd`.
 //!
-//! libvirt creates, grows and removes images of a Ceph pool. libvirt cannot write into such an image: its `rbd` pools
-//! support neither uploads nor copies from other pools. So no disk can be filled from an image. This back end serves
-//! servers with a root volume, and empty disks.
+//! libvirt creates, grows and removes images of a Ceph pool. libvirt cannot write into such an image, because its `rbd`
+//! pools support neither uploads nor copies from other pools. So no disk can get the content of a Glance image. This
+//! back end serves servers with a root volume, and empty disks.
 
 use virt::storage_pool::StoragePool;
 

@@ -9,20 +9,20 @@ use super::plan::{SearchPlan, Serves, SplitGroup};
 use super::{Candidate, MOST, ResourceAmounts};
 use crate::slots::{Slot, Slots};
 
-/// One way to serve one group in one tree. `amounts` has provider, class and amount. `providers` includes those without
-/// amounts.
+/// One way to serve one group in one tree. `amounts` has provider, class and amount. `providers` also includes
+/// providers from which the group takes no amount.
 struct GroupOption {
     amounts: Vec<(Slot, usize, u64)>,
     providers: Vec<Slot>,
 }
 
-/// Finds candidates, tree by tree, until there are `limit`.
+/// Finds candidates in one tree after the other, until it has `limit` candidates.
 pub(super) fn all(plan: &SearchPlan<'_>, limit: usize) -> Vec<Candidate> {
     let mut search = Search {
         plan,
         limit,
         found: Vec::new(),
-        // Two trees can give the same candidate only if it uses sharing providers.
+        // Without sharing providers, two trees never give the same candidate, so no candidates need comparing.
         seen: (!plan.shared.is_empty()).then(HashSet::new),
         previous_amounts: Arc::from([]),
         lone_amounts: lone_amounts(plan),
@@ -48,8 +48,8 @@ struct Search<'a> {
 }
 
 /// The amounts of a provider that serves the whole request alone. With these amounts, a tree of one provider has at
-/// most one candidate, which needs no combinations. `None` for several groups, a group with a suffix or without
-/// resources, a condition on subtrees, or if a provider shares resources with others.
+/// most one candidate, which needs no combinations. `None` if the request has several groups, a group with a suffix or
+/// without resources, or a condition on subtrees. Also `None` if a provider shares resources with others.
 fn lone_amounts(plan: &SearchPlan<'_>) -> Option<ResourceAmounts> {
     let [group] = plan.groups.as_slice() else { return None };
     let Serves::Together(together) = &group.serves else { return None };
@@ -109,7 +109,7 @@ impl Search<'_> {
         true
     }
 
-    /// Adds an option of the next group to the chosen ones, if they are compatible.
+    /// Adds an option of the next group to the chosen options, if it is compatible with them.
     fn choose<'p>(&mut self, options: &'p [Vec<GroupOption>], chosen: &mut Vec<&'p GroupOption>) {
         let Some(next) = options.get(chosen.len()) else {
             self.add_candidate(chosen);
@@ -216,7 +216,7 @@ impl Search<'_> {
         Candidate { allocations, mappings }
     }
 
-    /// Adds up the allocations of one provider: each class once.
+    /// Adds up the allocations of one provider, so that each class occurs once.
     fn amounts(&mut self, of_one: &[(ProviderId, usize, u64)]) -> ResourceAmounts {
         let classes = &self.plan.classes;
         let by_class = || {
@@ -234,7 +234,7 @@ impl Search<'_> {
 }
 
 /// Chooses one provider for each class, in every way that has the required traits. A wide tree can have more ways than
-/// anybody can use or store, so the function looks at no more than [`MOST`].
+/// anybody can use or store, so the function stops after [`MOST`] ways.
 fn combinations(group: &SplitGroup, anchor: Slot, around: &[(Slot, bool)]) -> Vec<GroupOption> {
     let serving = |fitting: &Slots| -> Vec<Slot> {
         let fits = around.iter().filter(|(slot, own)| fitting.contains(*slot) && group.admits(*slot, anchor, *own));

@@ -34,7 +34,7 @@ pub(super) struct GroupPlan {
 }
 
 pub(super) enum Serves {
-    /// One of these providers alone serves these amounts.
+    /// One provider of this set must serve all these amounts.
     One { providers: Slots, amounts: Vec<(usize, u64)> },
     /// Several providers serve the group together.
     Together(SplitGroup),
@@ -50,13 +50,14 @@ pub(super) struct SplitGroup {
     members: Option<Slots>,
     /// The members of forbidden aggregates.
     banned: Slots,
-    /// Whether the request names a tree (`in_tree`). Providers outside of that tree may not serve then.
+    /// Whether the request names a tree (`in_tree`). If so, only providers of that tree may serve the group.
     alone: bool,
 }
 
 impl SplitGroup {
-    /// Whether `slot` may serve in the tree of `anchor`; `own`: the provider is in that tree. A provider of the tree
-    /// counts as a member of its root's aggregates. A sharing provider of another tree must be a member itself.
+    /// Whether the provider `slot` may serve this group in the tree of `anchor`. `own` says whether the provider is in
+    /// that tree. A provider of the tree counts as a member of its root's aggregates. A sharing provider of another
+    /// tree must be a member itself.
     pub(super) fn admits(&self, slot: Slot, anchor: Slot, own: bool) -> bool {
         let member =
             self.members.as_ref().is_none_or(|members| members.contains(slot) || (own && members.contains(anchor)));
@@ -129,8 +130,8 @@ impl<'a> SearchPlan<'a> {
     }
 
     fn one(&self, group: &RequestGroup, classes: Vec<(usize, u64, Slots)>) -> Option<Serves> {
-        // Placement finds providers for a group without resources by the required traits and aggregates, in any tree. A
-        // group that requires neither finds none.
+        // Placement finds providers for a group without resources by the required traits and aggregates, in any tree.
+        // If the group requires neither traits nor aggregates, it finds no provider.
         if classes.is_empty() && group.traits.required.is_empty() && group.aggregates.member_of.is_empty() {
             return None;
         }
@@ -182,7 +183,8 @@ impl<'a> SearchPlan<'a> {
         }
     }
 
-    /// The trees that `providers` belong to or share with, if `admits` allows the pair of provider and tree.
+    /// The trees to which `providers` belong, and the trees with which they share. A pair of provider and tree counts
+    /// only if `admits` allows it.
     fn anchors_with(&self, providers: &Slots, admits: impl Fn(Slot, Slot, bool) -> bool) -> Slots {
         let mut anchors = Slots::default();
         for slot in providers.iter() {

@@ -168,7 +168,7 @@ pub struct FlavorUpdateBody {
     pub description: Option<String>,
 }
 
-/// Extra specs as they were sent: texts and numbers.
+/// The extra specs, with each value as it was sent: a text or a number.
 #[derive(Debug, Deserialize)]
 pub struct ExtraSpecsBody {
     pub extra_specs: Map<String, Value>,

@@ -24,8 +24,8 @@ pub fn no_query() -> Schema {
     query([]).strict_since(2, 102)
 }
 
-/// The query schema of operations that refuse unknown parameters at every version: the operations on shares, which
-/// exist since 2.97.
+/// The query schema of operations that refuse unknown parameters at every version. These are the operations on shares,
+/// which exist since 2.97.
 pub fn strict_no_query() -> Schema {
     object([])
 }

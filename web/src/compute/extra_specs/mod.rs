@@ -92,7 +92,7 @@ fn is_custom(name: &str) -> bool {
     })
 }
 
-/// The type of the values of this name. `None`: it has no known namespace, so the name is the operator's own.
+/// The type of the values of this name. `None`: the name has no known namespace, so it is the operator's own.
 ///
 /// # Errors
 /// The namespace is known, and the name is not.

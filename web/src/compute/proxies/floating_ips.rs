@@ -153,8 +153,8 @@ async fn remove_address(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// The server that has the floating address, and the policy target for that server; `None` if no device has the
-/// address.
+/// The server that has the floating address, and the policy target for that server. `None` if the address belongs to no
+/// device.
 fn holder(ctx: &Ctx, row: &FloatingIpInfo) -> Result<Option<(InstanceId, PolicyTarget)>, Fault> {
     let device = row.target.as_ref().map(|to| &to.device).filter(|device| !device.is_empty());
     let Some(device) = device else { return Ok(None) };

@@ -1,6 +1,7 @@
-//! Operations that Nova once passed on to other services and has deprecated since: images, networks, security groups,
-//! floating addresses, volumes, snapshots and bare-metal nodes until 2.35, image metadata until 2.38, floating
-//! addresses of servers until 2.43. Old clients still expect them, in Nova's form and with Nova's messages.
+//! Operations that Nova passed on to other services, and that Nova has since deprecated. Until 2.35 these are images,
+//! networks, security groups, floating addresses, volumes, snapshots and bare-metal nodes. Image metadata exists until
+//! 2.38, and floating addresses of servers until 2.43. Old clients still expect these operations, in Nova's form and
+//! with Nova's messages.
 //!
 //! The operations call the port of the other service in the name of the user. As in Nova, the policy of
 //! that service also restricts access. The operations on bare-metal nodes call nothing, because Chronova has no

@@ -109,7 +109,7 @@ fn integer(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
-/// The source prefix; without one, any address.
+/// The source prefix. A rule without a prefix accepts any IPv4 address.
 fn cidr(given: Option<&str>) -> Result<IpNet, Fault> {
     let text = given.unwrap_or("0.0.0.0/0").trim().to_owned();
     let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));

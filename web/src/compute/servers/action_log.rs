@@ -79,7 +79,8 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"instanceAction": ACTION.render(&view, ctx.version)})))
 }
 
-/// The events of an action, newest first: its steps, and last the whole action under Nova's name.
+/// The events of an action, newest first. Each step of the action is one event. The last entry is the whole action
+/// under Nova's name.
 fn events(ctx: &Ctx, found: &PermittedServer, action: &InstanceAction, full: bool) -> Result<Value, Fault> {
     let details = ctx.allows("os_compute_api:os-instance-actions:events:details", &found.target);
     let project = &found.server()?.request.project;

@@ -133,7 +133,7 @@ async fn console_output(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"output": tail(&text, lines)})))
 }
 
-/// The server's host; refuses if the server has none or the host does not answer.
+/// The server's host. Refuses the request if the server has no host, or if the host does not answer.
 pub(super) fn host(ctx: &Ctx, found: &PermittedServer) -> Result<HostReadings, Fault> {
     let not_ready = || Fault::conflict(format!("Instance {} is not ready", found.id));
     let placed = found.server()?.placement.as_ref().ok_or_else(not_ready)?;

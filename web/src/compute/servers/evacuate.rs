@@ -81,8 +81,8 @@ fn only_from_hosts_that_are_down(ctx: &Ctx, found: &PermittedServer) -> Result<(
     }
 }
 
-/// The answer has the new password in versions that show it. On shared storage the disk, and so the password, does not
-/// change.
+/// In versions that show passwords, the answer has the new password. On shared storage the disk does not change, and so
+/// the password does not change either.
 fn answer(ctx: &Ctx, on_shared_storage: Option<bool>) -> Reply {
     if versions::evacuation_finds_shared_storage(ctx.version) {
         return Reply::empty(200);

@@ -54,7 +54,8 @@ const FOR_ALL: &[(&str, Microversion)] = &[
 
 const REBUILDING: &[&str] = &["rebuilding", "rebuild_block_device_mapping", "rebuild_spawning"];
 
-/// The states and tasks of each status; no tasks means any task. Source: nova `api/openstack/common.py` (`_STATE_MAP`).
+/// The states and tasks of each status. A status with an empty list of tasks matches any task. Source: nova
+/// `api/openstack/common.py` (`_STATE_MAP`).
 const STATUSES: &[(&str, &[&str], &[&str])] = &[
     ("ACTIVE", &["active"], &[]),
     ("BUILD", &["building"], &[]),
@@ -77,8 +78,7 @@ const STATUSES: &[(&str, &[&str], &[&str])] = &[
     ("VERIFY_RESIZE", &["resized"], &[]),
 ];
 
-/// Filters that Nova's schema accepts and its code refuses. They name tables of Nova's database that are joined to the
-/// table of servers.
+/// Filters that Nova's schema accepts, but Nova's code refuses. Each is the name of another table in Nova's database.
 const OF_OTHER_TABLES: &[&str] = &[
     "block_device_mapping",
     "services",
@@ -98,7 +98,7 @@ type ServerPredicate = Box<dyn Fn(&ServerRow, &Alive, &Status) -> bool + Send>;
 pub(super) struct ServerListQuery {
     /// `None`: all projects.
     pub project: Option<ProjectId>,
-    /// Whether deleted servers are listed: not at all, alone, or together with the live servers.
+    /// Whether the list has no deleted servers, only deleted servers, or both deleted and live servers.
     pub deleted: DeletedFilter,
     holds: Vec<ServerPredicate>,
     /// Whether soft-deleted servers count as not deleted.
@@ -106,7 +106,7 @@ pub(super) struct ServerListQuery {
     /// Whether no server can match, for example because the status or the flavor does not exist, or the token has no
     /// project.
     pub nothing: bool,
-    /// Whether a filter is a pattern. Matching patterns takes too long to hold the read model's lock meanwhile.
+    /// Whether a filter is a pattern. Patterns are matched without the read model's lock, because matching takes long.
     pub patterns: bool,
 }
 
@@ -128,7 +128,7 @@ impl ServerListQuery {
             DeletedFilter::Only => gone || soft,
             DeletedFilter::Both => true,
         };
-        // Most lists have no filter that needs the status.
+        // The status is computed only if there are filters, and most lists have none.
         let passes =
             || status::of(&row.instance).is_some_and(|shown| self.holds.iter().all(|holds| holds(row, server, &shown)));
         listed && self.is_of(row) && (self.holds.is_empty() || passes())
@@ -211,7 +211,8 @@ impl ServerListQuery {
         let asked: Vec<String> = statuses.iter().map(|status| status.to_uppercase()).collect();
         let meant = || STATUSES.iter().filter(|(status, _, _)| asked.iter().any(|asked| asked == status));
         let states: BTreeSet<&str> = meant().flat_map(|(_, states, _)| states.iter().copied()).collect();
-        // A status without tasks matches any task: a server that reboots is found as ACTIVE, too.
+        // A status without tasks matches any task. For example, a filter by ACTIVE also finds servers that are
+        // rebooting.
         let any_task = meant().any(|(_, _, tasks)| tasks.is_empty());
         let tasks: BTreeSet<&str> = meant().flat_map(|(_, _, tasks)| tasks.iter().copied()).collect();
         if states.is_empty() && versions::unknown_status_is_refused(ctx.version) {
@@ -298,7 +299,8 @@ impl ServerListQuery {
         Ok(())
     }
 
-    /// Keeps servers whose text matches the pattern at any place, regardless of upper and lower case: MySQL's REGEXP.
+    /// Keeps servers whose text matches the pattern at any place, regardless of upper and lower case. This is MySQL's
+    /// REGEXP.
     fn matching(&mut self, pattern: &str, of: impl Fn(&Alive) -> Option<String> + Send + 'static) -> Result<(), Fault> {
         let regex = self.pattern(pattern)?;
         self.when(move |_, server, _| of(server).is_some_and(|text| regex.is_match(&text)));

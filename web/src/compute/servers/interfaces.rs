@@ -99,8 +99,8 @@ fn unlocked<'a>(ctx: &Ctx, found: &'a PermittedServer) -> Result<&'a Alive, Faul
     }
 }
 
-/// Nova answers 202 to this action and to `removeFixedIp` before the compute host has checked them. Chronova checks
-/// first, so it can answer with the refusal.
+/// Nova answers 202 to `addFixedIp` and `removeFixedIp` before the compute host has checked the request. Chronova
+/// checks first, so its answer can be the refusal.
 async fn add_fixed_ip(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     unlocked(&ctx, &found)?;

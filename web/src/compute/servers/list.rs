@@ -1,8 +1,8 @@
 //! Listing servers.
 //!
-//! The cost of a list depends on its page: the read model keeps each project's servers, and all servers, in the default
-//! order. Only other orders, deleted servers and selective filters read more rows. Patterns are matched outside the
-//! read model's lock, so other projects do not wait for them.
+//! The cost of a list depends only on the size of the page. For this, the read model keeps each project's servers, and
+//! all servers, in the default order. Only other orders, deleted servers and selective filters read more rows. Patterns
+//! are matched outside the read model's lock, so other projects do not wait for them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ async fn list(
     Ok(Reply::json_text(200, text(ctx, &page, collection, table).await?))
 }
 
-/// The answer as text. Each host is looked up once for all its servers.
+/// The answer as text. The viewer looks up each host once, even if many servers are on it.
 async fn text(
     ctx: &Ctx,
     page: &ResultPage<Arc<ServerRow>>,
@@ -104,7 +104,7 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
         let more = limit > 0 && items.len() == limit;
         return Ok(ResultPage { items, more });
     }
-    // Filter and sort outside the read model's lock.
+    // Filtering and sorting run outside the read model's lock.
     let mut all: Vec<Arc<ServerRow>> =
         views.servers.read(|servers| servers.all().filter(|row| wanted.is_of(row)).cloned().collect());
     all.retain(|row| wanted.holds(row));
@@ -164,7 +164,7 @@ fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
     if !order.iter().any(|(key, _)| key == "created_at") {
         order.push(("created_at".to_owned(), first));
     }
-    // The read model already has this order.
+    // This is the order of the read model, so nothing needs sorting.
     if matches!(&order[..], [(key, true)] if key == "created_at") {
         order.clear();
     }
@@ -179,7 +179,8 @@ fn compare(order: &[(String, bool)], a: &Arc<ServerRow>, b: &Arc<ServerRow>) -> 
             return if *descends { ordering.reverse() } else { ordering };
         }
     }
-    // Servers with equal keys come newest first if the first key descends, and otherwise in the order of their ids.
+    // If two servers have equal keys, the newer one comes first when the first key descends. Otherwise the order of
+    // their ids decides.
     let turned = order.first().is_none_or(|(_, descends)| *descends);
     if turned { (right.created_at, b.id).cmp(&(left.created_at, a.id)) } else { a.id.cmp(&b.id) }
 }

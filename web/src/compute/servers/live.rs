@@ -103,12 +103,12 @@ fn live_request(ctx: &Ctx, found: &PermittedServer) -> Result<LiveMigrationReque
             return Err(Fault::bad_request(format!("Unable to migrate instance ({id}) to current host ({host}).")));
         }
     }
-    // Before 2.30 Nova did not ask the scheduler about a named host.
+    // Before 2.30 a request that names a host bypasses the scheduler, as in Nova.
     let forced = forced || (named && !versions::live_migration_asks_the_scheduler(ctx.version));
     Ok(LiveMigrationRequest { host, forced, block })
 }
 
-/// Waits for the checks of the destination: before 2.34 the answer says whether they passed.
+/// Waits for the checks of the destination, because before 2.34 the answer says whether the checks passed.
 async fn checks_of(ctx: &Ctx, found: &PermittedServer, process: ProcessId) -> Result<(), Fault> {
     let mut waited = Duration::ZERO;
     while waited < CHECKS {

@@ -1,7 +1,7 @@
 //! Finds the server of a path, if the caller may see it.
 //!
-//! Invariant: for a caller who is no administrator, a server of another project does not exist (404, never 403). Nova
-//! does not read the rows of other projects either.
+//! Invariant: a caller who is no administrator gets 404, and never 403, for a server of another project. Nova answers
+//! the same, because it does not read the rows of other projects.
 
 use std::sync::Arc;
 

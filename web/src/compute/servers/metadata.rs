@@ -93,7 +93,7 @@ fn sorted(mut pairs: SortedPairs) -> SortedPairs {
     pairs
 }
 
-/// The metadata after the change, from the read model, because another request may have added items.
+/// The answer shows the metadata in the read model, because another request may have added items meanwhile.
 fn now(ctx: &Ctx) -> Result<SortedPairs, Fault> {
     Ok(find(ctx, "server_id")?.server()?.request.metadata.clone())
 }

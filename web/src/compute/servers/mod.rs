@@ -62,7 +62,7 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:servers:delete"),
 ];
 
-/// The server's host, if it has one and that host answers.
+/// The server's host, if the server has a host and this host answers.
 pub(in crate::compute) fn host_of(ctx: &Ctx, found: &PermittedServer) -> Result<HostReadings, Fault> {
     actions::host(ctx, found)
 }

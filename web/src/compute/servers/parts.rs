@@ -121,7 +121,7 @@ async fn groups(ctx: Ctx) -> Result<Reply, Fault> {
     let groups = networks.find_security_groups(project, &names, &caller).await.map_err(reject::network)?;
     let shown = |(name, group): (&String, &Option<SecurityGroupInfo>)| match group {
         Some(group) => security_group::group(group),
-        // The network service gave the name only.
+        // The network service gave only the name of this group.
         None => json!({"id": name, "name": name, "tenant_id": project, "description": "", "rules": []}),
     };
     let list: Vec<Value> = names.iter().zip(&groups).map(shown).collect();

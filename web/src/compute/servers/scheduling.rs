@@ -1,5 +1,5 @@
-//! `GET /servers/{id}/chronova:scheduling`: the reasons why a server got its host, or none. Nova has no such operation.
-//! It is for administrators.
+//! `GET /servers/{id}/chronova:scheduling`: the reasons why a server got its host, or why it got no host. Nova has no
+//! such operation. It is for administrators.
 
 use chronova_actors::scheduler::history;
 use chronova_events::envelope::Timestamp;

@@ -29,9 +29,10 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .body(bodies::remove_security_group_body),
 ];
 
-/// The names of the groups of each server's ports, without duplicates, in the order of `servers`. They come from the
-/// network service, because a port can change its groups without an event of the server. `networks` is `None` for a
-/// past moment if the service keeps no past states. Then the names come from the server's recorded interfaces.
+/// The names of the groups of each server's ports, without duplicates, in the order of `servers`. The names come from
+/// the network service, because a port can change its groups without an event of the server. For a past moment,
+/// `networks` is `None` if the service keeps no past states. In that case the names come from the server's recorded
+/// interfaces.
 pub(in crate::compute) async fn names(
     ctx: &Ctx,
     networks: Option<&dyn NetworkService>,

@@ -34,13 +34,14 @@ pub(super) fn check_devices(
     asked.map(drop).map_err(Fault::bad_request)
 }
 
-/// Nova's `ImageNUMATopologyRebuildConflict`: a rebuild keeps the server's NUMA placement on its host.
+/// Refuses a rebuild that would change the NUMA topology (Nova's `ImageNUMATopologyRebuildConflict`). A rebuild keeps
+/// the server's NUMA placement on its host.
 pub(super) fn check_rebuild(server: &Alive, image: &ImageSnapshot) -> Result<(), Fault> {
     let flavor = &server.request.flavor;
-    // A server that was created before impossible topologies were refused has no NUMA placement. Such a server may be
-    // rebuilt only if its flavor and the new image request no topology.
+    // An old server may request an impossible topology, from a time when nobody refused it. It has no NUMA placement,
+    // so its flavor and the new image must request no topology.
     let before = topology::ask(flavor, server.hardware_image()).ok().flatten();
-    // Only the image is checked here, because a server with a flavor that is now refused must still be rebuildable.
+    // Only the image is checked here. A server must still be rebuildable if its flavor would be refused today.
     hardware::check_image(image).map_err(Fault::bad_request)?;
     hardware::check_rebuild_architecture(server.hardware_image(), image).map_err(Fault::bad_request)?;
     match topology::ask(flavor, Some(image)).map_err(Fault::bad_request)? == before {

@@ -23,11 +23,12 @@ use crate::links::Links;
 /// A list looks into these maps for each server, so they use a fast hash.
 type HashMap<K, V> = StdHashMap<K, V, RandomState>;
 
-/// The caller's visibility of servers; checked once per request.
+/// The caller's visibility of servers. The policy is checked once per request.
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<ServerVisibility>, Fault> {
     let own = ctx.own_target();
     Ok(ctx.app.compute.rendered.same(ServerVisibility {
-        // The path of the request is left out, so that requests to other paths can use the same rendered servers.
+        // The links do not depend on the request's path. An empty path lets requests to all paths use the same rendered
+        // servers.
         links: Links { path: String::new(), ..ctx.links.clone() },
         extended: ctx.allows("os_compute_api:os-extended-server-attributes", &own),
         host_status: ctx.allows("os_compute_api:servers:show:host_status", &own),
@@ -43,7 +44,7 @@ pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<ServerVis
 /// The security groups and floating IPs of the servers of an answer, from the network service.
 #[derive(Default)]
 struct Connected {
-    /// In the order of the rows, without those of deleted servers.
+    /// The groups of each server, in the order of the rows. Deleted servers have no entry.
     groups: IntoIter<(InstanceId, Vec<String>)>,
     floating: HashMap<PortId, Vec<FloatingAddress>>,
 }
@@ -72,7 +73,7 @@ impl Connected {
         Ok(Self { groups: groups.into_iter(), floating: by_port })
     }
 
-    /// The security groups of a server. The servers are asked about in the order of the rows.
+    /// The security groups of a server. The caller must ask in the order of the rows.
     fn groups_of(&mut self, server: InstanceId) -> Vec<String> {
         let is_next = self.groups.as_slice().first().is_some_and(|(next, _)| *next == server);
         if is_next { self.groups.next().map(|(_, names)| names).unwrap_or_default() } else { Vec::new() }
@@ -98,7 +99,7 @@ pub(super) struct Viewer<'a> {
 }
 
 impl<'a> Viewer<'a> {
-    /// A viewer for `rows` only.
+    /// Creates a viewer that can show these rows only.
     pub(super) async fn new(ctx: &'a Ctx, rows: &[Arc<ServerRow>], groups: bool, brief: bool) -> Result<Self, Fault> {
         Self::of(ctx, rows, sees(ctx, groups, brief)?).await
     }
@@ -108,7 +109,8 @@ impl<'a> Viewer<'a> {
         Ok(Self { queries: ctx.queries()?, views: ctx.views()?, sees, hosts: HashMap::default(), connected })
     }
 
-    /// Rows come in the order given to [`Viewer::new`]. `None` if no server was ever requested with the row's id.
+    /// The caller must pass the rows in the order in which it gave them to [`Viewer::new`]. `None` if no server was
+    /// ever requested with the row's id.
     pub(super) fn view(&mut self, row: &Arc<ServerRow>) -> Option<ServerView> {
         let placed = row.server().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
         let mut view = ServerView::new(Arc::clone(row), None, &self.sees)?;

@@ -126,7 +126,8 @@ fn attachment(ctx: &Ctx, volume: VolumeId, body: VolumeAttachmentBody) -> Attach
     }
 }
 
-/// The answer to an attachment until 2.100. As in Nova, it has the same ids before and after 2.89.
+/// The answer to a request to attach a volume, until 2.100. As in Nova, this answer has the same ids before and after
+/// 2.89.
 fn accepted(ctx: &Ctx, found: &PermittedServer, volume: VolumeId) -> Result<Value, Fault> {
     let row = ctx.views()?.servers.read(|servers| servers.get(found.id).cloned());
     let device = row.as_ref().and_then(|row| row.server()).and_then(|server| server.disk_of(volume)).cloned();

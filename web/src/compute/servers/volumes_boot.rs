@@ -1,4 +1,4 @@
-//! `/os-volumes_boot` until 2.102: another path of `/servers`, from the time when booting from volumes was an
+//! `/os-volumes_boot` until 2.102. This is another path of `/servers`, from the time when booting from volumes was an
 //! extension.
 
 use super::{actions, admin, change, create, list, moves};

@@ -14,7 +14,7 @@ pub struct HostLoad {
     pub memory_used_mib: u64,
     pub disk_gib: u64,
     pub disk_used_gib: u64,
-    /// The free disk that the host reports; without a report, the capacity minus the used part.
+    /// The free disk space that the host reports. If the host reports none, the capacity minus the used part.
     pub disk_free_gib: u64,
     pub running: u64,
     /// The number of servers with a task.

@@ -62,7 +62,8 @@ pub struct ServerView {
     pub floating: Vec<FloatingAddress>,
 }
 
-/// The inputs of a view besides the row and [`ServerVisibility`]; together they decide whether a cached text is valid.
+/// The inputs of a view in addition to the row and [`ServerVisibility`]. A cached text is valid only if all inputs are
+/// equal.
 #[derive(Debug)]
 pub struct ServerViewExtras {
     host_status: &'static str,
@@ -73,7 +74,8 @@ pub struct ServerViewExtras {
 }
 
 impl ServerViewExtras {
-    /// A new field of the view does not compile until this function names it, so nobody forgets to compare it.
+    /// This function names every field of the view. So a new field causes a compiler error here, and nobody forgets to
+    /// compare the field.
     pub fn of(view: &ServerView) -> Self {
         let ServerView { row: _, status: _, sees: _, host_status, zone, group, security_groups, floating } = view;
         Self {
@@ -144,7 +146,7 @@ fn host_name(server: &Alive) -> Value {
     server.placement.as_ref().map_or(Value::Null, |placed| json!(placed.hostname))
 }
 
-/// Addresses by network; the fixed addresses of a network come before its floating addresses. `extended` adds the
+/// The addresses by network. In each network, fixed addresses come before floating addresses. `extended` adds the
 /// interface's MAC and the type of the address.
 pub fn addresses(nics: &[NicInfo], floating: &[FloatingAddress], extended: bool) -> Value {
     let mut networks: Map<String, Value> = Map::new();
@@ -276,7 +278,7 @@ fn extended(view: &ServerView) -> bool {
     view.sees.extended && !view.sees.brief
 }
 
-/// The server's zone; without a host, the requested zone.
+/// The zone of the server's host. For a server without a host, the requested zone.
 fn zone(view: &ServerView) -> Value {
     view.with(|server| match (&view.zone, &server.placement) {
         (Some(zone), _) => json!(zone),

@@ -18,7 +18,8 @@ pub struct ServiceView {
     pub disabled_reason: Option<String>,
     pub up: bool,
     pub forced_down: bool,
-    /// The time of the host's last heartbeat or last event, whichever is later. For the control plane's services: now.
+    /// The later one of two times: the host's last heartbeat and its last event. For the control plane's own services,
+    /// the present time.
     pub updated_at: Timestamp,
 }
 

@@ -1,4 +1,5 @@
-//! The views of resources. One field per line, in Neutron's order. Each restricted attribute has a policy rule.
+//! The views of resources. Each line has one field, in Neutron's order. The view checks the policy rule of each
+//! restricted attribute.
 
 mod parts;
 pub(super) mod routing;

@@ -37,8 +37,8 @@ pub(in crate::network) fn router(networks: &NetworksView, row: &RouterRow) -> Va
     })
 }
 
-/// Whether the port's host routes floating IPs. Only simulated hosts do, because Chronova has no router on other hosts.
-/// As in Neutron, a floating IP without a handling agent is `DOWN`.
+/// Whether the port's host routes floating IPs. Only simulated hosts do this, because Chronova runs no router on real
+/// hosts. As in Neutron, a floating IP without a handling agent is `DOWN`.
 fn is_routed(hosts: &Hosts, port: &Port) -> bool {
     let host = port.binding().host.as_str();
     !host.is_empty() && hosts.named(host).is_some_and(|host| host.uri.starts_with("sim:"))

@@ -58,7 +58,7 @@ static SUMMARY: &[VersionedKey<ProviderSummary>] = &[
     written("root_provider_uuid", |described: &ProviderSummary, page| page.id(described.root)).since(1, 29),
 ];
 
-/// The body of the answer; `asked` are the classes of the request.
+/// Writes the body of the answer. `asked` has the resource classes of the request.
 pub(in crate::placement) fn body(
     found: &AllocationCandidates,
     asked: &BTreeSet<String>,
@@ -141,8 +141,8 @@ struct CandidatesWriter<'a> {
     last: LastTexts,
 }
 
-/// The ranges of the text that was written last, by kind. Hosts with equal inventories have equal texts, so the writer
-/// copies such a text.
+/// For each kind of text, the place of the text that was written last. Hosts with equal inventories have equal texts,
+/// so the writer copies the last text.
 #[derive(Default)]
 struct LastTexts {
     amounts: Option<(ResourceAmounts, Range<usize>)>,

@@ -1,4 +1,5 @@
-//! The default rules as data: one table per service, three tables for Compute, and one for Chronova's own API.
+//! The default rules as data. Compute has three tables. Every other API with policy rules has one table, including
+//! Chronova's own API.
 
 mod beyond_nova;
 mod compute_admin;

@@ -1,4 +1,4 @@
-//! An attachment's fields. All of them exist since 3.27, which added attachments.
+//! An attachment's fields. All these fields exist since 3.27, the version that added attachments.
 
 use chronova_actors::ports::Connection;
 use chronova_events::ids::{AttachmentId, VolumeId};

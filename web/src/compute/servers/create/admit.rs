@@ -47,7 +47,7 @@ pub(super) async fn admit(
     let flavor = visible_flavor(ctx, queries, &request.flavor)?;
     let found = find_image(ctx, queries, request, &project).await?;
     let (devices, mut disks) = volumes::plan(ctx, queries, request, &project, &flavor, found.as_ref()).await?;
-    // The default certificates are set only if the configuration validates certificates.
+    // The configuration has default certificates only if certificate validation is enabled.
     let trusts = |list: &[String]| !list.is_empty();
     let defaults = &ctx.app.compute.config.default_trusted_certificates;
     if disks.volume_backed && (trusts(&request.trusted_certs) || trusts(defaults)) {
@@ -151,7 +151,7 @@ fn destination(ctx: &Ctx, queries: &Queries, request: &CreateServerRequest) -> R
     {
         return Err(Fault::bad_request(format!("Compute host {host} could not be found.")));
     }
-    // A forced host implies its zone.
+    // If a host is forced, the zone in the request has no effect.
     let zone_matters = forced.is_none();
     if let Some(host) = forced.as_ref().or(requested.as_ref())
         && queries.views.hosts.read(|hosts| hosts.named(host).is_none())
@@ -264,7 +264,7 @@ fn check_image(
         return volumes::check_min_disk(disks);
     }
     if flavor.root_gib == 0 {
-        // The root disk gets the image's size, but the claim on the host counts it as zero.
+        // The root disk gets the image's size, but the claim on the host counts no disk. So this needs its own right.
         return match ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
             true => Ok(()),
             false => Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk.")),

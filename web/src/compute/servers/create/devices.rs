@@ -24,7 +24,8 @@ pub(super) struct BlockDeviceMappings {
 #[derive(Debug, Clone)]
 pub(super) struct MappedDevice {
     pub device: BlockDevice,
-    /// The requested name: Nova's driver ignores it, but it identifies the root disk in the old syntax.
+    /// The device name in the request. Nova's driver ignores this name, but in the old syntax it identifies the root
+    /// disk.
     pub wished_name: Option<String>,
 }
 
@@ -68,7 +69,7 @@ impl BlockDeviceMappings {
             true => of_old(old)?,
             false => of_new(new, image_given)?,
         };
-        // An image becomes a local disk only as the root disk of a server with this image.
+        // An image can become a local disk only if it is the server's image and the disk is the server's root disk.
         let booted: Option<ImageId> = server.get("imageRef").and_then(Value::as_str).and_then(|id| id.parse().ok());
         let is_other = |one: &MappedDevice| match (one.device.source, one.device.place) {
             (BlockSource::Image(id), BlockLocation::Local) => booted != Some(id),
@@ -267,9 +268,9 @@ fn of_image_root(image: ImageId) -> MappedDevice {
     MappedDevice { device, wished_name: None }
 }
 
-/// The block device mappings in the properties of an image of a volume-backed server. They have the old syntax unless
-/// `bdm_v2` is set (`is_modern`). In the old syntax the server boots from the volume with the root device name. Source:
-/// Nova's `_get_image_defined_bdms`.
+/// Reads the block device mappings in an image's properties. Images that were made of volume-backed servers have them.
+/// They have the old syntax unless the property `bdm_v2` is set (`is_modern`). In the old syntax the server boots from
+/// the volume with the root device name. Source: Nova's `_get_image_defined_bdms`.
 fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<MappedDevice>, Fault> {
     let list: Value = serde_json::from_str(text).map_err(|_| invalid("Unrecognized legacy format."))?;
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();

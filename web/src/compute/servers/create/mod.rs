@@ -51,8 +51,8 @@ pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(answer(&ctx, &api_request, &instances, &reservation, password))
 }
 
-/// The administrator's password of a guest, if passwords are enabled: the requested password, or a generated one. Only
-/// the answer and the guest's config drive have it; neither the event log nor the text log does.
+/// The administrator's password of a guest, if passwords are enabled. It is the requested password, or a generated one.
+/// Only the answer and the guest's config drive contain the password. The event log and the text log never do.
 pub(super) fn new_password(ctx: &Ctx, asked: Option<&str>) -> Option<String> {
     let config = &ctx.app.compute.config;
     config.enable_instance_password.then(|| match asked {
@@ -135,7 +135,8 @@ fn template(
     }
 }
 
-/// The certificates of the request, or else of the configuration. A volume-backed server has none.
+/// The certificates of the request, or otherwise those of the configuration. A volume-backed server has no
+/// certificates.
 fn trusted_certificates_of(ctx: &Ctx, api_request: &CreateServerRequest, admitted: &AdmittedServer) -> Vec<String> {
     match api_request.trusted_certs.is_empty() && admitted.image.is_some() {
         true => ctx.app.compute.config.default_trusted_certificates.clone(),

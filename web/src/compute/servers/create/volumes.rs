@@ -1,5 +1,4 @@
-//! Checks the volumes, snapshots and images that a server's disks are built from: they exist, and the caller may use
-//! them.
+//! Checks that the volumes, snapshots and images for a server's disks exist, and that the caller may use them.
 
 use chronova_actors::instance::disks;
 use chronova_actors::operations::Queries;
@@ -23,7 +22,8 @@ pub(super) struct RequestedDisks {
     pub mapped: Option<BlockDevicesMapped>,
     /// Whether the root disk is a volume.
     pub volume_backed: bool,
-    /// The image whose properties determine the hardware: the server's, or the source of the root volume.
+    /// The image whose properties determine the hardware. It is the server's image, or the image from which the root
+    /// volume was made.
     pub boot_image: Option<ImageSnapshot>,
     /// The size in GiB of a root disk that is a new volume.
     pub root_size: Option<u32>,
@@ -164,7 +164,7 @@ impl VolumeCaller<'_> {
             BlockSource::Snapshot(id) => {
                 let found = self.queries.volumes.find_snapshot(id, self.project, self.is_admin).await;
                 let snapshot = found.map_err(|error| lost(&error, "snapshot", id))?;
-                // The snapshot's volume may be deleted; then the source image is unknown.
+                // If the snapshot's volume was deleted, the source image is unknown.
                 Ok(of_volume(snapshot.volume).await.ok().and_then(|info| info.image))
             }
             BlockSource::Blank => Ok(None),

@@ -1,4 +1,4 @@
-//! Work on a server: images of it, rebuild, rescue, shelve, its password.
+//! Work on a server: creating images of it, rebuilding, rescuing and shelving it, and changing its password.
 //!
 //! As in Nova, the handlers first check the lock and the state, then the images, the limits and the zones. A process
 //! does the rest. Only the answer to `changePassword` waits for the end of its process.

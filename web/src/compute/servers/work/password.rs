@@ -34,7 +34,8 @@ pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
     guests_answer(result).await
 }
 
-/// The result of the process. 500 if there is none after [`PATIENCE`]; the password may still be set later.
+/// The result of the process. If the process has no result within [`PATIENCE`], the answer is 500, and the guest may
+/// still set the password later.
 async fn guests_answer(result: oneshot::Receiver<PasswordChangeResult>) -> Result<Reply, Fault> {
     match tokio::time::timeout(PATIENCE, result).await {
         Ok(Ok(Ok(()))) => Ok(Reply::empty(202)),

@@ -131,7 +131,7 @@ fn request(
 ) -> RebuildRequested {
     let now = &server.request;
     let text = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_owned);
-    // `null` removes the value; an absent key keeps it.
+    // A key with `null` removes the value. Without the key, the value stays.
     let or_now = |key: &str, now: &Option<String>| if body.get(key).is_some() { text(key) } else { now.clone() };
     let list = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -152,7 +152,7 @@ fn request(
         metadata: body.get("metadata").map_or_else(|| now.metadata.clone(), |metadata| pairs(Some(metadata))),
         trusted_certs: match body.get("trusted_image_certificates") {
             None => now.trusted_certs.clone(),
-            // As in Nova, `null` leads back to the certificates of the configuration.
+            // As in Nova, `null` selects the certificates of the configuration.
             Some(Value::Null) if !server.is_volume_backed() => default_certificates.to_vec(),
             Some(certificates) => list(certificates),
         },
@@ -166,7 +166,7 @@ fn request(
     }
 }
 
-/// The server, its new password, and in later versions its key pair and its user data.
+/// The answer: the server with its new password, and in later versions with its key pair and user data.
 async fn answer(ctx: &Ctx, found: &PermittedServer, password: Option<String>) -> Result<Reply, Fault> {
     let brief = versions::update_answers_briefly(ctx.version);
     let mut server = render(ctx, found.id, &sees(ctx, true, brief)?).await?;

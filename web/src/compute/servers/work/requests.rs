@@ -22,8 +22,8 @@ pub(super) async fn ask(ctx: &Ctx, found: &PermittedServer, request: WorkRequest
     send(ctx, found, request).await
 }
 
-/// Sends a request for work that creates the config drive again. Keeps the administrator's password in memory for that
-/// drive.
+/// Sends a request for work that creates the config drive again. The new drive gets the administrator's password, which
+/// stays in memory until then.
 pub(super) async fn ask_with(
     ctx: &Ctx,
     found: &PermittedServer,
