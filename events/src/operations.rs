@@ -1,4 +1,4 @@
-//! The operations that events begin: their processes, tasks and names.
+//! Says which operation an event begins, with its process, its task and its name.
 //!
 //! Each `match` over events lists all of them. So a new event does not compile until its author has decided whether it
 //! begins an operation. Events of processes are an exception.

@@ -13,8 +13,8 @@ PINNED=$NAME-pinned
 ONE=$NAME-one
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED" >"$WORK/pinned" 2>&1 || bad "the flavor with a dedicated CPU is made" "$(cat "$WORK/pinned")"
 os flavor create --vcpus 2 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED-two" >"$WORK/two" 2>&1 || bad "the flavor with two dedicated CPUs is made" "$(cat "$WORK/two")"
-# Where cores have one thread, a guest may be isolated, and none gets two threads of a core. Where they have more, no
-# guest is isolated.
+# If this machine's cores have one thread each, `isolate` is possible and `require` (threads of one core) is refused. If
+# they have more threads, `isolate` is refused.
 FOLLOWED=isolate REFUSED=require
 ! grep -q '[,-]' /sys/devices/system/cpu/cpu0/topology/thread_siblings_list || FOLLOWED=prefer REFUSED=isolate
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated --property hw:emulator_threads_policy=share \

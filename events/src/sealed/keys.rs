@@ -3,8 +3,7 @@
 //! The file has fixed records in the order of their creation. A stored event names its record ([`KeySlot`]), so finding
 //! a key takes one read and no memory. A subject may have several keys, for example a new one after a restart. An
 //! erasure destroys all of them: it overwrites the records in place. Only the owner can read the file. In a copy of the
-//! log without this file, nobody can read the sealed fields. If the file is lost, the personal fields are lost, and
-//! nothing else.
+//! log without this file, nobody can read the sealed fields. If the file is lost, only the personal fields are lost.
 //!
 //! Invariants: a key is durable before [`KeyRing::current`] returns it. One flush serves all waiting tasks. A record is
 //! written once and later only destroyed. Overwriting in place depends on the storage: a copy-on-write file system, or
@@ -309,7 +308,7 @@ impl KeyRing {
         if self.durable.load(Ordering::SeqCst) >= slot.0 {
             return Ok(());
         }
-        // After a failed flush, the next one may succeed although the pages of the first are lost.
+        // After a failed flush, the next flush may succeed although the pages of the failed one are lost.
         let (last, failed) = {
             let state = self.state();
             (state.next - 1, state.failed.clone())

@@ -39,9 +39,9 @@ use part::{PartBuilder, PartDirectory, PartPlace, PlaceSet};
 use sqlite::{IndexEnd, IndexFile};
 use terms::{IndexFilter, IndexPlan};
 
-/// The number of candidates that one search reads from the log, at most about that of a part more.
+/// After this many candidates, a search looks at no further part. One part may bring the number above this limit.
 const CANDIDATES: usize = 8_192;
-/// The number of parts in which one search looks for candidates.
+/// The largest number of parts in which one search looks for candidates.
 const PARTS: usize = 256;
 /// The number of candidates that are read from the log at once.
 const READ: usize = 1_024;
@@ -179,7 +179,7 @@ impl IndexedLog {
     }
 
     /// Whether the index was made of this log. The chain's hash at its end stands for all events before. Another
-    /// process may replace the index at any time, so nothing is remembered.
+    /// process may replace the index at any time, so the result is not cached.
     async fn is_of_log(&self, end: &IndexEnd) -> Result<bool, StoreError> {
         if end.last == 0 {
             return Ok(true);
@@ -192,7 +192,7 @@ impl IndexedLog {
         }
     }
 
-    /// Empties the index `index`, or the file if its index could not be read.
+    /// Empties the index with the id `index`. If the id could not be read, empties the file.
     async fn reset(&self, index: Option<u128>, reason: &str) -> Result<IndexProgress, AuditIndexError> {
         tracing::warn!(reason, "the index for audit queries is made again");
         let (path, options) = (self.path.clone(), self.options);
@@ -303,7 +303,7 @@ fn select(
     Ok(set)
 }
 
-/// The events of the steps whose times touch the range of the plan.
+/// The events of a part, without the steps that lie outside the plan's time range.
 fn in_time(place: &PartPlace, directory: &PartDirectory, plan: &IndexPlan) -> PlaceSet {
     let mut set = PlaceSet::none();
     let (first, count) = ((place.first - 1) % part::LARGEST, place.last - place.first + 1);

@@ -22,9 +22,10 @@ pub(super) type Term = u64;
 
 /// The most UUIDs in one payload that get terms of their own.
 const MOST_THINGS: usize = 64;
-/// The most terms that one filter may look up in a part of the index. The log itself is searched for more.
+/// The largest number of terms that one filter may look up in a part of the index. A filter with more terms searches
+/// the log itself.
 const MOST_TERMS: usize = 2_000;
-/// The bytes of the stream's key that [`EventProperty::StreamStart`] has beside its category: a quarter of a UUID.
+/// [`EventProperty::StreamStart`] has the stream's category and this many bytes of its key, a quarter of a UUID.
 const START: usize = 8;
 
 /// The property of an event that a term hashes.

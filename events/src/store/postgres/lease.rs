@@ -38,7 +38,7 @@ pub(super) struct LeaseTerms {
     pub(super) name: Option<String>,
     /// The duration of the lease without a renewal. Zero means no lease: any other member may take the epoch at once.
     pub(super) lasts: Duration,
-    /// By which other members learn that this process has ended. `None` without a file of keys.
+    /// The lock by which other members learn that this process has ended. `None` without a file of keys.
     pub(super) lock: Option<Arc<LeaderLock>>,
     /// Whether this process ends with its lease.
     pub(super) end_process: bool,
@@ -50,8 +50,8 @@ impl LeaseTerms {
         self.take_from(link, TakenFrom::Free).await
     }
 
-    /// Takes the lead of `ended`, whose lock has become free, although its lease lasts. First takes the lock of `ended`,
-    /// which proves that its process has ended. So `ended` answers no more reads, and writes no more files.
+    /// Takes over from the leader `ended` before its lease ends, because its lock has become free. First takes that
+    /// lock. This proves that the process of `ended` has ended, so it answers no more reads and writes no more files.
     pub(super) async fn ask_for(
         &self,
         link: &DatabaseLink,

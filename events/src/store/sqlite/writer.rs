@@ -43,7 +43,7 @@ const PAGE: usize = 4_096;
 const PAGES_PER_COMMIT: usize = 6;
 /// The approximate number of pages that an index update changes.
 const INDEX_PAGES: usize = by_stream::STEP / 8;
-/// The shortest collection time: a transaction has a fixed cost, even on a fast disk.
+/// The shortest time for which the writer collects requests. Each transaction has a fixed cost, even on a fast disk.
 const SHORTEST: Duration = Duration::from_micros(100);
 
 /// An event that is encoded and hashed as far as possible without its position in the log.

@@ -1,7 +1,7 @@
 //! Checks the invariants after the faults have stopped and all work has ended.
 //!
-//! The log is the reference. Domains, disks, ports, allocations, volumes and quota must match the servers and volumes
-//! in it exactly.
+//! The log is the reference. Domains, disks, ports, allocations, volumes and quota must exactly match the servers and
+//! volumes in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -56,7 +56,7 @@ pub(super) async fn hosts(given: &[String], store: &dyn EventStore) -> Result<Ve
         let read = |recorded: &Recorded, event: &Event| {
             let name = match event {
                 Event::HostEvent(HostEvent::Registered(known)) => &known.hostname,
-                // Its machine may have another name since.
+                // The host's machine may have been renamed since it registered.
                 Event::HostEvent(HostEvent::CapabilitiesChanged(known)) => &known.hostname,
                 _ => return None,
             };

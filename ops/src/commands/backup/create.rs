@@ -25,7 +25,8 @@ use super::{BackupCreateArgs, at};
 
 /// The largest number of rounds of copying. A further round is needed if a file was removed before it was copied.
 const ROUNDS: usize = 100;
-/// An event can have a later time than one that is at most so many positions after it.
+/// Times of events are not exactly in order. Events that are more than this many positions apart have their times in
+/// order.
 const DISORDER: u64 = 8_192;
 
 pub(super) async fn run(
