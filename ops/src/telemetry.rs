@@ -59,7 +59,7 @@ pub struct LogSettings {
     pub syslog: Option<u8>,
     /// Whether to log to systemd's journal.
     pub journal: bool,
-    /// For settings that name no other target: `true` logs nothing, and `false` logs to standard error.
+    /// Matters only if no other target is set. Then `true` logs nothing, and `false` logs to standard error.
     pub quiet: bool,
     /// The form of times in text lines, as in strftime.
     pub date_format: Option<String>,

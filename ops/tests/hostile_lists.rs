@@ -95,8 +95,8 @@ impl Meter {
         threads.flatten().filter_map(spent).collect()
     }
 
-    /// The sum of the differences per thread. The difference of the sums would be wrong: a thread that ended would
-    /// lower it.
+    /// The sum of the differences per thread. The difference of the sums would be wrong, because a thread that ended
+    /// would lower it.
     fn processor_time_since(&self, before: &Spent) -> Duration {
         let more = |(thread, spent): (OsString, u64)| spent - before.get(&thread).copied().unwrap_or(0).min(spent);
         Duration::from_nanos(self.spent().into_iter().map(more).sum())

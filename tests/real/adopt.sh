@@ -1,9 +1,9 @@
 #!/bin/bash
-# The switch from a real Nova to Chronova: a Nova Zed with the real libvirt driver, Keystone, Glance, Neutron and Cinder
-# (volumes in Ceph) runs servers in each state on two hosts. `chronova adopt` compares the answers of the running Nova,
-# and takes the servers over when Nova's services have ended. Chronova continues with the same hosts at the same address.
-# The guests count on their consoles, and no number may be missing. Then Chronova reboots, migrates, resizes and deletes
-# the servers. Only a long run (CHRONOVA_SOAK=1) has time for this.
+# The switch from a real Nova to Chronova. A Nova Zed with the real libvirt driver runs servers in each state on two
+# hosts. It uses Keystone, Glance, Neutron, and Cinder with volumes in Ceph. `chronova adopt` compares the answers of
+# the running Nova, and takes the servers over when Nova's services have ended. Chronova continues with the same hosts
+# at the same address. The guests count on their consoles, and no number may be missing. Then Chronova reboots,
+# migrates, resizes and deletes the servers. Only a long run (CHRONOVA_SOAK=1) has time for this.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed

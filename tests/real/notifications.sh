@@ -1,6 +1,6 @@
 #!/bin/bash
-# Notifications reach a real RabbitMQ. Six servers are created, stopped, started and deleted: two with the broker, two
-# after the broker is killed, and two after the control plane is killed and started again with the broker. The
+# Notifications reach a real RabbitMQ. Six servers are created, stopped, started and deleted: two while the broker runs,
+# and two after it is killed. Then the control plane is killed, both start again, and the last two servers follow. The
 # notifications of each server must be complete and in order, after duplicates are dropped. Needs no hypervisor.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"

@@ -120,7 +120,7 @@ impl From<RebuildRequestedV1> for RebuildRequested {
     }
 }
 
-/// The first version. It always has an image: the disk of every shelved server became one.
+/// The first version. It always has an image, because the disk of every shelved server became an image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShelveRequestedV1 {
     pub process: ProcessId,

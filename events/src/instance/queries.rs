@@ -64,7 +64,7 @@ impl Alive {
         self.request.image.clone().or_else(|| self.boot_image.clone())
     }
 
-    /// The machine type of the guest: the recorded one, or the image's if none is recorded.
+    /// The recorded machine type of the guest. Without a record, the machine type of the image.
     pub fn machine_type(&self) -> Option<&str> {
         let of_image = || {
             let mut properties = self.hardware_image()?.properties.iter();

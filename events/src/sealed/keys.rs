@@ -340,7 +340,7 @@ impl KeyRing {
         self.state().current.remove(subject);
     }
 
-    /// Whether the file has a key of `subject`, of this process or an earlier one. Reads the file up to that key.
+    /// Whether the file has a key of `subject`, whichever process created it. Reads the file up to that key.
     pub fn has_key_of(&self, subject: &DataSubject) -> Result<bool, SealError> {
         let wanted = digest(subject);
         let (mut page, mut at) = (vec![0; PAGE * SIZE], RECORD);

@@ -47,11 +47,11 @@ const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
 pub enum DataSubject {
     /// A user: their name, attributes and key pairs, and the records of their access.
     User(UserId),
-    /// A server: its names, description, metadata, tags, user data, files and the reason of its lock, its copy of a
+    /// A server: its names, description, metadata, tags, user data and files, the reason of its lock, its copy of a
     /// public key, and its posted password.
     Server(InstanceId),
-    /// All persons: caches of the log, such as checkpoints of the read models, repeat the data of all of them. See
-    /// [`whole`].
+    /// All persons. A cache of the log, such as a checkpoint of the read models, repeats the data of all persons. So
+    /// one key of this subject encrypts the whole cache. See [`whole`].
     Caches,
 }
 

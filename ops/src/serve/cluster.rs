@@ -159,7 +159,7 @@ impl ClusterMembership {
     }
 }
 
-/// Whether the leader may still lead. This only decides whether a take-over is worth a question to the database.
+/// Whether the leader may still lead. If not, this member asks the database for the lead. The database decides.
 fn leads(seen: &SeenLeader) -> bool {
     seen.lease_lasts && seen.process != LeaderProcess::Ended
 }

@@ -76,7 +76,7 @@ struct OpenedServices {
 }
 
 impl ControlPlane {
-    /// Starts what every member runs, and what clients reach. Without a `cluster` it also begins to lead.
+    /// Starts the parts that every member runs, and the APIs. Without a `cluster`, this process also begins to lead.
     pub(super) async fn open(
         config: &Config,
         targets: Targets,

@@ -13,8 +13,8 @@
 //! * [`sqlite`]: the file.
 //! * [`comparing`]: the comparison with the log, by `chronova audit verify`.
 //!
-//! A query looks up each of its terms once in each part of 65,536 events. A part of 4,096 events is added as soon as the
-//! log has them, and the parts of 65,536 events become one.
+//! A query looks up each of its terms once in each part of 65,536 events. As soon as the log has 4,096 further events,
+//! these become a new part. As soon as parts have 65,536 events together, they become one part.
 
 mod comparing;
 mod part;

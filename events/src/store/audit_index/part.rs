@@ -2,8 +2,8 @@
 //!
 //! The terms of a part are sorted, and stored in chunks. The directory has the first term of each chunk. Each chunk and
 //! the directory have a checksum over their content and their place, so a lookup that finds no term is as reliable as
-//! one that finds a term. A part is never changed. Parts are written in the order of positions, so an update of the
-//! index costs the bytes of the new part and no page of the old ones.
+//! one that finds a term. A part is never changed. Parts are written in the order of positions. So an update of the
+//! index writes only the new part, and changes no page of older parts.
 
 use std::collections::BTreeSet;
 
