@@ -6,8 +6,8 @@
 //! log without this file, nobody can read the sealed fields. If the file is lost, only the personal fields are lost.
 //!
 //! Invariants: a key is durable before [`KeyRing::current`] returns it. One flush serves all waiting tasks. A record is
-//! written once and later only destroyed. Overwriting in place depends on the storage: a copy-on-write file system, or
-//! a backup of this file, may keep old keys.
+//! written once and later only destroyed. Overwriting in place does not reach all copies. A copy-on-write file system,
+//! or a backup of this file, may keep old keys.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -437,7 +437,7 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], String> {
     Ok(bytes)
 }
 
-/// Identifies a subject in the file: a hash of the subject's id. The hash has a fixed length.
+/// The hash of the subject's id, which identifies the subject in the file. The hash has a fixed length.
 fn digest(subject: &DataSubject) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     match subject {

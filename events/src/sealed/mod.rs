@@ -12,9 +12,9 @@
 //! * A key becomes durable before the event that it seals ([`encode`] returns after the key was written and flushed).
 //! * An erased field reads as its erased form (`[erased]`, nothing, an empty list), so every fold stays total.
 //!
-//! The cipher is XChaCha20-Poly1305: its nonces are so long that random nonces never repeat in practice. The stream,
-//! the kind, the version and the unsealed part of the payload are authenticated with the sealed part. So nobody can
-//! move the sealed part elsewhere.
+//! The cipher is XChaCha20-Poly1305, because its nonces are so long that random nonces never repeat in practice. The
+//! stream, the kind, the version and the unsealed part of the payload are authenticated with the sealed part. So nobody
+//! can move the sealed part elsewhere.
 
 pub mod fields;
 pub mod keys;

@@ -82,7 +82,8 @@ fn once(common: &Common, fleet: &str, hosts: usize, servers: usize, clients: usi
     cloud.start()?;
     cloud.wait_for_hosts(hosts)?;
     let furniture = cloud.furnish()?;
-    // This warm-up is not measured: the process still reads code from the disk and takes memory from the system.
+    // This warm-up is not measured, because the process still reads code from the disk and takes memory from the
+    // system.
     let (_, warm) = build(&cloud, &furniture, clients, clients * 4)?;
     delete(&cloud, clients, &warm)?;
     let (build, ids) = build(&cloud, &furniture, clients, servers)?;

@@ -1,9 +1,10 @@
 //! An index of the log for audit queries, in a file beside the log.
 //!
 //! [`IndexedLog`] is a log whose [`EventStore::search`] first asks the index which events may match. It then reads
-//! these events from the log, and compares them with the query. So the index is never the source of an answer: a wrong
-//! entry costs time only. A missing entry would hide an event, so everything in the file has checksums. They find
-//! accidents, not forgery: a program that may write to the file can hide events from searches, but not from the log.
+//! these events from the log, and compares them with the query. So the index is never the source of an answer, and a
+//! wrong entry only costs time. A missing entry would hide an event, so everything in the file has checksums. The
+//! checksums find accidents, not forgery. A program that may write to the file can hide events from searches, but not
+//! from the log.
 //!
 //! The index is complete up to a position. Later events are searched in the log itself. Anybody may remove the file at
 //! any time. A file that is damaged, of another log, or of another version is made again.

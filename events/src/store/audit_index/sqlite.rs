@@ -24,7 +24,7 @@ use crate::chain::EventHash;
 /// "ChrI", the magic number for `file(1)`.
 const APPLICATION_ID: i32 = 0x4368_7249;
 /// The version of the file, of the parts and of the terms. An index of another version is made again. Raise it when a
-/// term, a part or the layout changes: a search by new terms in an old index would miss events.
+/// term, a part or the layout changes. Otherwise, a search by new terms in an old index would miss events.
 const FORMAT: i32 = 2;
 /// A part's first position and a chunk's number make the chunk's key.
 const NUMBERS: u32 = 20;

@@ -4,8 +4,8 @@
 //! is compared with the query itself.
 //!
 //! Only the columns of an event that are stored in clear text, and the unsealed part of its payload, become terms. The
-//! index never opens a seal, so an erasure has nothing to remove from it. A sealed address has no term: all events with
-//! a sealed address are found together.
+//! index never opens a seal, so an erasure has nothing to remove from it. A sealed address has no term of its own. One
+//! term marks all events with a sealed address.
 
 use std::collections::BTreeSet;
 
@@ -132,7 +132,7 @@ fn uuids(data: &[u8], found: &mut BTreeSet<Uuid>) -> bool {
     true
 }
 
-/// One filter of a query: an event matches only if it has one of the terms.
+/// One filter of a query. An event matches only if it has one of the filter's terms.
 #[derive(Debug, Clone)]
 pub(super) enum IndexFilter {
     Terms(Vec<Term>),
@@ -205,7 +205,7 @@ impl IndexFilter {
     }
 }
 
-/// The terms of these UUIDs; `None` if the index cannot find all of them, and no terms if there are none.
+/// The terms of these UUIDs; no terms if there are no UUIDs. `None` if the index cannot find all UUIDs.
 fn things(ids: &[Uuid]) -> Option<Vec<Term>> {
     if !ids.iter().all(|id| is_formed(id.as_bytes())) {
         return None;

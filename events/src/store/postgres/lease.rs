@@ -237,7 +237,7 @@ impl KeptLease {
                 }
                 Err(_) => every / 4,
             };
-            // The answer may be old: the process may have been stopped after the answer came.
+            // The answer may be old, because the process may have been stopped after the answer came.
             let Some(left) = self.left() else { return Some(unconfirmed(trusted)) };
             pause = pause.min(left);
         }

@@ -1,8 +1,8 @@
 //! The parts that outlive a control plane (the log, the hosts, the image service), and one life of it.
 //!
-//! A life has all of the control plane: actors, processes, reconcilers, host agents, the API. The seed decides where a
-//! life ends: an append becomes durable but loses its reply, and nothing more reaches the log or the hosts. The next
-//! life starts with only what the log and the hosts have.
+//! A life has all of the control plane: actors, processes, reconcilers, host agents, the API. The seed decides at which
+//! append a life ends. This append becomes durable but loses its reply, and nothing more reaches the log or the hosts.
+//! The next life starts with only what the log and the hosts have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ impl ChaosWorld {
     pub(super) async fn begin(&self) -> Result<Life> {
         let store = FuseStore::new(Arc::clone(&self.log) as Arc<dyn EventStore>, None);
         let log = Arc::clone(&store) as Arc<dyn EventStore>;
-        // No other threads: everything runs on this one, in an order that the seed decides.
+        // There are no other threads, so everything runs on this one, in an order that the seed decides.
         let member = Member::start(log, Arc::clone(&self.clock) as Arc<dyn Clock>, Views::new()).await?;
         let mut leadership = Leadership::take(&member, 0)?;
         leadership.interference.clone_from(&self.interference);

@@ -132,7 +132,7 @@ pub struct BackupRestoreArgs {
     pub without_keys: bool,
 }
 
-/// Refuses URLs: the mistake would otherwise become a folder with a strange name.
+/// Refuses URLs. Otherwise the mistake would create a folder with a strange name.
 fn backup_dir(text: &str) -> Result<PathBuf, String> {
     match text.split_once("://") {
         Some((scheme, _)) => Err(format!(
