@@ -296,7 +296,7 @@ mod tests {
         content.hash()
     }
 
-    /// This format must never change: existing logs and anchors use it.
+    /// This format must never change, because existing logs and anchors use it.
     #[test]
     fn the_hashes_never_change() {
         let hashes = [

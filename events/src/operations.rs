@@ -127,7 +127,7 @@ pub fn server_operation(instance: InstanceId, event: &InstanceEvent) -> Option<S
         InstanceEvent::UnrescueRequested(asked) => ("unrescue", "unrescue", asked.process, Task::Unrescue { instance }),
         InstanceEvent::ShelveRequested(asked) => match asked.image {
             Some(image) => ("shelve", "shelve", asked.process, Task::Shelve { instance, image }),
-            // A volume-backed server needs no snapshot: its root disk outlives the guest.
+            // A volume-backed server needs no snapshot, because its root disk outlives the guest.
             None => ("shelve", "shelve", asked.process, Task::Offload { instance }),
         },
         InstanceEvent::OffloadRequested(asked) => {

@@ -81,7 +81,7 @@ fn event(draw: Draw, samples: &[Event]) -> (StreamId, NewEvent) {
     (stream, NewEvent::new(event, Timestamp(time), &meta))
 }
 
-/// Appends the events; events that follow each other in one stream are one append.
+/// Appends the events. Consecutive events of one stream are one append.
 async fn append(store: &dyn EventStore, draws: &[Draw]) {
     let samples = samples();
     let events: Vec<_> = draws.iter().map(|draw| event(*draw, &samples)).collect();

@@ -161,7 +161,7 @@ async fn prepared(case: &Case) -> World {
 }
 
 /// Checks the invariants that hold when no work is under way. A process must release its own quota and its places in
-/// groups: the check fails if a reconciler did so.
+/// groups. So the check fails if a reconciler released any of them.
 async fn check(case: &Case, world: &World) {
     world.check().await;
     assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: reconcilers acted", case.definition.name);

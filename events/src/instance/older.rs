@@ -79,7 +79,7 @@ impl From<BuildRequestedV1> for BuildRequested {
     }
 }
 
-/// The first version. It lacks `reimage`: a rebuild could not write an image to a root volume.
+/// The first version. It lacks `reimage`, because a rebuild could not write an image to a root volume.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RebuildRequestedV1 {
     pub process: ProcessId,

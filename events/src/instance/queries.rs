@@ -98,8 +98,8 @@ impl Alive {
         })
     }
 
-    /// The process to cancel before the server can be deleted: a process that may claim a host for the server, or that
-    /// moves the server.
+    /// The process to cancel before the server can be deleted. Such a process may claim a host for the server, or moves
+    /// the server.
     pub fn interruptible(&self) -> Option<ProcessId> {
         self.placing().or(self.ongoing.filter(OngoingTask::is_moving).map(|ongoing| ongoing.process()))
     }

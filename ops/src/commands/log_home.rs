@@ -63,7 +63,7 @@ fn is_same(noted: &str, present: &str) -> bool {
     }
 }
 
-/// Begins a new generation of the log in `store`: hosts that another copy drives refuse it from now on.
+/// Begins a new generation of the log in `store`. Hosts that another copy drives refuse this log from now on.
 pub async fn begin_generation(store: &dyn EventStore, origin: CopyOrigin, now: Timestamp) -> Result<Uuid, AppendError> {
     let generation = chronova_events::entropy::uuid();
     let begun = InstallationEvent::from(GenerationBegun { generation, origin });

@@ -137,7 +137,7 @@ async fn an_original_that_takes_its_hosts_back_leaves_what_the_copy_moved() {
         assert_eq!(original.fleet.whereabouts().get(&id(1)), Some(&moved), "the server's only guest is gone");
         first.stop().await;
     }
-    // Without the time at which the hosts were taken, the same log takes the guest for a leftover.
+    // If the log does not know when it took the hosts, it takes the guest for a leftover.
     let owner = LogIdentity::of(&*original.log).await.unwrap().unwrap().owner;
     for driver in original.fleet.drivers() {
         driver.owner_mark().unwrap().remember(owner).await.unwrap();

@@ -92,7 +92,7 @@ impl InvariantCheck<'_> {
         self.servers.iter().filter_map(|(id, server)| Some((*id, server.alive()?.clone()))).collect()
     }
 
-    /// Checks that no process, task, build or move is unfinished, and that no host is recorded as down.
+    /// Checks that every process, task, build and move has ended, and that no host is recorded as down.
     fn work(&mut self) {
         self.views.processes.read(|view| {
             for pending in view.pending() {
