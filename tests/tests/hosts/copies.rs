@@ -157,7 +157,7 @@ async fn set_aside(world: &World, server: InstanceId) {
     transfer.receive_disk(server, &disk.kept(), content).await.unwrap();
 }
 
-/// The original reverted a move, restored one server and moved another one after the backup. The restored log neither
+/// After the backup, the original reverted a move, restored one server, and moved another one. The restored log neither
 /// confirms the reverted move nor reclaims the restored server, and keeps the disks that the original set aside.
 #[actix_rt::test]
 async fn a_restored_log_repairs_nothing_because_of_what_it_knows_from_before() {
