@@ -73,8 +73,8 @@ impl FromStr for EventHash {
     }
 }
 
-/// A position in the log and its hash, as text `POSITION:HASH`. Stored outside the log, an anchor proves all events up
-/// to it.
+/// A position in the log and its hash, as text `POSITION:HASH`. An anchor that is stored outside the log proves all
+/// events up to this position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
     pub position: Position,

@@ -185,8 +185,9 @@ async fn seen(world: &World) -> &'static str {
     }
 }
 
-/// Waits until no work is running, and the server's recorded power state is that of its guest. A life may crash between
-/// the start or stop of a guest and its event; the next comparison with the host then records it.
+/// Waits until no work is running, and the server's recorded power state is that of its guest. A life may crash after a
+/// guest has started or stopped, but before the event about this. Then the next comparison with the host records the
+/// power state.
 async fn comes_to_rest(world: &World, life: &Life) {
     assert!(life.settled().await);
     let is_recorded = || {

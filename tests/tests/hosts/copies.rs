@@ -79,7 +79,7 @@ async fn claim(world: &World) {
     }
 }
 
-/// A log that is restored now. It does not have the hosts of its original until it claims them.
+/// A log that is restored now. The hosts of its original refuse this log until it claims them.
 async fn heir_of(original: &World) -> World {
     let copy = copy_of(original).await;
     begin_generation(&copy, SystemClock.now()).await;

@@ -69,8 +69,9 @@ impl LeaderLock {
         .await
     }
 
-    /// Locks the byte of `holder`, the own one, as soon as nobody else has it, and locks it again if the storage loses
-    /// the lock. Without the lock, this leader still leads, but it is replaced only when its lease ends.
+    /// Locks the byte of `holder`, which is this leader, as soon as nobody else has locked it. Locks the byte again if
+    /// the storage loses the lock. Without the lock, this leader still leads. But another member replaces it only when
+    /// the lease ends.
     pub(super) fn hold(self: &Arc<Self>, holder: &[u8]) -> HeldLock {
         let wanted = WantedLock::new(self, holder, None);
         let kept = Arc::clone(&wanted);
@@ -199,7 +200,7 @@ impl Drop for HeldLock {
         if let Some(task) = &self.task {
             task.abort();
         }
-        // If a thread locks the byte after the release, this lets it release the byte again.
+        // If a thread locks the byte after the release, this makes the thread release the byte again.
         self.wanted.is_wanted.store(false, Ordering::SeqCst);
         let wanted = Arc::clone(&self.wanted);
         match Handle::try_current() {
@@ -259,8 +260,8 @@ impl LockWatch {
         self.watched().leader.clone()
     }
 
-    /// Notes whether `holder` has its lock, if it is still the present leader. `None`: the storage did not say. Returns
-    /// what is known of the process of the present leader.
+    /// Notes whether `holder` has its lock, if `holder` is still the present leader. `None`: the storage did not say.
+    /// Returns what is known of the process of the present leader.
     pub(super) fn note(&self, holder: &[u8], is_taken: Option<bool>) -> LeaderProcess {
         let mut watched = self.watched();
         if watched.leader.as_deref() == Some(holder) {
@@ -272,7 +273,7 @@ impl LockWatch {
         watched.process()
     }
 
-    /// The present leader, if it had its lock and has it no more.
+    /// The present leader, if it had its lock and no longer has the lock.
     pub(super) fn ended(&self) -> Option<Vec<u8>> {
         let watched = self.watched();
         watched.leader.clone().filter(|_| watched.process() == LeaderProcess::Ended)

@@ -50,8 +50,9 @@ impl LeaseTerms {
         self.take_from(link, TakenFrom::Free).await
     }
 
-    /// Takes over from the leader `ended` before its lease ends, because its lock has become free. First takes that
-    /// lock. This proves that the process of `ended` has ended, so it answers no more reads and writes no more files.
+    /// Takes over from the leader `ended`, whose lock has become free, before the end of the leader's lease. First
+    /// takes that lock. This proves that the process of `ended` has ended, so that `ended` answers no more reads and
+    /// writes no more files.
     pub(super) async fn ask_for(
         &self,
         link: &DatabaseLink,
@@ -115,7 +116,7 @@ impl LeaseTerms {
 /// Renews the lease on a thread of its own.
 pub(super) struct LeaseKeeper {
     trusted: Duration,
-    /// Sending releases the lease. Dropping lets the lease end by itself.
+    /// A message on this channel releases the lease. If the sender is dropped, the lease ends by itself.
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     renewed: Arc<AtomicU64>,
@@ -253,7 +254,7 @@ impl KeptLease {
     async fn end_process(&mut self) {
         let Some(timer) = &mut self.timer else { return };
         if let Err(failure) = timer.set(elapsed()) {
-            // The timer keeps its earlier setting, so it still ends the process before the lease ends.
+            // The timer keeps its earlier setting. So the timer still ends the process before the lease ends.
             tracing::error!(%failure, "cannot set the timer to now: this process ends when the lease does");
         }
         std::future::pending::<()>().await;

@@ -236,7 +236,7 @@ impl Writer {
         }
         self.syncer.close();
         // After a failure, or after a file of the log was removed, the writer changes the files no more. So an operator
-        // who puts a file back finds it as it was.
+        // who puts a file back finds the log as it was at the failure.
         if self.failure().is_none() && self.watch.check().is_ok() {
             self.index();
             if self.checkpoint(true) {

@@ -1,7 +1,7 @@
 //! Finds the ids of the users, projects and hosts that a filter names.
 //!
-//! A name is looked up in the events that gave it. So it is found even if its user, project or host is gone. The names
-//! of users are sealed, so after an erasure the user's name is not found.
+//! A name is looked up in the events that gave it. So a name is found even if its user, project or host is gone. The
+//! names of users are sealed, so after an erasure the user's name is not found.
 
 use chronova_events::envelope::{Position, Recorded};
 use chronova_events::host::HostEvent;

@@ -1,9 +1,9 @@
 //! `chronova backup create`.
 //!
 //! The order makes a backup consistent beside a running server. The command first copies the files, which takes most of
-//! the time. Then it copies the log up to its present end, and then the files that were added meanwhile. The server may
-//! remove one of these files before the command copies it. Then the command copies more of the log, up to an event that
-//! ends the use of the file.
+//! the time. Then it copies the log up to the log's present end. Last, it copies the files that were added meanwhile.
+//! The server may remove one of these files before the command copies it. Then the command copies more of the log, up
+//! to an event that ends the use of the file.
 //!
 //! A killed command leaves no backup. The next command continues the segments of the log that the killed one wrote.
 
