@@ -1,4 +1,5 @@
-//! `chronova-dev boot`: servers built until ACTIVE and deleted until gone, over HTTP, on a durable log.
+//! `chronova-dev boot`: builds servers until they are ACTIVE, and deletes them until they are gone, over HTTP on a
+//! durable log.
 //!
 //! The simulated hosts answer at once, so the figures are those of the control plane. Every client creates a server,
 //! polls until it is ACTIVE and creates the next one. Nova's figures were measured in the same way. At the end, a burst
