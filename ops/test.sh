@@ -186,7 +186,7 @@ stage_lint() {
   check "lint of the EventStoreDB back end" cargo clippy -p chronova-events --features eventstoredb --all-targets --locked -- -D warnings
 }
 
-# The dashboard has no build step: its files are served unchanged. These tools only check them.
+# The dashboard has no build step, because its files are served unchanged. These tools only check the files.
 stage_dashboard() {
   if ! setup_dashboard_tools >"$LOGS/dashboard-tools.log" 2>&1; then
     skip "types and lint of the dashboard: $(tail -n 1 "$LOGS/dashboard-tools.log")"
@@ -323,8 +323,8 @@ stage_real() {
   export CHRONOVA_IMAGE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2
   export PATH=$VENV/bin:$PATH
   image_current || check "guest image" bash tests/testbed/make-image.sh "$CHRONOVA_IMAGE" || return
-  # Only a long run has the driver's tests. No whole run of them has passed yet: the testbed's libvirtd ends during the
-  # conformance suite.
+  # Only a long run has the driver's tests. No whole run of these tests has passed yet, because the testbed's libvirtd
+  # ends during the conformance suite.
   [ -z "${CHRONOVA_SOAK:-}" ] || [ -n "${CHRONOVA_SCRIPTS:-}" ] || driver_tests
   for script in "${scripts[@]}"; do
     if grep -q '^house_open ' "$script"; then shared+=("$script"); else apart+=("$script"); fi

@@ -1,8 +1,8 @@
 //! Records of access to the APIs: refused requests, log-ins, tokens, console sessions, reads of secrets.
 //!
 //! Each user has a stream, and one more stream has the records without a known user. No fold and no read model reads
-//! them: only auditors do. Rates bound the records, and [`RecordsLeftOut`] counts the others. The envelope of a failed
-//! log-in has the user that the client named, as in Keystone.
+//! them: only auditors do. Each sort of record has a maximum rate. [`RecordsLeftOut`] counts the records beyond the
+//! rates. The envelope of a failed log-in has the user that the client named, as in Keystone.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -15,7 +15,8 @@ use crate::registry::NounEvent as _;
 noun! {
     /// Records of access to the APIs.
     AccessEvent = "access" {
-        /// A request was refused: by policy, because the resource is another project's, in conflict, or over quota.
+        /// A request was refused: the policy forbids it, the resource is another project's, the request conflicts with
+        /// the state, or a quota is used up.
         RequestRefused = "request_refused" @ 1,
         /// A user logged in with a password, and got a token.
         LoggedIn = "logged_in" @ 1,
@@ -29,7 +30,7 @@ noun! {
         ConsoleClosed = "console_closed" @ 1,
         /// A request read a secret.
         SecretRead = "secret_read" @ 1,
-        /// More records came than the rates allow; these are their numbers.
+        /// Records beyond the rates were left out. The event has only their numbers.
         RecordsLeftOut = "records_left_out" @ 1,
     }
 }
@@ -91,7 +92,8 @@ pub struct TokenTerms {
     pub user: UserId,
     /// `None`: unscoped.
     pub scope: Option<IdentityScope>,
-    /// The token's audit id; then, for a token issued for another token, the id of the chain's first token.
+    /// The token's audit id. If the token was issued for another token, the audit id of the chain's first token
+    /// follows.
     pub audit_ids: Vec<String>,
     pub expires_at: Timestamp,
 }
@@ -120,7 +122,7 @@ pub struct ConsoleOpened {
 pub struct ConsoleClosed {
     pub server: InstanceId,
     pub console: String,
-    /// How long it was open.
+    /// How long the console was open.
     pub seconds: u64,
 }
 
@@ -152,7 +154,7 @@ pub enum LeftOutOf {
     User(UserId),
     /// An IPv4 address, or the network of an IPv6 address. Its clients have no known user.
     Network(String),
-    /// All others together.
+    /// All other sources together.
     Others,
 }
 
@@ -165,7 +167,7 @@ pub struct LeftOutCount {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordsLeftOut {
-    /// The first of them came at this time or later.
+    /// All records that were left out came at this time or later.
     pub since: Timestamp,
     pub total: u64,
     /// The largest numbers first, at most [`RecordsLeftOut::MOST_COUNTS`]; `Others` has the rest.

@@ -73,8 +73,8 @@ impl FromStr for EventHash {
     }
 }
 
-/// A position in the log and its hash, as text `POSITION:HASH`. Stored outside the log, an anchor proves all events up
-/// to it.
+/// A position in the log and its hash, as text `POSITION:HASH`. An anchor that is stored outside the log proves all
+/// events up to this position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
     pub position: Position,
@@ -296,7 +296,7 @@ mod tests {
         content.hash()
     }
 
-    /// This format must never change: existing logs and anchors use it.
+    /// This format must never change, because existing logs and anchors use it.
     #[test]
     fn the_hashes_never_change() {
         let hashes = [

@@ -13,7 +13,8 @@ pub const BINCODE_2: u8 = 1;
 /// [`BINCODE_2`] with sealed personal fields, see [`crate::sealed`].
 pub const SEALED: u8 = 2;
 
-/// A payload larger than this is refused at the append: 1 MiB is sixteen times the largest `user_data`.
+/// The largest size of a payload. The append refuses a larger one. The limit of 1 MiB is sixteen times the largest
+/// `user_data`.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 
 /// The limit for decoding one payload, so that a damaged length cannot exhaust memory. bincode counts sizes in memory:

@@ -1,6 +1,7 @@
 //! The hosts that administrators added and removed while the control plane ran.
 //!
-//! The hosts of the configuration file are the beginning; these events change them. There is one stream, `fleet-main`.
+//! The fleet begins with the hosts of the configuration file, and these events change it. There is one stream,
+//! `fleet-main`.
 
 use std::collections::BTreeSet;
 

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::envelope::Timestamp;
 use crate::registry::NounEvent;
 
-/// A state that follows from its events alone. `evolve` never fails: a fact cannot be refused.
+/// A state that follows from its events alone. `evolve` never fails, because a fact cannot be refused.
 pub trait Fold: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
     type Event: NounEvent + Send + Sync;
     /// Raised when the shape or the meaning of the state changes. Snapshots of other versions are then discarded.

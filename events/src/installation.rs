@@ -1,8 +1,9 @@
 //! The identity of a log: its installation, and its generation.
 //!
-//! The id of the first event is the installation. All copies of a log share it. Each copy has a generation of its own.
-//! A restore begins one, and so does `chronova serve` if the log's file is a copy. Hosts remember the generation that
-//! drives them. A log that is not a copy has no event here; its generation is its installation.
+//! The id of the first event identifies the installation. All copies of a log share this id. Each copy has a generation
+//! of its own. A restore begins a new generation, and so does `chronova serve` if the log's file is a copy. Hosts
+//! remember the generation that drives them. A log that is not a copy has no event here; its generation is its
+//! installation.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -14,7 +15,7 @@ use crate::registry::NounEvent as _;
 noun! {
     /// Events of the log itself.
     InstallationEvent = "installation" {
-        /// The log is a copy: hosts that another copy drives refuse it until they are claimed.
+        /// The log is a copy. A host that another copy drives refuses this copy until an operator claims the host.
         GenerationBegun = "generation_begun" @ 1,
     }
 }

@@ -1,4 +1,4 @@
-//! The operations that events begin: their processes, tasks and names.
+//! Says which operation an event begins, with its process, its task and its name.
 //!
 //! Each `match` over events lists all of them. So a new event does not compile until its author has decided whether it
 //! begins an operation. Events of processes are an exception.
@@ -127,7 +127,7 @@ pub fn server_operation(instance: InstanceId, event: &InstanceEvent) -> Option<S
         InstanceEvent::UnrescueRequested(asked) => ("unrescue", "unrescue", asked.process, Task::Unrescue { instance }),
         InstanceEvent::ShelveRequested(asked) => match asked.image {
             Some(image) => ("shelve", "shelve", asked.process, Task::Shelve { instance, image }),
-            // A volume-backed server needs no snapshot: its root disk outlives the guest.
+            // A volume-backed server needs no snapshot, because its root disk outlives the guest.
             None => ("shelve", "shelve", asked.process, Task::Offload { instance }),
         },
         InstanceEvent::OffloadRequested(asked) => {

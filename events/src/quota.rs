@@ -1,9 +1,9 @@
 //! Quota of a project: its usage and its limits, one stream per project.
 //!
 //! A reservation has the ids of its servers. A crash may come after the reservation and before a server is requested. A
-//! reconciler then finds the reservation by the server's id, and releases it. A claim of a request for servers also
-//! requests the process that creates them. A claim for a change of one server also requests the process that sends the
-//! change to the server. That process withdraws the claim if the server refuses.
+//! reconciler then finds the reservation by the server's id, and releases it. A claim for new servers also requests the
+//! process that creates them. A claim for a change of one server also requests the process that sends the change to the
+//! server. That process withdraws the claim if the server refuses.
 
 use std::collections::BTreeMap;
 
@@ -87,8 +87,8 @@ pub struct ServersClaimed {
     pub group: Option<(ProjectId, ServerGroupId)>,
 }
 
-/// A claim for a server that is asked to change its size, to be restored or to be unshelved. The server holds at least
-/// this much.
+/// A claim for a resize, a restore or an unshelve of one server. While the claim is open, the server holds at least
+/// these amounts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuotaClaimed {
     pub project: ProjectId,
@@ -117,7 +117,8 @@ pub struct OpenClaims {
 }
 
 impl OpenClaims {
-    /// The amounts that the server holds: for each resource the largest of `before` and the open claims.
+    /// The amounts that the server holds. For each resource this is the largest amount in `before` and in the open
+    /// claims.
     fn held(&self) -> Option<(u32, u64)> {
         let all = self.before.iter().chain(self.by_process.values()).copied();
         all.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))

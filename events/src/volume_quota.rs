@@ -1,6 +1,6 @@
 //! Volume quota of a project: its usage and its limits, one stream per project.
 //!
-//! Quota for a volume or snapshot is reserved under its id before its creation. So a reconciler finds the reservation
+//! Before a volume or snapshot is created, quota for it is reserved under its id. So a reconciler finds the reservation
 //! of a volume that was never created, and releases it.
 
 use std::collections::BTreeMap;

@@ -81,7 +81,7 @@ fn event(draw: Draw, samples: &[Event]) -> (StreamId, NewEvent) {
     (stream, NewEvent::new(event, Timestamp(time), &meta))
 }
 
-/// Appends the events; events that follow each other in one stream are one append.
+/// Appends the events. Consecutive events of one stream are one append.
 async fn append(store: &dyn EventStore, draws: &[Draw]) {
     let samples = samples();
     let events: Vec<_> = draws.iter().map(|draw| event(*draw, &samples)).collect();
@@ -340,7 +340,8 @@ async fn a_question_reads_little_more_than_its_answer() {
     for (criteria, events) in asked {
         log.read.store(0, Ordering::SeqCst);
         let found = answer(&*indexed, &criteria, 0, 1_000).await.len();
-        // The end of the log that no part has is read, and for a time or a stream the parts that it touches.
+        // The search also reads the events after the last part. A search by time or stream may also read all events of
+        // the parts that it touches.
         let rest = usize::try_from(20_000 - end.0).unwrap();
         let read = log.read.load(Ordering::SeqCst) - rest;
         assert_eq!(found, events, "{criteria:?}");
@@ -426,7 +427,8 @@ async fn two_logs_that_share_a_file_hide_no_event_from_each_other() {
     let mut logs = Vec::new();
     for round in 0..2_u16 {
         let store = MemoryStore::new();
-        // Parts of fewer events are not looked up by their terms.
+        // Each part needs more than a few events. A search reads a part with few candidates without a look at its
+        // terms.
         let draws: Vec<Draw> = (0..256_u16)
             .map(|n| (n * 3 + round, 4 * u8::try_from(n % 50).unwrap() + 2, 1, 0, 0, i64::from(n)))
             .collect();

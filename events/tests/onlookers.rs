@@ -32,7 +32,7 @@ fn kills() -> u64 {
 }
 
 fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
-    // Checkpoints are frequent: each reads the data file, and moves the write-ahead log into it.
+    // Checkpoints are frequent, because each of them reads the data file and moves the write-ahead log into it.
     SqliteStore::open(path, &SqliteOptions { checkpoint_pages: 60, ..SqliteOptions::default() })
 }
 

@@ -1,4 +1,5 @@
-//! `personal.txt` lists each text field that the log stores: sealed, or not personal with the reason.
+//! `personal.txt` lists each text field that the log stores. It says that the field is sealed, or why it is not
+//! personal.
 //!
 //! The fields are read from the source, so that fields without a sample value are listed, too. A new field fails this
 //! test until it is in the list.

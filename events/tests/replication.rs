@@ -33,8 +33,8 @@ impl Pair {
         Self { primary, standby }
     }
 
-    /// The options of a store that finds the server that accepts writes. It has no lease: a renewal that waits for the
-    /// standby would lock the head row. The append would then wait for the renewal, and not for the standby.
+    /// The options of a store that finds the server that accepts writes. It has no lease, because a renewal that waits
+    /// for the standby would lock the head row. The append would then wait for the renewal, and not for the standby.
     fn options(&self) -> PostgresOptions {
         let [first, second] = [&self.primary, &self.standby].map(|server| server.folder.path().display().to_string());
         let url = format!("host={first},{second} user=postgres dbname=postgres target_session_attrs=read-write");

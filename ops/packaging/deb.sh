@@ -2,9 +2,10 @@
 # ops/packaging/deb.sh PROGRAM DEV-PROGRAM FOLDER   builds the Debian packages of a built `chronova` into FOLDER
 #
 # DEV-PROGRAM is the `chronova-dev` of the same build: it writes the man pages and completions. FOLDER gets
-# chronova_VERSION_ARCH.deb, and chronova-dbgsym_VERSION_ARCH.deb with the debug information if PROGRAM has any. The same
-# programs give the same packages, byte by byte: all files have the time of the last commit, or SOURCE_DATE_EPOCH.
-# Settings, from the environment: DEB_VERSION (the program's version), DEB_COMPRESSION (options of dpkg-deb; -Zxz).
+# chronova_VERSION_ARCH.deb, and chronova-dbgsym_VERSION_ARCH.deb with the debug information if PROGRAM has any. The
+# same programs give the same packages, byte by byte, because all files have the time of the last commit, or
+# SOURCE_DATE_EPOCH. Settings, from the environment: DEB_VERSION (the program's version), DEB_COMPRESSION (options of
+# dpkg-deb; -Zxz).
 set -euo pipefail
 PROGRAM=$(realpath "$1") DEV=$(realpath "$2") FOLDER=$3
 HERE=$(cd "$(dirname "$0")" && pwd)

@@ -59,7 +59,7 @@ pub struct LogSettings {
     pub syslog: Option<u8>,
     /// Whether to log to systemd's journal.
     pub journal: bool,
-    /// For settings that name no other target: `true` logs nothing, and `false` logs to standard error.
+    /// Matters only if no other target is set. Then `true` logs nothing, and `false` logs to standard error.
     pub quiet: bool,
     /// The form of times in text lines, as in strftime.
     pub date_format: Option<String>,
@@ -73,7 +73,7 @@ impl LogSettings {
     }
 
     /// The filter; `rust_log` is the environment variable RUST_LOG. `[DEFAULT] debug` turns on DEBUG only for
-    /// Chronova's crates: the DEBUG lines of the libraries would outnumber Chronova's own.
+    /// Chronova's crates, because the DEBUG lines of the libraries would outnumber Chronova's own.
     fn filter(&self, rust_log: Option<&str>) -> Result<EnvFilter, TelemetryError> {
         let directives = match rust_log.filter(|text| !text.trim().is_empty()) {
             Some(text) => text.to_owned(),
@@ -121,7 +121,7 @@ impl Logging {
         self.filter.reload(settings.present_filter()?).map_err(TelemetryError::Level)
     }
 
-    /// Reopens the log file under its name: after a rotation (SIGHUP) lines go to the new file.
+    /// Reopens the log file under its name, so that lines go to the new file after a rotation (SIGHUP).
     pub fn reopen(&self) -> Result<(), TelemetryError> {
         self.file.as_ref().map_or(Ok(()), LogFile::reopen)
     }

@@ -190,7 +190,7 @@ fn a_project_follows_its_own_servers_and_receives_no_byte_of_another() {
     let told = lines_until(&mut attacker, &own);
     let data: Vec<&String> = told.iter().filter(|line| line.starts_with("data: ")).collect();
     assert_eq!(data, [&format!("data: {{\"servers\":[\"{own}\"]}}")], "{told:?}");
-    // The rest of the body is the feed's own: sizes of chunks, the pause between connections, heartbeats.
+    // The feed itself adds the rest of the body: sizes of chunks, the pause between connections, heartbeats.
     let body = told.iter().position(String::is_empty).unwrap();
     let known = |line: &&String| {
         let own = ["", "retry: 2000", ": alive", data[0].as_str()];

@@ -44,7 +44,7 @@ fn detail(client: &Client) -> Vec<Value> {
     list["servers"].as_array().unwrap().clone()
 }
 
-/// Waits until no server is busy and no process is unfinished. A process that undoes a request still holds quota.
+/// Waits until no server is busy and every process has ended. A process that undoes a request still holds quota.
 fn at_rest(cloud: &mut Cloud) {
     cloud.wait("nothing is under way", |cloud| {
         let busy = |server: &Value| !server["OS-EXT-STS:task_state"].is_null() || server["status"] == "BUILD";

@@ -62,7 +62,7 @@ fn joined(count: usize, by: &str, one: impl Fn(usize) -> String) -> String {
     (0..count).map(one).collect::<Vec<_>>().join(by)
 }
 
-/// Whether the route lists things: a path that ends with a parameter is about one thing.
+/// Whether the route lists things. A path that ends with a parameter is about one thing, so it is no list.
 fn is_list(route: &Route) -> bool {
     route.method == Method::Get && !route.path.ends_with('}')
 }
@@ -95,8 +95,8 @@ impl Meter {
         threads.flatten().filter_map(spent).collect()
     }
 
-    /// The sum of the differences per thread. The difference of the sums would be wrong: a thread that ended would
-    /// lower it.
+    /// The sum of the differences per thread. The difference of the sums would be wrong, because a thread that ended
+    /// would lower it.
     fn processor_time_since(&self, before: &Spent) -> Duration {
         let more = |(thread, spent): (OsString, u64)| spent - before.get(&thread).copied().unwrap_or(0).min(spent);
         Duration::from_nanos(self.spent().into_iter().map(more).sum())
@@ -130,7 +130,7 @@ fn ask(meter: &Meter, person: &TenantUser, path: &str, version: &str) -> Measure
     Measured { time: meter.processor_time_since(&spent), memory: meter.memory("VmHWM").saturating_sub(memory), status }
 }
 
-/// The lowest time of three requests: other work of the server can only add to a time.
+/// The lowest time of three requests, because other work of the server can only add to a time.
 fn lowest_time(meter: &Meter, person: &TenantUser, path: &str, version: &str) -> Duration {
     (0..3).map(|_| ask(meter, person, path, version).time).min().unwrap()
 }

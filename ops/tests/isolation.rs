@@ -38,8 +38,8 @@ use tenant_user::TenantUser;
 
 const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 
-/// Quotas are unlimited: otherwise the attacker's own quota would refuse requests before the checks under test. The
-/// policy `@` lets everybody call an operation; it must still not reveal others' resources.
+/// Quotas are unlimited. Otherwise the attacker's own quota would refuse requests before the checks under test. The
+/// policy `@` lets everybody call an operation. Even then, the operation must not reveal others' resources.
 const CONFIG: &str = "[volume]\nshared = true\n[chronova]\ntrusted_proxies = 127.0.0.1\n[api]\nuse_forwarded_for = true\n\
                       [oslo_policy]\npolicy_file = open.yaml\n[quota]\nserver_groups = -1\nserver_group_members = -1\n\
                       key_pairs = -1\n";

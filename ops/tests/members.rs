@@ -169,7 +169,7 @@ fn each_member_shows_a_write_of_any_member_at_once() {
     members.client(one).post("/compute/v2.1/servers", &json!({"server": {}})).unwrap().expect(400);
     members.client(one).delete(&format!("/compute/v2.1/servers/{NOWHERE}")).unwrap().expect(404);
 
-    // This body is streamed: the follower forwards it without reading all of it first.
+    // This body is streamed, so the follower forwards it without reading all of it first.
     let image = json!({"name": "large", "disk_format": "raw", "container_format": "bare"});
     let image = members.client(one).post("/image/v2/images", &image).unwrap().expect(201).text("/id");
     let bytes = vec![7; 3 << 20];
@@ -492,7 +492,7 @@ fn clients_of_followers_see_only_success_or_503_while_leaders_die() {
         let (round, outage) = strike(&mut members, &path, &numbers, Cloud::kill);
         told.add(round);
         outages.push(outage);
-        // The next leader has not waited for the end of the lease: only its work on hosts waits.
+        // The next leader took the lead before the end of the lease. Only its work on hosts waits for that end.
         let next = members.leader();
         let log = std::fs::read_to_string(members.all[next].folder.path().join("log")).unwrap();
         assert!(log.contains("work on hosts waits for the end of the former leader's lease"), "{log}");

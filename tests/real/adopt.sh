@@ -105,7 +105,7 @@ nova_creates() {
   created paused --image guest
   created shelved --image guest
   created resized --image guest
-  # With two ports; the root disk is a volume, which Cinder makes from the image.
+  # This server has two ports. Its root disk is a volume, which Cinder makes from the image.
   created roomy --image guest --boot-from-volume 1 --port mine
   local id
   for id in "${SERVERS[@]}"; do must 400 "Nova's server $id is ACTIVE" settled "$id" ACTIVE; done

@@ -1,8 +1,9 @@
 #!/bin/bash
 # A cloud that has Keystone and Cinder, with volumes in a real Ceph. A user's volume is attached to a running guest,
 # which writes a word on the volume. Then the volume is detached, read by another guest, and deleted. Another volume
-# serves both guests at once. With CHRONOVA_SOAK=1 also: a volume is extended while a guest uses it, Cinder is killed during an attachment, Chronova has
-# a wrong key for Ceph, and a server that is created with a volume keeps the volume over a hard reboot.
+# serves both guests at once. With CHRONOVA_SOAK=1 also: a volume is extended while a guest uses it. Cinder is killed
+# during an attachment. Chronova has a wrong key for Ceph. A server that is created with a volume keeps the volume over
+# a hard reboot.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed

@@ -111,7 +111,7 @@ long_run || { ended; verdict; }
 
 # ---------------------------------------------------------------------------------------------------------- secure boot
 
-# No run of this part has passed yet: the guest resets before its kernel prints anything.
+# No run of this part has passed yet, because the guest resets before its kernel prints anything.
 boot "$NAME-secure" --flavor "$NAME-uefi" --image "$NAME-uefi"; SECURE=$ID
 HOST=$(place "$NAME-secure")
 # OVMF with a protected memory takes two minutes without KVM on a busy machine.

@@ -7,8 +7,8 @@
 # CHRONOVA_BIN       the binary to test (default: built here)
 # GABBI_PYTHON       a Python with gabbi 4.x (default: python3, or a new virtual environment)
 #
-# tests/real/gabbi/known-failures.json lists tests that are known to fail. The list may only shrink: a listed test that
-# passes fails the run.
+# tests/real/gabbi/known-failures.json lists tests that are known to fail. The list may only shrink. So the run fails if
+# a listed test passes.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Common operations on two real guests, with as few boots as possible: a snapshot and a server from it, a volume that
-# moves from one guest to the other, an interface, rescue, pause, suspend, rebuild, shelve and unshelve. The script
-# checks them from inside the guests, over their serial consoles. The scripts images.sh, attached.sh, interfaces.sh and
-# actions.sh test each operation in more detail.
+# Common operations on two real guests, with as few boots as possible. The script makes a snapshot and a server from it,
+# moves a volume from one guest to the other, and attaches an interface. It also tests rescue, pause, suspend, rebuild,
+# shelve and unshelve. It checks the effects from inside the guests, over their serial consoles. The scripts images.sh,
+# attached.sh, interfaces.sh and actions.sh test each operation in more detail.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open lifecycle 10.86

@@ -1,7 +1,8 @@
 #!/bin/bash
-# The Debian package of ops/packaging is built, installed, started, upgraded, removed and purged on a copy of this
-# machine's root (an overlay in a mount namespace), so the machine itself does not change. With CHRONOVA_SOAK=1 also: two
-# builds are equal, apt installs the package in a fresh Debian 12 (debootstrap), and the OCI image is built and run.
+# The Debian package of ops/packaging is built, installed, started, upgraded, removed and purged. This happens on a copy
+# of this machine's root (an overlay in a mount namespace), so the machine itself does not change. With CHRONOVA_SOAK=1
+# also: two builds are equal, apt installs the package in a fresh Debian 12 (debootstrap), and the OCI image is built
+# and run.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 [ -x "${CHRONOVA_BIN:-}" ] || cannot "CHRONOVA_BIN names no program"

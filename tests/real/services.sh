@@ -88,7 +88,8 @@ port() { network "ports/$1" | field "${@:2}"; }
 port_is() { [ "$(port "$1" "${@:3}")" = "$2" ]; } # port, values, names...
 reached() { hosts ctl busybox ping -c 1 -W 2 "$FLOATING" >/dev/null 2>&1; }
 silent() { ! reached; }
-# Lists the guests' tap devices in Open vSwitch on a host. The metadata agent's own has the network's id in its name.
+# Lists the guests' tap devices in Open vSwitch on a host. Leaves out the metadata agent's own device, which has the
+# network's id in its name.
 taps() { neutron in "$1" ovs-vsctl --bare --columns=name find Interface type='""' | grep ^tap | grep -vx "tap${INNER:0:10}0"; }
 no_port() { [ "$(ask "$ADMIN" "$NEUTRON/v2.0/ports/$1")" = 404 ]; }
 bindings() { network "ports/$1/bindings" | python3 -c 'import json, sys
@@ -341,7 +342,7 @@ state() { server "$1" server.status server.OS-EXT-STS:task_state; } # uuid
 is_built() { [[ "$(state "$1")" =~ ^(ACTIVE|ERROR)\ -$ ]]; } # uuid
 is_active() { [ "$(state "$1")" = "ACTIVE -" ]; } # uuid
 is_deleted() { [ "$(ask "$ADMIN" "$URL/compute/v2.1/servers/$1")" = 404 ]; } # uuid
-# What the services and the hosts have too much, or too little.
+# Prints what a service or a host has without a server, and what it lacks.
 leaks() {
   TOKEN=$ADMIN python3 "$TESTBED/leaks.py" "$URL/compute" "$URL/placement" "$NEUTRON" "$GLANCE"
   for host in h1 h2; do

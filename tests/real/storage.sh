@@ -1,8 +1,8 @@
 #!/bin/bash
 # A real guest whose disks are raw files or, with `storage.sh lvm`, logical volumes. The script builds the guest on one
 # of two hosts, migrates it live and deletes it. It checks the disks from inside the guest and in the hosts' pools. With
-# CHRONOVA_SOAK=1 also: images, resizes, a rescue, a shelving, a rebuild and a reboot under another images_type; then
-# the script starts `storage.sh lvm`. testbed/lvm.sh replaces LVM's own programs, because both hosts share one kernel;
+# CHRONOVA_SOAK=1 also: images, resizes, a rescue, a shelving, a rebuild, and a reboot under another images_type. A long
+# run ends with `storage.sh lvm`. There testbed/lvm.sh replaces LVM's own programs, because both hosts share one kernel.
 # tests/real/lvm.sh runs the real programs.
 set -uo pipefail
 FORM=${1:-raw}

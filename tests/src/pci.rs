@@ -69,7 +69,7 @@ impl Life {
     }
 }
 
-/// The devices of the server's guest on the hosts that have it, as the hosts see it.
+/// The devices of the server's guest, as reported by each host that has the guest.
 pub fn devices(fleet: &SimFleet, instance: InstanceId) -> BTreeMap<usize, Vec<PciAddress>> {
     let addresses = |host: usize| {
         let guest = fleet.guests(host).get(&instance)?.clone();
@@ -78,8 +78,8 @@ pub fn devices(fleet: &SimFleet, instance: InstanceId) -> BTreeMap<usize, Vec<Pc
     (0..fleet.len()).filter_map(addresses).collect()
 }
 
-/// Invariants when no work is under way: no device has two guests, no consumer has devices without an allocation, each
-/// tracked device is allocated, and every guest has the devices that the ledger assigns on its host.
+/// Checks invariants when no work is under way. No device has two guests. No consumer has devices without an
+/// allocation. Each tracked device is allocated. Every guest has the devices that the ledger assigns on its host.
 pub fn check(fleet: &SimFleet, ledger: &Ledger) {
     let mut allocated: BTreeMap<(ProviderId, String), u64> = BTreeMap::new();
     for host in 0..fleet.len() {

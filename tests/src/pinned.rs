@@ -54,7 +54,7 @@ impl Life {
     }
 }
 
-/// The processors that the server's guest is pinned to on the hosts that have it, as the hosts see it.
+/// The processors to which the server's guest is pinned, as reported by each host that has the guest.
 pub fn processors(fleet: &SimFleet, instance: InstanceId) -> BTreeMap<usize, BTreeSet<u32>> {
     let here = |host: usize| Some((host, taken(&fleet.guests(host).get(&instance)?.pinning)));
     (0..fleet.len()).filter_map(here).collect()
@@ -64,8 +64,8 @@ fn taken(pinning: &Pinning) -> BTreeSet<u32> {
     pinning.nodes.iter().flat_map(|node| &node.cpus).flat_map(|(_, processors)| processors.iter().copied()).collect()
 }
 
-/// Invariants when no work is under way: no processor has two guests, no consumer has processors without an allocation,
-/// and every pinned guest has processors that the ledger assigns on its host.
+/// Checks invariants when no work is under way. No processor has two guests. No consumer has processors without an
+/// allocation. Every pinned guest has processors that the ledger assigns on its host.
 pub fn check(fleet: &SimFleet, ledger: &Ledger) {
     for (host, guests) in &ledger.fitted {
         let mut seen = BTreeSet::new();

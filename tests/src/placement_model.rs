@@ -7,8 +7,8 @@
 //! * One tree answers a request: its own providers, and sharing providers (`MISC_SHARES_VIA_AGGREGATE`) that have an
 //!   aggregate in common with any provider of the tree.
 //! * The resources of the group without suffix may come from several providers, class by class. Together these
-//!   providers have one trait of each required set, and none of them has a forbidden trait. Each provider, or the root
-//!   of its tree, is a member of the requested aggregates. A sharing provider must be a member itself. Neither the
+//!   providers have one trait of each required set. No provider among them has a forbidden trait. Each provider, or the
+//!   root of its tree, is a member of the requested aggregates. A sharing provider must be a member itself. Neither the
 //!   provider nor the root is in a forbidden aggregate.
 //! * One provider serves a group with a suffix. Traits and aggregates of other providers are ignored.
 //! * With `in_tree`, only providers of the named tree serve the group. A group without suffix then takes nothing from

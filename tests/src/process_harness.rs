@@ -161,7 +161,7 @@ async fn prepared(case: &Case) -> World {
 }
 
 /// Checks the invariants that hold when no work is under way. A process must release its own quota and its places in
-/// groups: the check fails if a reconciler did so.
+/// groups. So the check fails if a reconciler released any of them.
 async fn check(case: &Case, world: &World) {
     world.check().await;
     assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: reconcilers acted", case.definition.name);
@@ -185,8 +185,9 @@ async fn seen(world: &World) -> &'static str {
     }
 }
 
-/// Waits until no work is running, and the server's recorded power state is that of its guest. A life may crash between
-/// the start or stop of a guest and its event; the next comparison with the host then records it.
+/// Waits until no work is running, and the server's recorded power state is that of its guest. A life may crash after a
+/// guest has started or stopped, but before the event about this. Then the next comparison with the host records the
+/// power state.
 async fn comes_to_rest(world: &World, life: &Life) {
     assert!(life.settled().await);
     let is_recorded = || {

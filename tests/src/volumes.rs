@@ -143,8 +143,8 @@ pub fn nth_volume(instance: InstanceId, n: u32) -> VolumeId {
     VolumeId::derive(instance.0, &format!("volume-{n}"))
 }
 
-/// A requested disk on a volume. `n` gives its id and device name; a volume with an even number is deleted with its
-/// server.
+/// A requested disk on a volume. `n` gives the id and the device name of the disk. If `n` is even, the volume is
+/// deleted with its server.
 pub fn mapped(source: BlockSource, boot_index: Option<u32>, n: u32) -> BlockDevice {
     BlockDevice {
         id: BlockDeviceId(uuid::Uuid::from_u128(u128::from(n) + 0xD15C)),

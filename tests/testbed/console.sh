@@ -8,7 +8,7 @@
 INSIDE_SECONDS=${INSIDE_SECONDS:-60}
 inside() { local guest=$1; shift; python3 "$(dirname "${BASH_SOURCE[0]}")/console.py" "$guest" "$INSIDE_SECONDS" "$*"; }
 
-# sees_disk: whether the guest has the disk; sees_no_disk: whether it has not. Arguments: UUID, DISK (for example
-# `vdb`).
+# sees_disk succeeds if the guest has the disk, and sees_no_disk if it does not have the disk. Arguments: UUID, DISK
+# (for example `vdb`).
 sees_disk() { inside "$1" "[ -e /sys/block/$2 ]"; }
 sees_no_disk() { inside "$1" "[ ! -e /sys/block/$2 ]"; }

@@ -167,8 +167,8 @@ join() { # host
   ip netns exec "tb${TESTBED_ID:-a}-fab" ethtool -K "p$n" tx off >/dev/null 2>&1 || true
 }
 
-# For each network with a guest on its host, the agent starts an haproxy at 169.254.169.254 in a network namespace, which
-# ends with the host. /run/netns has the namespaces' names, so each host gets its own.
+# For each network with a guest on its host, the agent starts an haproxy at 169.254.169.254 in a network namespace. The
+# namespace ends with the host. /run/netns has the namespaces' names, so each host gets its own.
 metadata() { # server, authority, secret, host
   local h=$4 H=$TESTBED/$4
   mkdir -p "$H/ovn/neutron" /run/netns

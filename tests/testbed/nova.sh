@@ -36,7 +36,7 @@ account() { # section, user
     'project_name = service' 'project_domain_name = Default' 'region_name = RegionOne'
 }
 
-# The configuration of all services, without the databases: a nova-compute must not know them.
+# The configuration of all services. It has no databases, because a nova-compute must not know them.
 shared() {
   cat <<CONF
 [DEFAULT]

@@ -160,7 +160,8 @@ fn short_form(script: &str) -> Option<&str> {
     Some(&script[..end])
 }
 
-/// Why a normal run of `ops/test.sh` does not run this check of `script`; `None` if it does. `script` is the text.
+/// Why a normal run of `ops/test.sh` does not run this check of `script`; `None` if the run includes it. `script` is
+/// the script's text.
 fn lacks_in_script(proof: &Proof, script: &str) -> Option<String> {
     let Proof { test, check } = proof;
     match (check, short_form(script)) {

@@ -425,7 +425,7 @@ async fn actions_of_servers_show_what_their_version_and_the_policy_let() {
     api.stop().await;
 }
 
-/// The name of an event's host comes with 2.62, for those whom the rule for events lets see it.
+/// From 2.62 on an event has the name of its host, for users whom the rule for events permits.
 #[actix_rt::test]
 async fn the_policy_decides_who_sees_the_host_of_an_event() {
     for (policy, sees) in [("", false), ("'os_compute_api:os-instance-actions:events': 'role:member'", true)] {

@@ -173,7 +173,7 @@ fn expected(act: &Act, state: &Situation, id: &str, host: &str) -> (u16, String)
     let refused = |attribute: &str, value: &str| {
         (409, format!("Cannot '{}' instance {id} while it is in {attribute} {value}", act.name))
     };
-    // Nova's `check_instance_host`, before the state.
+    // Nova runs `check_instance_host` before it checks the state.
     let needs_host = ["start", "stop", "trigger_crash_dump", "get_diagnostics"].contains(&act.name);
     // The server has no host until its guest is being created there.
     if needs_host && state.vm_state == "shelved_offloaded" {

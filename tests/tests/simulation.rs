@@ -59,7 +59,7 @@ impl Dice {
     }
 }
 
-/// The requests that limit the final states: all builds, and the acknowledged deletes.
+/// The requests that decide which servers may exist at the end: all builds, and the acknowledged deletes.
 #[derive(Default)]
 struct SentRequests {
     /// Every requested server, and whether its build was acknowledged.

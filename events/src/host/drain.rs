@@ -1,4 +1,4 @@
-//! Draining a host: the servers that are leaving, those that have left, and those that stay. Maintenance begins with a
+//! A drain moves the servers of a host away. Each server is leaving, has left, or stays. Maintenance begins with a
 //! drain.
 
 use std::collections::BTreeMap;

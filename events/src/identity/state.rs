@@ -92,7 +92,7 @@ impl Identity {
         self.projects.values().filter(move |p| p.parent.as_ref() == Some(project))
     }
 
-    /// The roles that `user` has on `scope`: granted there, inherited from above, or implied by these.
+    /// The roles that `user` has on `scope`. They are granted there, inherited from above, or implied by such a role.
     pub fn roles_on(&self, user: &UserId, scope: &IdentityScope) -> BTreeSet<RoleId> {
         let Some(grants) = self.grants.get(user) else { return BTreeSet::new() };
         let mut held: BTreeSet<RoleId> = grants

@@ -1,7 +1,7 @@
 //! Images: one stream per image. The data is in files; the events name the valid file.
 //!
-//! Invariants: content appears in one event ([`ContentStored`]), after every byte is on disk and inspected. It never
-//! changes afterwards. A failed upload leaves the image unchanged.
+//! Invariants: one event ([`ContentStored`]) records an image's content, after every byte is on disk and inspected. The
+//! content never changes afterwards. A failed upload leaves the image unchanged.
 
 mod payloads;
 mod state;

@@ -1,4 +1,4 @@
-//! The volumes of a server, and its disks in addition to those of the flavor.
+//! The volumes of a server, and the disks that it has besides those of its flavor.
 //!
 //! If a request has block device mappings, one append records them together with the server. A server without mappings
 //! has the disks of its image and flavor, and no such record. Later attachments are recorded in the same form.

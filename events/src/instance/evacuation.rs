@@ -24,7 +24,7 @@ pub struct EvacuationRequested {
     pub forced: bool,
     /// Whether the request says that the disks are on shared storage (up to 2.13). `None`: the process detects it.
     pub on_shared_storage: Option<bool>,
-    /// Whether the server is stopped at its destination, whatever its earlier state (2.95 and later).
+    /// Whether the server is stopped at its destination even if it was active before (2.95 and later).
     pub stop: bool,
 }
 

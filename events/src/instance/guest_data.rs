@@ -1,5 +1,5 @@
 //! Data that a guest and its owner exchange: injected files, and passwords. The guest may generate the administrator
-//! password, or the owner chooses one. No event stores a chosen password: only the guest's agent gets it.
+//! password, or the owner chooses one. No event stores a chosen password. Only the guest's agent gets such a password.
 
 use serde::{Deserialize, Serialize};
 

@@ -166,7 +166,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.placement = Some(moved.placed.clone());
             server.moving = None;
             // Power states seen during the migration are dropped. The control plane asks the driver for the present
-            // one.
+            // power state.
             if let Phase::Active { power } = &mut server.phase {
                 *power = Power::Running;
             }

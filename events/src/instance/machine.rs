@@ -1,4 +1,5 @@
-//! The machine of a server's guest: its type, which is recorded before the first start and then kept, and its TPM.
+//! The machine of a server's guest: its machine type and its TPM. The type is recorded before the first start, and then
+//! kept.
 //!
 //! Nova records the type in the server's system metadata (`image_hw_machine_type`). Without the record, a new default
 //! of the operator would give existing guests another board. Windows would treat that as another machine.

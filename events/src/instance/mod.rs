@@ -98,7 +98,8 @@ pub use state::{Alive, Instance, Phase, Stage};
 noun! {
     /// Events of a server.
     InstanceEvent = "instance" {
-        /// A user asked for a server: the request, with the properties that were looked up at that moment.
+        /// A user asked for a server. The event has the request, with the properties that were looked up at that
+        /// moment.
         BuildRequested = "build_requested" @ 2 from { 1 => older::BuildRequestedV1 },
         /// A host was selected and its resources claimed.
         Placed = "placed" @ 1,
@@ -154,7 +155,7 @@ noun! {
         Restored = "restored" @ 1,
         /// The restore failed; the server stays soft-deleted.
         RestoreFailed = "restore_failed" @ 1,
-        /// The scheduler's decision with its reasons: a host, or none.
+        /// The scheduler chose a host, or found none. The event has its reasons.
         Scheduled = "scheduled" @ 1,
         /// The personal fields of all earlier events of this server were erased.
         PersonalErased = "personal_erased" @ 1,
@@ -290,7 +291,7 @@ noun! {
         GuestPasswordPosted = "guest_password_posted" @ 1,
         /// The posted password was cleared.
         GuestPasswordCleared = "guest_password_cleared" @ 1,
-        /// The server was taken over from another control plane: its state, and what was done to it there.
+        /// The server was taken over from another control plane. The event has its state, and the actions on it there.
         Adopted = "adopted" @ 1,
         /// An ended migration of the server was taken over from another control plane.
         MigrationAdopted = "migration_adopted" @ 1,

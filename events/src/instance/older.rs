@@ -79,7 +79,7 @@ impl From<BuildRequestedV1> for BuildRequested {
     }
 }
 
-/// The first version. It lacks `reimage`: a rebuild could not write an image to a root volume.
+/// The first version. It lacks `reimage`, because a rebuild could not write an image to a root volume.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RebuildRequestedV1 {
     pub process: ProcessId,
@@ -120,7 +120,7 @@ impl From<RebuildRequestedV1> for RebuildRequested {
     }
 }
 
-/// The first version. It always has an image: the disk of every shelved server became one.
+/// The first version. It always has an image, because the disk of every shelved server became an image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShelveRequestedV1 {
     pub process: ProcessId,

@@ -77,8 +77,8 @@ pub enum RequestedNetworks {
     /// `none`: no interface at all.
     None,
     These(Vec<RequestedNic>),
-    /// Like [`These`](Self::These), requested by an administrator: the networks may belong to any project, and may be
-    /// external (Nova's rule `network:attach_external_network`).
+    /// Like [`These`](Self::These), but an administrator sent the request. So the networks may belong to any project,
+    /// and may be external (Nova's rule `network:attach_external_network`).
     OfAnyProject(Vec<RequestedNic>),
 }
 

@@ -64,7 +64,7 @@ impl Alive {
         self.request.image.clone().or_else(|| self.boot_image.clone())
     }
 
-    /// The machine type of the guest: the recorded one, or the image's if none is recorded.
+    /// The recorded machine type of the guest. Without a record, the machine type of the image.
     pub fn machine_type(&self) -> Option<&str> {
         let of_image = || {
             let mut properties = self.hardware_image()?.properties.iter();
@@ -98,8 +98,8 @@ impl Alive {
         })
     }
 
-    /// The process to cancel before the server can be deleted: a process that may claim a host for the server, or that
-    /// moves the server.
+    /// The process to cancel before the server can be deleted. Such a process may claim a host for the server, or moves
+    /// the server.
     pub fn interruptible(&self) -> Option<ProcessId> {
         self.placing().or(self.ongoing.filter(OngoingTask::is_moving).map(|ongoing| ongoing.process()))
     }

@@ -17,7 +17,7 @@ pub struct Status {
     pub task_state: Option<&'static str>,
     /// Nova's number of the power state.
     pub power_state: u8,
-    /// 100 for `ACTIVE`, otherwise 0. Only notifications have this value: the API always shows 0.
+    /// 100 for `ACTIVE`, otherwise 0. Only notifications have this value; the API always shows 0.
     pub progress: u8,
 }
 

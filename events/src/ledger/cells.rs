@@ -31,7 +31,7 @@ pub struct HostPages {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCellsReplaced {
     pub provider: ProviderId,
-    /// Whether floating CPUs may use only the shared processors, because an operator named these.
+    /// Whether an operator named the shared processors. If so, floating CPUs may use only these processors.
     pub confines: bool,
     /// Sorted by id.
     pub cells: Vec<HostNumaCell>,

@@ -1,8 +1,8 @@
 //! The placement ledger: the only place where capacity is claimed.
 //!
 //! There is one stream per Nova cell, because one claim may span providers and consumers and must be atomic.
-//! Inventories, traits and allocations live here; a claim that does not fit is refused in `decide` and so never
-//! recorded.
+//! Inventories, traits and allocations live here. `decide` refuses a claim that does not fit, so no event records such
+//! a claim.
 
 mod cells;
 mod payloads;

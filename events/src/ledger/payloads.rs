@@ -149,8 +149,8 @@ pub struct TraitDeleted {
     pub name: String,
 }
 
-/// A member of a server group got its allocations on a host. The group's policy counts the member until it releases
-/// these allocations.
+/// A member of a server group got its allocations on a host. The group's policy counts the member until the member
+/// releases these allocations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupMemberPlaced {
     pub group: ServerGroupId,

@@ -1,5 +1,5 @@
-//! The custom inventories and traits that `provider.yaml` adds to the providers of a host. The ledger keeps their names,
-//! so that they can be removed when their entry is gone.
+//! The custom inventories and traits that `provider.yaml` adds to the providers of a host. The ledger keeps the names
+//! of these additions, so that Chronova can remove an addition when its entry is gone.
 
 use serde::{Deserialize, Serialize};
 

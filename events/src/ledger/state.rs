@@ -105,7 +105,7 @@ pub struct Provider {
     pub name: String,
     pub parent: Option<ProviderId>,
     /// Placement's optimistic lock. Grows with new inventories, traits, aggregates (since 1.19) and allocations. As in
-    /// Placement, a new name or parent does not change it, and neither does the release of a single consumer.
+    /// Placement, it does not grow with a new name, a new parent, or the release of a single consumer.
     pub generation: u64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

@@ -22,7 +22,7 @@ pub struct Ipam {
     /// The port that holds each address, in a pool or not.
     held: BTreeMap<IpAddr, PortId>,
     pools: Vec<AllocationPool>,
-    /// The address after the last one that the search chose. The next search begins there.
+    /// The next search begins at this address. It follows the address that the last search chose.
     cursor: Option<IpAddr>,
 }
 

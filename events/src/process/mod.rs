@@ -317,7 +317,7 @@ impl Task {
     }
 
     /// Whether the process begins even if the limit of running processes is reached. A drain only requests other
-    /// processes and waits for them. For `CreateServers` and `AskServer`, a client waits.
+    /// processes and waits for them. A client waits for `CreateServers` and `AskServer`.
     pub fn begins_at_once(&self) -> bool {
         matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. } | Self::AskServer { .. })
     }

@@ -1,4 +1,4 @@
-//! The personal fields: one function for each payload that has some. No other file lists them.
+//! Lists the personal fields, by one function for each payload that has some. No other file lists them.
 //!
 //! The name of a field is stored with its sealed value. A renamed field would make older values unreadable. So names
 //! never change, not even between versions of a payload. Text about users and their servers is personal. Ids, texts
@@ -198,7 +198,7 @@ fn user_attributes(attributes: &mut UserAttributes, erased: &str, visitor: &mut 
     visitor.pairs("attributes.extra", &mut attributes.extra);
 }
 
-/// The value of one field. The encoding is positional, as for payloads: add variants only at the end.
+/// The value of one field. The encoding is positional, as for payloads, so add variants only at the end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum FieldValue {
     Text(String),

@@ -3,12 +3,11 @@
 //! The file has fixed records in the order of their creation. A stored event names its record ([`KeySlot`]), so finding
 //! a key takes one read and no memory. A subject may have several keys, for example a new one after a restart. An
 //! erasure destroys all of them: it overwrites the records in place. Only the owner can read the file. In a copy of the
-//! log without this file, nobody can read the sealed fields. If the file is lost, the personal fields are lost, and
-//! nothing else.
+//! log without this file, nobody can read the sealed fields. If the file is lost, only the personal fields are lost.
 //!
 //! Invariants: a key is durable before [`KeyRing::current`] returns it. One flush serves all waiting tasks. A record is
-//! written once and later only destroyed. Overwriting in place depends on the storage: a copy-on-write file system, or
-//! a backup of this file, may keep old keys.
+//! written once and later only destroyed. Overwriting in place does not reach all copies. A copy-on-write file system,
+//! or a backup of this file, may keep old keys.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -309,7 +308,7 @@ impl KeyRing {
         if self.durable.load(Ordering::SeqCst) >= slot.0 {
             return Ok(());
         }
-        // After a failed flush, the next one may succeed although the pages of the first are lost.
+        // After a failed flush, the next flush may succeed although the pages of the failed one are lost.
         let (last, failed) = {
             let state = self.state();
             (state.next - 1, state.failed.clone())
@@ -341,7 +340,7 @@ impl KeyRing {
         self.state().current.remove(subject);
     }
 
-    /// Whether the file has a key of `subject`, of this process or an earlier one. Reads the file up to that key.
+    /// Whether the file has a key of `subject`, whichever process created it. Reads the file up to that key.
     pub fn has_key_of(&self, subject: &DataSubject) -> Result<bool, SealError> {
         let wanted = digest(subject);
         let (mut page, mut at) = (vec![0; PAGE * SIZE], RECORD);
@@ -438,7 +437,7 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], String> {
     Ok(bytes)
 }
 
-/// Identifies a subject in the file: a hash of the subject's id. The hash has a fixed length.
+/// The hash of the subject's id, which identifies the subject in the file. The hash has a fixed length.
 fn digest(subject: &DataSubject) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     match subject {

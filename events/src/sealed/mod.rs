@@ -12,9 +12,9 @@
 //! * A key becomes durable before the event that it seals ([`encode`] returns after the key was written and flushed).
 //! * An erased field reads as its erased form (`[erased]`, nothing, an empty list), so every fold stays total.
 //!
-//! The cipher is XChaCha20-Poly1305: its nonces are so long that random nonces never repeat in practice. The stream,
-//! the kind, the version and the unsealed part of the payload are authenticated with the sealed part. So nobody can
-//! move the sealed part elsewhere.
+//! The cipher is XChaCha20-Poly1305, because its nonces are so long that random nonces never repeat in practice. The
+//! stream, the kind, the version and the unsealed part of the payload are authenticated with the sealed part. So nobody
+//! can move the sealed part elsewhere.
 
 pub mod fields;
 pub mod keys;
@@ -47,11 +47,11 @@ const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
 pub enum DataSubject {
     /// A user: their name, attributes and key pairs, and the records of their access.
     User(UserId),
-    /// A server: its names, description, metadata, tags, user data, files and the reason of its lock, its copy of a
+    /// A server: its names, description, metadata, tags, user data and files, the reason of its lock, its copy of a
     /// public key, and its posted password.
     Server(InstanceId),
-    /// All persons: caches of the log, such as checkpoints of the read models, repeat the data of all of them. See
-    /// [`whole`].
+    /// All persons. A cache of the log, such as a checkpoint of the read models, repeats the data of all persons. So
+    /// one key of this subject encrypts the whole cache. See [`whole`].
     Caches,
 }
 

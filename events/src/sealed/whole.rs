@@ -23,7 +23,7 @@ const PIECE: usize = 1 << 16;
 /// The number of bytes that the cipher adds to a piece.
 const TAG: usize = 16;
 
-/// The id of a file's key, and the file's part of the nonces. It is not encrypted and stands at the start of the file.
+/// The id of a file's key, and the file's part of the nonces. Both stand unencrypted at the start of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealMark {
     ring: RingId,

@@ -127,7 +127,7 @@ impl Criteria {
     }
 }
 
-/// Whether the event is in a stream of one of `things`, or names one.
+/// Whether the event is in a stream of one of `things`, or names one of `things`.
 fn concerns(things: &[Uuid], recorded: &Recorded) -> bool {
     is_stream_of(things, recorded) || things.iter().any(|thing| mentions(recorded, *thing))
 }

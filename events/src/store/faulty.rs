@@ -1,8 +1,8 @@
-//! A log that fails at a chosen append: it simulates crashes for the crash tests.
+//! A log that fails at a chosen append, to simulate crashes for the crash tests.
 //!
-//! The hardest crash to recover from: a process is killed after its event became durable and before it gets the reply.
-//! [`FuseStore`] wraps the log of a test world and simulates this crash at the nth append. Later writes of that world
-//! do not reach the log. The test then builds a new world on the same inner log.
+//! The crash that is hardest to recover from comes after an event became durable, and before its process gets the
+//! reply. [`FuseStore`] wraps the log of a test world and simulates this crash at the nth append. Later writes of that
+//! world do not reach the log. The test then builds a new world on the same inner log.
 //!
 //! A fuse can also blow right before its append, which then never reaches the log ([`FuseStore::lose`]). Hosts and
 //! other services keep the effects of all calls since the previous append.

@@ -149,8 +149,8 @@ pub trait EventStore: Send + Sync + 'static {
     /// The position of the newest event.
     fn head(&self) -> Position;
 
-    /// The position and hash of the newest event. Stored elsewhere, they prove all events up to it. `None` in back ends
-    /// without a hash chain.
+    /// The position and hash of the newest event. If both are stored elsewhere, they later prove all events up to this
+    /// position. `None` in back ends without a hash chain.
     async fn anchor(&self) -> Result<Option<Anchor>, StoreError> {
         let head = self.head();
         if head == Position::START {

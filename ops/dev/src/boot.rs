@@ -1,4 +1,5 @@
-//! `chronova-dev boot`: servers built until ACTIVE and deleted until gone, over HTTP, on a durable log.
+//! `chronova-dev boot`: builds servers until they are ACTIVE, and deletes them until they are gone, over HTTP on a
+//! durable log.
 //!
 //! The simulated hosts answer at once, so the figures are those of the control plane. Every client creates a server,
 //! polls until it is ACTIVE and creates the next one. Nova's figures were measured in the same way. At the end, a burst
@@ -82,7 +83,8 @@ fn once(common: &Common, fleet: &str, hosts: usize, servers: usize, clients: usi
     cloud.start()?;
     cloud.wait_for_hosts(hosts)?;
     let furniture = cloud.furnish()?;
-    // This warm-up is not measured: the process still reads code from the disk and takes memory from the system.
+    // This warm-up is not measured, because the process still reads code from the disk and takes memory from the
+    // system.
     let (_, warm) = build(&cloud, &furniture, clients, clients * 4)?;
     delete(&cloud, clients, &warm)?;
     let (build, ids) = build(&cloud, &furniture, clients, servers)?;

@@ -64,7 +64,7 @@ impl Auth {
         }
     }
 
-    /// The address with `/v3`: users give Keystone's address with or without it.
+    /// The address with `/v3`, because users give Keystone's address with or without it.
     pub(super) fn v3(&self) -> String {
         let url = self.url.trim_end_matches('/');
         if url.ends_with("/v3") { url.to_owned() } else { format!("{url}/v3") }

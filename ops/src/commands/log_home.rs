@@ -2,8 +2,8 @@
 //!
 //! A small file beside the log notes the identity of the log's file: its inode, and when the file was created. A copied
 //! file has another identity. So a copy of the data directory begins a new generation of the log
-//! ([`chronova_events::installation`]) at its first start, and hosts refuse it beside the original. A copy of a whole
-//! disk, or of a database, cannot be recognised.
+//! ([`chronova_events::installation`]) at its first start. Hosts that the original drives then refuse the copy. A copy
+//! of a whole disk, or of a database, cannot be recognised.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -63,7 +63,7 @@ fn is_same(noted: &str, present: &str) -> bool {
     }
 }
 
-/// Begins a new generation of the log in `store`: hosts that another copy drives refuse it from now on.
+/// Begins a new generation of the log in `store`. Hosts that another copy drives refuse this log from now on.
 pub async fn begin_generation(store: &dyn EventStore, origin: CopyOrigin, now: Timestamp) -> Result<Uuid, AppendError> {
     let generation = chronova_events::entropy::uuid();
     let begun = InstallationEvent::from(GenerationBegun { generation, origin });

@@ -285,7 +285,7 @@ fn storage(config: &Config) -> Vec<Clash> {
 }
 
 /// When its driver starts, Nova refuses tunnelled migrations with native TLS. It silently accepts native TLS without
-/// the `tls` scheme: libvirt then connects to the destination without TLS.
+/// the `tls` scheme, although libvirt then connects to the destination without TLS.
 fn migration(config: &Config) -> Vec<Clash> {
     const TLS: (&str, &str) = ("libvirt", "live_migration_with_native_tls");
     let libvirt = &config.libvirt;

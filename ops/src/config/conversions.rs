@@ -336,7 +336,7 @@ impl Conversion<Option<String>, Option<u32>> for ChosenNumber {
     }
 }
 
-/// IP addresses and networks. A word that is neither is ignored.
+/// IP addresses and networks. Any other word is ignored.
 pub(super) struct AddressRanges;
 
 impl Conversion<Vec<String>, Vec<IpNet>> for AddressRanges {

@@ -41,7 +41,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     let neutron = &config.neutron;
     let secret = || Secret::new(neutron.metadata_proxy_shared_secret.clone());
     to.web.metadata.proxy_secret = neutron.service_metadata_proxy.then(secret);
-    // A connection stays idle no longer than the client timeout, and not at all without keep-alive.
+    // The client timeout limits how long a connection may stay idle. Without keep-alive, no idle connection is kept.
     let patience = &mut to.serving.patience;
     let most = if patience.stalled.is_zero() { Duration::MAX } else { patience.stalled };
     patience.idle = patience.idle.filter(|_| config.wsgi.keep_alive).map(|idle| idle.min(most));
@@ -75,7 +75,7 @@ fn notifications(config: &Config, to: &mut Targets) {
 /// The driver that a word in the option `driver` names; `None` for `noop` and for an empty word.
 ///
 /// # Errors
-/// There is no such driver here.
+/// Chronova has no such driver.
 pub(super) fn notification_driver(word: &str) -> Result<Option<NotificationDriver>, ()> {
     match word.trim() {
         "messagingv2" => Ok(Some(NotificationDriver::MessagingV2)),

@@ -1,5 +1,5 @@
-//! Finds settings that work but are insecure. Only `chronova config check` reports them: an operator who starts a test
-//! system knows about them.
+//! Finds settings that work but are insecure. Only `chronova config check` reports them, because an operator who starts
+//! a test system knows about them.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -86,7 +86,7 @@ fn unproven_keystone(config: &Config, found: &mut Vec<String>) {
     }
 }
 
-/// Warns about an open data folder: it holds the log, the keys and the checkpoints.
+/// Warns about a data folder that others can read, because it holds the log, the keys and the checkpoints.
 fn open_folder(folder: &Path, found: &mut Vec<String>) {
     let Ok(metadata) = fs::metadata(folder) else { return };
     let mode = metadata.permissions().mode() & 0o777;
@@ -99,7 +99,7 @@ fn open_folder(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Warns about rules without a condition: anybody with a token may call the operations that they guard.
+/// Warns about rules without a condition. Such a rule lets anybody with a token call its operations.
 fn open_rules(config: &Config, found: &mut Vec<String>) {
     let policy = &config.oslo_policy;
     let mut files = vec![policy.policy_file.clone()];

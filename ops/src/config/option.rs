@@ -106,7 +106,7 @@ pub struct OptionDef {
 }
 
 impl OptionDef {
-    /// An option without a default, help or bounds: the section macro fills them in.
+    /// An option without a default, help or bounds. The section macro fills these in.
     pub const fn new(section: &'static str, name: &'static str, kind: OptionType, origin: OptionOrigin) -> Self {
         Self {
             section,

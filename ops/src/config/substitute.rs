@@ -35,8 +35,8 @@ pub(crate) fn substitute(text: &str, section: &str, lookup: &mut OptionLookup<'_
     Ok(out)
 }
 
-/// The reference at the start of `text` as it is written, and the name in it. If `text` begins with no reference: the
-/// dollar sign, and `None`.
+/// The reference at the start of `text` as it is written, and the name in it. If `text` begins with no reference,
+/// returns the dollar sign and `None`.
 fn reference(text: &str) -> (&str, Option<&str>) {
     let body = &text[1..];
     if let Some(braced) = body.strip_prefix('{') {

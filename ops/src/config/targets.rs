@@ -2,8 +2,8 @@
 //!
 //! A declaration in [`options`](super::options) names the field of [`Targets`] that takes its value. The default of
 //! such an option is the field's value in the `Default` of the field's struct, so that it is written only once. A
-//! declaration names a default only where no field can hold it: no field takes the value, the default depends on the
-//! machine, or the field stores only a part of the option's value.
+//! declaration names a default only where no field can hold it. There are three cases: no field takes the value, the
+//! default depends on the machine, or the field stores only a part of the option's value.
 
 use std::sync::LazyLock;
 

@@ -143,7 +143,7 @@ mod tests {
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "sort nova_options.txt (LC_ALL=C sort -u)");
     }
 
-    /// If a line of the list were not read, its option would be reported as unknown.
+    /// If the parser skipped a line of the list, the option in it would be reported as unknown.
     #[test]
     fn every_line_of_the_list_is_read() {
         let lines = LIST.lines().filter(|line| !line.starts_with('#'));

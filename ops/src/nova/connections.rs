@@ -99,7 +99,7 @@ impl std::fmt::Debug for CellAddresses {
 /// Reads the addresses in the rows of `cell_mappings`, with the configuration of Nova.
 ///
 /// # Errors
-/// The name of the cell with an address that cannot be used, and the reason.
+/// The address of a cell cannot be used. The error has the name of the cell and the reason.
 pub fn cells<'a>(
     rows: impl Iterator<Item = NovaRow<'a>>,
     known: &NovaConnections,

@@ -1,7 +1,7 @@
 //! The tables of Nova and Placement that an adoption reads.
 
-/// A table that an adoption reads. Every supported release has it. A database without it is refused: an account does
-/// not see a table that it may not read, and the table would count as empty.
+/// A table that an adoption reads. Every supported release has it. A database without such a table is refused. An
+/// account does not see a table that it may not read, and such a table would otherwise count as empty.
 #[derive(Debug, Clone, Copy)]
 pub struct NovaTableUse {
     pub name: &'static str,

@@ -1,7 +1,8 @@
 //! Keeps the index of the log up to date, so that audit queries need not search the whole log.
 //!
-//! The task reads what the log has, so appends never wait for it. After each part it rests several times as long as the
-//! part took: the index of a long log that had none is made slowly.
+//! The task reads events that are already in the log, so appends never wait for it. After each part the task rests
+//! several times as long as the part took. So a new index of a long log grows slowly, and leaves the machine to other
+//! work.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,10 +20,11 @@ use crate::config::Config;
 const LOOK: Duration = Duration::from_secs(5);
 /// The pause after a failure, for example on a full disk.
 const PAUSE: Duration = Duration::from_mins(10);
-/// The rest after a part, in times that the part took.
+/// After a part, the task rests this many times as long as the part took.
 const REST: u32 = 4;
 
-/// The log with the index beside it. The process has one, so that the task mends the damage that a search finds.
+/// The log with the index beside it. Searches and the task share this value, so that the task mends the damage that a
+/// search finds.
 pub(super) fn indexed(config: &Config, log: &Arc<dyn EventStore>) -> Arc<IndexedLog> {
     let path: PathBuf = DataDir(config.chronova.data_dir.clone()).index();
     IndexedLog::new(Arc::clone(log), path, IndexOptions::default())
@@ -56,7 +58,7 @@ async fn keep(index: Arc<IndexedLog>) {
     loop {
         let begin = Instant::now();
         let pause = match index.extend().await {
-            // The index is made again. If its disk is bad, that repeats.
+            // The index is made again. On a bad disk this repeats, so the task pauses in between.
             Ok(IndexProgress::Behind(Position::START)) => LOOK,
             Ok(IndexProgress::Behind(_)) => begin.elapsed() * REST,
             // A command extends the index, too.

@@ -159,13 +159,13 @@ impl ClusterMembership {
     }
 }
 
-/// Whether the leader may still lead. This only decides whether a take-over is worth a question to the database.
+/// Whether the leader may still lead. If not, this member asks the database for the lead. The database decides.
 fn leads(seen: &SeenLeader) -> bool {
     seen.lease_lasts && seen.process != LeaderProcess::Ended
 }
 
-/// Reports the leader's address, while its lease lasts. The leader's lock does not matter here: storage may lose the lock
-/// of a leader that goes on, and the address of an ended leader does no harm.
+/// Reports the leader's address, while its lease lasts. The leader's lock does not matter here. Storage may lose the
+/// lock of a leader that goes on, and the address of an ended leader does no harm.
 async fn find(store: Arc<PostgresStore>, tell: watch::Sender<Option<String>>) {
     let mut seen = store.leader();
     loop {

@@ -14,7 +14,7 @@ use crate::commands::{DataDir, log_home};
 use crate::config::Config;
 use crate::config::event_store::{self, EventStoreAddress};
 
-/// The log. No other process writes to it, unless this member follows.
+/// The log. Unless this member follows, no other process writes to the log.
 #[derive(Clone)]
 pub(super) enum EventLog {
     Sqlite(Arc<SqliteStore>),

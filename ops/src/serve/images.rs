@@ -20,7 +20,7 @@ use serde_json::json;
 use super::identity::OpenedIdentity;
 use crate::config::Config;
 
-/// If the configuration does not say: how long one answer may take, and how long a transfer may pause.
+/// How long one answer of Glance may take, and how long a transfer may pause, if the configuration does not say.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The image service of this cloud.

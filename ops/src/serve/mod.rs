@@ -160,8 +160,8 @@ fn beginning(works: &Arc<WorkRegistry>) -> HealthReport {
     Arc::new(move || json!({"work": read_models::under_way(&works)}))
 }
 
-/// The signals that end the program. Registered once and early: tokio drops a signal that comes while nobody is
-/// registered.
+/// The signals that end the program. They are registered once and early, because tokio drops a signal that comes while
+/// nobody is registered.
 pub(super) struct EndSignals {
     terminate: Signal,
     interrupt: Signal,

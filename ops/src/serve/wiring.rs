@@ -49,7 +49,7 @@ use super::{AppState, audit_index, identity, images, listen, vendor_data, volume
 use crate::config::Config;
 use crate::config::targets::Targets;
 
-/// The interval of the log lines of a member that waits for its read models before it leads.
+/// How often a member logs that it still waits for its read models before it leads.
 const FOLDS: Duration = Duration::from_secs(2);
 /// How long the end of the process waits for the last records of access.
 const FLUSH: Duration = Duration::from_secs(5);
@@ -76,7 +76,7 @@ struct OpenedServices {
 }
 
 impl ControlPlane {
-    /// Starts what every member runs, and what clients reach. Without a `cluster` it also begins to lead.
+    /// Starts the parts that every member runs, and the APIs. Without a `cluster`, this process also begins to lead.
     pub(super) async fn open(
         config: &Config,
         targets: Targets,

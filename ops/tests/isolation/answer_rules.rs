@@ -17,7 +17,7 @@ pub struct Secrets {
     devices: BTreeSet<String>,
 }
 
-/// Values that the attacker may know: addresses, MAC addresses and projects are not secrets by themselves.
+/// Values that the attacker may know, because addresses, MAC addresses and projects are not secrets by themselves.
 const KNOWN: [&str; 3] = ["address", "project", "mac"];
 
 impl Secrets {

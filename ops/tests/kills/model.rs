@@ -51,7 +51,7 @@ fn volumes(client: &Client) -> Vec<Value> {
     }
 }
 
-/// Volumes with unfinished work. A volume of a shelved server is not among them: it stays `reserved` until the
+/// Volumes with unfinished work. A volume of a shelved server is not among them, because it stays `reserved` until the
 /// unshelve.
 pub fn restless_volumes(client: &Client) -> Vec<Value> {
     let away = detail(client).into_iter().filter(|server| server["status"] == "SHELVED_OFFLOADED");

@@ -139,7 +139,7 @@ impl Trouble<'_> {
         let body = json!({"volumeAttachment": {"volumeId": volume}});
         match asked(&self.client, &path, &body) {
             Some(200 | 202) => self.told.lock().unwrap().count("attach"),
-            // The volume does not exist yet, or the server is busy: another try follows.
+            // The volume does not exist yet, or the server is busy. So another try follows.
             Some(400 | 403 | 409) => self.volumes.insert(0, volume),
             // The client does not know whether the volume is attached.
             None => {}

@@ -1,5 +1,6 @@
-//! A small log. One request creates two servers: one is built; the other fails, and its undo gets stuck for a moment.
-//! Then the guest of the first server stops by itself, and another user requests the start of this server.
+//! A small log. One request creates two servers. The first one is built. The build of the second one fails, and its
+//! undo gets stuck for a moment. Then the guest of the first server stops by itself, and another user requests the
+//! start of this server.
 
 use std::sync::Arc;
 

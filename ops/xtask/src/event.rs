@@ -2,7 +2,7 @@
 //!
 //! The parts are the line in the noun's list, the payload struct and the sample. The author adds the fields and the
 //! meaning (`evolve`); the compiler and the golden test point to both. If one part cannot be made, the command writes
-//! none.
+//! no part.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Random input for parsers of outside data, without a special compiler.
 //!
-//! A target is a function that takes anything and must not panic; the API's target is a whole control plane that must
-//! not answer 500. Each test first tries the earlier findings (`tests/golden/fuzz/TARGET/*`), then a fixed number of
-//! new inputs from a fixed seed. With `CHRONOVA_SOAK` every target runs for 120 seconds with a new seed, which it
+//! A target is a function that takes anything and must not panic. The target of the APIs is a whole control plane that
+//! must not answer 500. Each test first tries the earlier findings (`tests/golden/fuzz/TARGET/*`), then a fixed number
+//! of new inputs from a fixed seed. With `CHRONOVA_SOAK` every target runs for 120 seconds with a new seed, which it
 //! prints. `CHRONOVA_FUZZ_SECONDS` sets the duration of a run, and `CHRONOVA_FUZZ_SEED` repeats a seed. Each finding is
 //! stored beside the earlier ones as a test case. If an input ends the process (a stack overflow), the file that the
 //! test names at its start has the input.

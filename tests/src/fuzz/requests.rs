@@ -266,7 +266,8 @@ impl Requests {
 }
 
 thread_local! {
-    /// Never dropped: at the end of a thread, thread-locals that the runtime needs for its drop may be gone already.
+    /// This value is never dropped. The runtime's drop needs thread-locals, which may be gone already at the end of a
+    /// thread.
     static CONTROL_PLANE: OnceCell<ManuallyDrop<(actix_rt::SystemRunner, Requests)>> = const { OnceCell::new() };
 }
 

@@ -38,7 +38,7 @@ pub trait NetworkStage: Send + Sync {
     /// Deletes a port, as its project may at any time.
     async fn delete_port(&self, tenant: &NetworkTenant, port: PortId);
 
-    /// All hosts that a port is bound to, including the one that has its traffic.
+    /// All hosts to which a port is bound, including the host that has the port's traffic.
     async fn bindings(&self, port: PortId) -> Vec<String>;
 
     /// An external network whose pool has `addresses` addresses. A router connects it with the tenant's network, and

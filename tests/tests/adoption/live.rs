@@ -28,7 +28,7 @@ fn told(event: &Recorded) -> String {
     format!("{stream} {revision:?} {kind} {recorded_at} {caused:?} {:?}", event.event().unwrap())
 }
 
-/// All events of a log, in the order of their streams: streams are written in parallel, so positions vary.
+/// All events of a log, in the order of their streams. Streams are written in parallel, so positions vary.
 async fn events(log: &dyn EventStore) -> Vec<String> {
     let all = log.read_all(Position::START, usize::MAX).await.unwrap();
     let mut told: Vec<String> = all.iter().map(|event| told(event)).collect();

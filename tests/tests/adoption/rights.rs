@@ -28,8 +28,8 @@ async fn refusal(args: &AdoptArgs) -> String {
     refused
 }
 
-/// Such an account sees the primary keys in few places. Without the keys, a heartbeat would count as a row that was
-/// removed and one that was added.
+/// Such an account sees the primary keys in few places. Without the keys, a heartbeat would count as the removal of one
+/// row and the addition of another.
 pub(super) async fn an_account_that_may_only_read_is_enough(mariadb: &Mariadb, parent: &Path) {
     mariadb.sql("CREATE USER reader@'%' IDENTIFIED BY 'r'; GRANT SELECT ON *.* TO reader@'%'");
     let args = args_as("reader:r", mariadb, parent);

@@ -1,4 +1,5 @@
-//! Forecasts, which change nothing: the host that a server would get, and the plan of a drain. And the caller's rights.
+//! Forecasts, which change nothing: the host that a server would get, and the plan of a drain. Also tests which callers
+//! may ask for them.
 
 use std::collections::BTreeSet;
 

@@ -99,7 +99,7 @@ async fn delete(api: &Api, id: &str) {
 #[actix_rt::test]
 async fn a_server_is_built_only_from_a_rightly_signed_image() {
     let (api, certificates) = cloud(1, verifying()).await;
-    // Before any verified image is in the host's cache, and afterwards.
+    // The first round runs before the host's cache has a verified image, the second one afterwards.
     for round in 0..2 {
         let bad = create(&api, wish(image(&api, &wrong("SHA-256")).await)).await;
         assert_eq!(state(&api, &bad).await, aborted(&bad, MISMATCH), "{round}");

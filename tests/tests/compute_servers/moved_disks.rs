@@ -140,7 +140,8 @@ async fn an_unconfirmed_resize_is_confirmed_after_the_configured_time() {
     ends_well(api).await;
 }
 
-/// A move becomes due when it is as old as `resize_confirm_window`, and never without a window, which is the default.
+/// A move is due for its confirmation when it is as old as `resize_confirm_window`. Without a window, which is the
+/// default, no move is ever due.
 #[actix_rt::test]
 async fn a_resize_is_not_confirmed_before_its_time() {
     let api = api(|_| {}).await;

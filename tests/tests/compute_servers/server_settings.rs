@@ -513,7 +513,7 @@ async fn servers_keep_deleted_keys_and_flavors() {
     };
     let whole = (true, json!("mine"), json!(256), json!("ACTIVE"));
     assert_eq!(told().await, whole);
-    // After a rebuild, a cold migration, and an unshelve.
+    // The server keeps these values over a rebuild, a cold migration and an unshelve.
     for bodies in [
         vec![json!({"rebuild": {"imageRef": IMAGE}})],
         vec![json!({"migrate": null}), json!({"confirmResize": null})],

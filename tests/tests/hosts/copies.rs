@@ -79,7 +79,7 @@ async fn claim(world: &World) {
     }
 }
 
-/// A log that is restored now. It does not have the hosts of its original until it claims them.
+/// A log that is restored now. The hosts of its original refuse this log until it claims them.
 async fn heir_of(original: &World) -> World {
     let copy = copy_of(original).await;
     begin_generation(&copy, SystemClock.now()).await;
@@ -137,7 +137,7 @@ async fn an_original_that_takes_its_hosts_back_leaves_what_the_copy_moved() {
         assert_eq!(original.fleet.whereabouts().get(&id(1)), Some(&moved), "the server's only guest is gone");
         first.stop().await;
     }
-    // Without the time at which the hosts were taken, the same log takes the guest for a leftover.
+    // If the log does not know when it took the hosts, it takes the guest for a leftover.
     let owner = LogIdentity::of(&*original.log).await.unwrap().unwrap().owner;
     for driver in original.fleet.drivers() {
         driver.owner_mark().unwrap().remember(owner).await.unwrap();
@@ -157,7 +157,7 @@ async fn set_aside(world: &World, server: InstanceId) {
     transfer.receive_disk(server, &disk.kept(), content).await.unwrap();
 }
 
-/// The original reverted a move, restored one server and moved another one after the backup. The restored log neither
+/// After the backup, the original reverted a move, restored one server, and moved another one. The restored log neither
 /// confirms the reverted move nor reclaims the restored server, and keeps the disks that the original set aside.
 #[actix_rt::test]
 async fn a_restored_log_repairs_nothing_because_of_what_it_knows_from_before() {

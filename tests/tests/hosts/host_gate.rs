@@ -1,4 +1,5 @@
-//! The gate before work on hosts: a leader that replaced another one early decides requests, but touches no host yet.
+//! The gate before work on hosts. A leader that took over before the former lease ended decides requests, but touches
+//! no host yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! The servers of one request: all or none of them exist, wherever the control plane crashes. Their quota is correct
-//! without the help of a reconciler.
+//! Wherever the control plane crashes, either all servers of one request exist, or none. Their quota is correct without
+//! the help of a reconciler.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

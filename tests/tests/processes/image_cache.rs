@@ -1,4 +1,4 @@
-//! Image caches: which images are removed, which never are, and that no disk loses its backing image.
+//! Tests image caches. Unused images are removed, used ones are kept, and no disk loses its backing image.
 
 use std::sync::Arc;
 use std::time::Duration;

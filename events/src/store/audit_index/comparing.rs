@@ -11,17 +11,17 @@ use crate::envelope::Position;
 /// The result of [`IndexedLog::compare`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndexComparison {
-    /// There is no index, or no search of this log uses it.
+    /// There is no index, or searches of this log do not use the index.
     Unused,
-    /// The index has for all events up to here what the log says.
+    /// The index agrees with the log for all events up to this position.
     Equal(Position),
     /// A part is damaged or forged.
     Different(String),
 }
 
 impl IndexedLog {
-    /// Builds each part of the index again from the log, and compares it. Events that the log got after it was opened
-    /// are left out.
+    /// Builds each part of the index again from the log, and compares both. Ignores events that were appended after the
+    /// log was opened.
     pub async fn compare(&self) -> Result<IndexComparison, AuditIndexError> {
         let mut until = 0;
         loop {

@@ -1,9 +1,10 @@
 //! An index of the log for audit queries, in a file beside the log.
 //!
 //! [`IndexedLog`] is a log whose [`EventStore::search`] first asks the index which events may match. It then reads
-//! these events from the log, and compares them with the query. So the index is never the source of an answer: a wrong
-//! entry costs time only. A missing entry would hide an event, so everything in the file has checksums. They find
-//! accidents, not forgery: a program that may write to the file can hide events from searches, but not from the log.
+//! these events from the log, and compares them with the query. So the index is never the source of an answer, and a
+//! wrong entry only costs time. A missing entry would hide an event, so everything in the file has checksums. The
+//! checksums find accidents, not forgery. A program that may write to the file can hide events from searches, but not
+//! from the log.
 //!
 //! The index is complete up to a position. Later events are searched in the log itself. Anybody may remove the file at
 //! any time. A file that is damaged, of another log, or of another version is made again.
@@ -13,8 +14,8 @@
 //! * [`sqlite`]: the file.
 //! * [`comparing`]: the comparison with the log, by `chronova audit verify`.
 //!
-//! A query looks up each of its terms once in each part of 65,536 events. A part of 4,096 events is added as soon as the
-//! log has them, and the parts of 65,536 events become one.
+//! A query looks up each of its terms once in each part of 65,536 events. As soon as the log has 4,096 further events,
+//! these become a new part. As soon as parts have 65,536 events together, they become one part.
 
 mod comparing;
 mod part;
@@ -39,9 +40,9 @@ use part::{PartBuilder, PartDirectory, PartPlace, PlaceSet};
 use sqlite::{IndexEnd, IndexFile};
 use terms::{IndexFilter, IndexPlan};
 
-/// The number of candidates that one search reads from the log, at most about that of a part more.
+/// After this many candidates, a search looks at no further part. One part may bring the number above this limit.
 const CANDIDATES: usize = 8_192;
-/// The number of parts in which one search looks for candidates.
+/// The largest number of parts in which one search looks for candidates.
 const PARTS: usize = 256;
 /// The number of candidates that are read from the log at once.
 const READ: usize = 1_024;
@@ -179,7 +180,7 @@ impl IndexedLog {
     }
 
     /// Whether the index was made of this log. The chain's hash at its end stands for all events before. Another
-    /// process may replace the index at any time, so nothing is remembered.
+    /// process may replace the index at any time, so the result is not cached.
     async fn is_of_log(&self, end: &IndexEnd) -> Result<bool, StoreError> {
         if end.last == 0 {
             return Ok(true);
@@ -192,7 +193,7 @@ impl IndexedLog {
         }
     }
 
-    /// Empties the index `index`, or the file if its index could not be read.
+    /// Empties the index with the id `index`. If the id could not be read, empties the file.
     async fn reset(&self, index: Option<u128>, reason: &str) -> Result<IndexProgress, AuditIndexError> {
         tracing::warn!(reason, "the index for audit queries is made again");
         let (path, options) = (self.path.clone(), self.options);
@@ -303,7 +304,7 @@ fn select(
     Ok(set)
 }
 
-/// The events of the steps whose times touch the range of the plan.
+/// The events of a part, without the steps that lie outside the plan's time range.
 fn in_time(place: &PartPlace, directory: &PartDirectory, plan: &IndexPlan) -> PlaceSet {
     let mut set = PlaceSet::none();
     let (first, count) = ((place.first - 1) % part::LARGEST, place.last - place.first + 1);

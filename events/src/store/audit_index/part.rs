@@ -2,8 +2,8 @@
 //!
 //! The terms of a part are sorted, and stored in chunks. The directory has the first term of each chunk. Each chunk and
 //! the directory have a checksum over their content and their place, so a lookup that finds no term is as reliable as
-//! one that finds a term. A part is never changed. Parts are written in the order of positions, so an update of the
-//! index costs the bytes of the new part and no page of the old ones.
+//! one that finds a term. A part is never changed. Parts are written in the order of positions. So an update of the
+//! index writes only the new part, and changes no page of older parts.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::chain::EventHash;
 use crate::codec;
 use crate::envelope::{Position, Recorded, Timestamp};
 
-/// The most events of a part: an event is stored as its place in the block, in two bytes.
+/// The largest number of events in a part. A part stores each event in two bytes, as its place in the block.
 pub(super) const LARGEST: u64 = 65_536;
 /// A chunk ends when it has this many bytes, so that it fills one page of SQLite.
 const CHUNK: usize = 3_600;
@@ -66,7 +66,7 @@ impl PartPlace {
     }
 }
 
-/// The number under which the checksum of a directory is made.
+/// The chunk number in the checksum of a directory. No chunk has this number.
 const DIRECTORY: u32 = u32::MAX;
 
 /// The content of a part.

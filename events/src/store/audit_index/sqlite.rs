@@ -1,8 +1,8 @@
 //! The file of the index, a SQLite database.
 //!
-//! A power failure may damage the file, because it is not synced: it must not compete with the log for the disk.
-//! (SQLite syncs only when it empties a damaged file.) The checksums of the parts show such damage, and the index is made
-//! again. The file is opened for each use, so an index that somebody removed is not used any longer.
+//! The file is not synced, because syncs would delay the log on the same disk. So a power failure may damage the file.
+//! (SQLite syncs only when it empties a damaged file.) The checksums of the parts show such damage, and the index is
+//! made again. The file is opened for each use, so an index that somebody removed is not used any longer.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -24,7 +24,7 @@ use crate::chain::EventHash;
 /// "ChrI", the magic number for `file(1)`.
 const APPLICATION_ID: i32 = 0x4368_7249;
 /// The version of the file, of the parts and of the terms. An index of another version is made again. Raise it when a
-/// term, a part or the layout changes: a search by new terms in an old index would miss events.
+/// term, a part or the layout changes. Otherwise, a search by new terms in an old index would miss events.
 const FORMAT: i32 = 2;
 /// A part's first position and a chunk's number make the chunk's key.
 const NUMBERS: u32 = 20;
@@ -247,9 +247,9 @@ impl IndexFile {
     }
 }
 
-/// Creates the file if there is none, or if this user may not write to it: another user may have run a command that
-/// created the file. SQLite alone opens a file that exists. If this process closed a descriptor of it, the process would
-/// lose its locks on the file (fcntl(2)).
+/// Creates the file if there is none. If a command of another user created the file, this user may not be able to write
+/// to it; then a new file replaces it. Only SQLite opens an existing file. If this process closed a descriptor of that
+/// file, the process would lose its locks on the file (fcntl(2)).
 fn create(path: &Path) -> io::Result<()> {
     match create_new(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -266,7 +266,7 @@ fn create(path: &Path) -> io::Result<()> {
 fn create_new(path: &Path) -> io::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     if let Some(folder) = path.parent().and_then(|folder| folder.metadata().ok()) {
-        // Only root may give a file away. The file of another user is usable by that user.
+        // Only root may change the owner. For any other user the call fails, and the file stays this user's.
         let _ = fchown(&file, Some(folder.uid()), Some(folder.gid()));
     }
     Ok(())

@@ -4,8 +4,8 @@
 //! is compared with the query itself.
 //!
 //! Only the columns of an event that are stored in clear text, and the unsealed part of its payload, become terms. The
-//! index never opens a seal, so an erasure has nothing to remove from it. A sealed address has no term: all events with
-//! a sealed address are found together.
+//! index never opens a seal, so an erasure has nothing to remove from it. A sealed address has no term of its own. One
+//! term marks all events with a sealed address.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +22,10 @@ pub(super) type Term = u64;
 
 /// The most UUIDs in one payload that get terms of their own.
 const MOST_THINGS: usize = 64;
-/// The most terms that one filter may look up in a part of the index. The log itself is searched for more.
+/// The largest number of terms that one filter may look up in a part of the index. A filter with more terms searches
+/// the log itself.
 const MOST_TERMS: usize = 2_000;
-/// The bytes of the stream's key that [`EventProperty::StreamStart`] has beside its category: a quarter of a UUID.
+/// [`EventProperty::StreamStart`] has the stream's category and this many bytes of its key, a quarter of a UUID.
 const START: usize = 8;
 
 /// The property of an event that a term hashes.
@@ -131,7 +132,7 @@ fn uuids(data: &[u8], found: &mut BTreeSet<Uuid>) -> bool {
     true
 }
 
-/// One filter of a query: an event matches only if it has one of the terms.
+/// One filter of a query. An event matches only if it has one of the filter's terms.
 #[derive(Debug, Clone)]
 pub(super) enum IndexFilter {
     Terms(Vec<Term>),
@@ -204,7 +205,7 @@ impl IndexFilter {
     }
 }
 
-/// The terms of these UUIDs; `None` if the index cannot find all of them, and no terms if there are none.
+/// The terms of these UUIDs; no terms if there are no UUIDs. `None` if the index cannot find all UUIDs.
 fn things(ids: &[Uuid]) -> Option<Vec<Term>> {
     if !ids.iter().all(|id| is_formed(id.as_bytes())) {
         return None;

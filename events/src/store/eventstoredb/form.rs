@@ -151,7 +151,7 @@ impl EventStoreDbEvent {
     }
 
     /// An event of the log, as stored. An event with sealed personal fields is an exception: the reader has no keys
-    /// (see `docs/eventstoredb.md`), so this unseals the fields and encodes the event in its newest version.
+    /// (see `docs/eventstoredb.md`), so this function unseals the fields and encodes the event in its newest version.
     pub fn of_recorded(recorded: &Recorded) -> Result<Self, DecodeError> {
         if let Some(outside) = external(recorded)? {
             return Ok(Self::of_external(&outside));

@@ -70,7 +70,8 @@ impl CopyTarget {
         let mut cell = unfinished(&options.cell);
         if schema::create(&link.client, &cell).await.is_err() {
             cell.clone_from(&options.cell);
-            // Only a log that is complete already has this name. So no other failure of the first attempt creates it.
+            // The first attempt fails if the database has a complete log, which has this name. Without such a log
+            // `head` fails, so no other failure of the first attempt creates a log of this name.
             schema::head(&link.client, &cell).await?;
             schema::create(&link.client, &cell).await?;
         }

@@ -1,7 +1,7 @@
 //! Follows the log that another member leads.
 //!
-//! A follower reads only acknowledged events: up to the position that the leader noted in the head row, or told this
-//! member. A crash of the database may remove later events, and no read model can take an event back.
+//! A follower reads only acknowledged events. These end at the position that the leader noted in the head row, or told
+//! this member. A crash of the database may remove later events, and no read model can take an event back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,8 +109,8 @@ impl LogFollower {
     async fn follow(&self, leads: watch::Receiver<bool>) {
         let (mut link, mut announced, mut looked_at) = (None, None::<Instant>, None::<Instant>);
         loop {
-            // After a timeout without news from the leader, this member reads the head row itself. With news it does so,
-            // too, but not as often.
+            // After a timeout without news from the leader, this member reads the head row itself. Even with news, it
+            // reads the head row from time to time.
             let is_due = looked_at.is_none_or(|at| at.elapsed() >= ANNOUNCES);
             let looks = is_due || tokio::time::timeout(LOOKS, self.woken.notified()).await.is_err();
             if looks {

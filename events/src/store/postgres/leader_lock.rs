@@ -1,7 +1,8 @@
 //! The lock of the leader on the file of keys, by which a follower learns that the leader's process has ended.
 //!
-//! Each holder of the lease has one byte of the file, far behind its end, so the lock says who has it. The leader locks
-//! its own byte. A follower that takes the lead locks the byte of the former leader while it asks the database.
+//! Each holder of the lease has a byte of its own, far behind the end of the file. So the locked byte says which holder
+//! has the lock. The leader locks its own byte. A follower that takes the lead locks the byte of the former leader
+//! while it asks the database.
 //!
 //! The kernel releases the lock when the last thread of its holder has ended, also after SIGKILL. A stopped process
 //! keeps the lock. On shared storage the lock must be known to all machines, as it is with NFS 4. A follower trusts a
@@ -44,8 +45,8 @@ impl LeaderLock {
         Ok(Arc::new(Self { path: path.to_owned(), file, turn: Arc::default(), question: Arc::default() }))
     }
 
-    /// Locks the byte of `holder`, which proves that no other process has it. `None` if another process has it, if the
-    /// storage does not answer in time, or if an earlier attempt of this process has not ended.
+    /// Locks the byte of `holder`. Success proves that no other process has locked this byte. `None` if another process
+    /// has locked it, if the storage does not answer in time, or if an earlier attempt of this process has not ended.
     pub(super) async fn take(self: &Arc<Self>, holder: &[u8]) -> Option<HeldLock> {
         let turn = Arc::clone(&self.turn).try_lock_owned().ok()?;
         let held = HeldLock { wanted: WantedLock::new(self, holder, Some(turn)), task: None };
@@ -54,8 +55,8 @@ impl LeaderLock {
         is_taken.then_some(held)
     }
 
-    /// Whether another process has the byte of `holder`. `None` if the storage does not say, or has not yet answered an
-    /// earlier question.
+    /// Whether another process has locked the byte of `holder`. `None` if the storage does not say, or has not yet
+    /// answered an earlier question.
     pub(super) async fn is_taken(self: &Arc<Self>, holder: &[u8]) -> Option<bool> {
         let question = Arc::clone(&self.question).try_lock_owned().ok()?;
         let (lock, byte) = (Arc::clone(self), byte_of(holder));
@@ -68,8 +69,9 @@ impl LeaderLock {
         .await
     }
 
-    /// Locks the byte of `holder`, the own one, as soon as nobody else has it, and locks it again if the storage loses
-    /// the lock. Without the lock, this leader still leads, but it is replaced only when its lease ends.
+    /// Locks the byte of `holder`, which is this leader, as soon as nobody else has locked it. Locks the byte again if
+    /// the storage loses the lock. Without the lock, this leader still leads. But another member replaces it only when
+    /// the lease ends.
     pub(super) fn hold(self: &Arc<Self>, holder: &[u8]) -> HeldLock {
         let wanted = WantedLock::new(self, holder, None);
         let kept = Arc::clone(&wanted);
@@ -112,13 +114,13 @@ async fn in_time<T: Send + 'static>(ask: impl FnOnce() -> Result<T, Errno> + Sen
     }
 }
 
-/// The place of the lock of `holder` in the file, from its random id. No file is that long.
+/// The place of the holder's byte in the file, computed from the holder's random id. No file is that long.
 fn byte_of(holder: &[u8]) -> libc::off_t {
     let id = holder.iter().take(8).fold(0, |id: libc::off_t, byte| (id << 8) | libc::off_t::from(*byte));
     (1 << 62) | (id & ((1 << 61) - 1))
 }
 
-/// The type of a lock in the answer that nobody has it.
+/// The kernel answers with this type of lock if nobody has the lock.
 #[expect(clippy::cast_possible_truncation, reason = "the constants of locks are 0, 1 and 2")]
 const F_UNLCK: libc::c_short = libc::F_UNLCK as libc::c_short;
 
@@ -165,8 +167,8 @@ impl WantedLock {
         Ok(taken)
     }
 
-    /// Like [`WantedLock::take`]. After an error it opens the file again, because NFS may refuse every further lock
-    /// through an open file that has lost one.
+    /// Like [`WantedLock::take`]. After an error, opens the file again: if NFS has lost a lock of an open file, it may
+    /// refuse every further lock through that open file.
     fn keep(&self) {
         if let Err(failure) = self.take() {
             tracing::debug!(%failure, "the storage does not lock the file of keys");
@@ -198,7 +200,7 @@ impl Drop for HeldLock {
         if let Some(task) = &self.task {
             task.abort();
         }
-        // If a thread locks the byte after the release, this lets it release the byte again.
+        // If a thread locks the byte after the release, this makes the thread release the byte again.
         self.wanted.is_wanted.store(false, Ordering::SeqCst);
         let wanted = Arc::clone(&self.wanted);
         match Handle::try_current() {
@@ -258,8 +260,8 @@ impl LockWatch {
         self.watched().leader.clone()
     }
 
-    /// Notes whether `holder` has its lock, if it is still the present leader. `None`: the storage did not say. Returns
-    /// what is known of the process of the present leader.
+    /// Notes whether `holder` has its lock, if `holder` is still the present leader. `None`: the storage did not say.
+    /// Returns what is known of the process of the present leader.
     pub(super) fn note(&self, holder: &[u8], is_taken: Option<bool>) -> LeaderProcess {
         let mut watched = self.watched();
         if watched.leader.as_deref() == Some(holder) {
@@ -271,7 +273,7 @@ impl LockWatch {
         watched.process()
     }
 
-    /// The present leader, if it had its lock and has it no more.
+    /// The present leader, if it had its lock and no longer has the lock.
     pub(super) fn ended(&self) -> Option<Vec<u8>> {
         let watched = self.watched();
         watched.leader.clone().filter(|_| watched.process() == LeaderProcess::Ended)

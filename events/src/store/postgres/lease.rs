@@ -38,7 +38,7 @@ pub(super) struct LeaseTerms {
     pub(super) name: Option<String>,
     /// The duration of the lease without a renewal. Zero means no lease: any other member may take the epoch at once.
     pub(super) lasts: Duration,
-    /// By which other members learn that this process has ended. `None` without a file of keys.
+    /// The lock by which other members learn that this process has ended. `None` without a file of keys.
     pub(super) lock: Option<Arc<LeaderLock>>,
     /// Whether this process ends with its lease.
     pub(super) end_process: bool,
@@ -50,8 +50,9 @@ impl LeaseTerms {
         self.take_from(link, TakenFrom::Free).await
     }
 
-    /// Takes the lead of `ended`, whose lock has become free, although its lease lasts. First takes the lock of `ended`,
-    /// which proves that its process has ended. So `ended` answers no more reads, and writes no more files.
+    /// Takes over from the leader `ended`, whose lock has become free, before the end of the leader's lease. First
+    /// takes that lock. This proves that the process of `ended` has ended, so that `ended` answers no more reads and
+    /// writes no more files.
     pub(super) async fn ask_for(
         &self,
         link: &DatabaseLink,
@@ -115,7 +116,7 @@ impl LeaseTerms {
 /// Renews the lease on a thread of its own.
 pub(super) struct LeaseKeeper {
     trusted: Duration,
-    /// Sending releases the lease. Dropping lets the lease end by itself.
+    /// A message on this channel releases the lease. If the sender is dropped, the lease ends by itself.
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     renewed: Arc<AtomicU64>,
@@ -237,7 +238,7 @@ impl KeptLease {
                 }
                 Err(_) => every / 4,
             };
-            // The answer may be old: the process may have been stopped after the answer came.
+            // The answer may be old, because the process may have been stopped after the answer came.
             let Some(left) = self.left() else { return Some(unconfirmed(trusted)) };
             pause = pause.min(left);
         }
@@ -253,7 +254,7 @@ impl KeptLease {
     async fn end_process(&mut self) {
         let Some(timer) = &mut self.timer else { return };
         if let Err(failure) = timer.set(elapsed()) {
-            // The timer keeps its earlier setting, so it still ends the process before the lease ends.
+            // The timer keeps its earlier setting. So the timer still ends the process before the lease ends.
             tracing::error!(%failure, "cannot set the timer to now: this process ends when the lease does");
         }
         std::future::pending::<()>().await;

@@ -236,7 +236,7 @@ impl PostgresStore {
     }
 
     /// Takes the lead if no other member has it, or if the leader's process has ended. Returns whether it did. An error
-    /// is final: this member has the lease and cannot use it.
+    /// is final, because this member then has the lease and cannot use it.
     pub async fn lead(&self) -> Result<bool, StoreError> {
         let ended = self.follower.as_ref().and_then(|running| running.follower.ended());
         let asked = match DatabaseLink::open(&self.terms.config).await {

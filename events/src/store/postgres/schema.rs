@@ -151,8 +151,8 @@ fn position(row: &Row, column: usize) -> Position {
 /// present holder's epoch. A holder without a lease (zero) is deposed at once. A holder that has ended must also have no
 /// session in this database.
 ///
-/// No lease lasts longer than `lease` from now on, so the wait for hosts is never longer. Otherwise a clock of the
-/// database that was once fast would stop work on hosts for as long as it was ahead.
+/// The wait before work on hosts is at most `lease`, because no earlier lease lasts longer from now on. The limit
+/// matters if the database's clock was once fast: an old end of a lease then lies too far in the future.
 ///
 /// This is a write and waits for the standby. So the returned row is replicated, which a plain read cannot promise.
 pub(super) async fn take_epoch(
@@ -184,7 +184,7 @@ pub(super) async fn take_epoch(
     let Some(row) = within(client.query_opt(sql, values)).await? else {
         return Ok(None);
     };
-    // The time of the answer's way is added, which is on the safe side.
+    // The wait starts when the answer arrives, so it is longer by the answer's travel time. That is safe.
     let hosts_after = Duration::try_from_secs_f64(row.get(5)).unwrap_or(lease).min(lease);
     Ok(Some(HeldHead { epoch: row.get(0), head: anchor(&row, 1)?, batch: row.get(3), keys: row.get(4), hosts_after }))
 }

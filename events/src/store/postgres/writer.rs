@@ -98,7 +98,7 @@ impl PostgresWriter {
         self.tail.close();
     }
 
-    /// Appends one batch. An error is final: the writer no longer knows the end of the log, or has lost the lead.
+    /// Appends one batch. An error is final. The writer then no longer knows the end of the log, or has lost the lead.
     async fn perform(&mut self, jobs: Vec<PostgresAppend>) -> Result<(), StoreError> {
         if let Err(failure) = self.learn_revisions(&jobs).await {
             // Nothing was written. These requests are refused; later requests may succeed.

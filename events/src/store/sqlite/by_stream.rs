@@ -5,8 +5,8 @@
 //! in index order, and writes each page once for all of its new entries. Readers of this process find the remaining
 //! events here, in memory. Other processes scan those few events.
 //!
-//! The index is complete up to a position that is stored with it. It holds only data of the events: after a crash, the
-//! missing entries are added when the log is opened.
+//! The index is complete up to a position that is stored with it. It holds only data of the events. So after a crash,
+//! the missing entries are added when the log is opened.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -7,7 +7,8 @@
 //! acknowledged later are lost when the writer ends.
 //!
 //! So only [`DataFile`] opens the data file. Its users share one descriptor. Each user keeps its [`DataFile`] until the
-//! user's connections are closed. So in the user's struct the [`DataFile`] comes after the connections.
+//! user's connections are closed. So in the user's struct, the field of the [`DataFile`] comes after those of the
+//! connections.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

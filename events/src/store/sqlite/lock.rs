@@ -1,9 +1,9 @@
 //! The lock that allows only one writing process per log.
 //!
-//! The lock is on a file of its own, because closing any handle of the data file would drop SQLite's own locks on it.
-//! The kernel releases the lock when the process ends, even by a kill. The lock file stays. It names the last holder,
-//! unless that process closed the log properly. The present holder is looked up in the kernel first, because a new
-//! holder may not have written its name yet.
+//! The lock is on a file of its own. On the data file, closing any handle would drop SQLite's own locks. The kernel
+//! releases the lock when the process ends, even by a kill. The lock file stays. It names the last holder, unless that
+//! process closed the log properly. The present holder is looked up in the kernel first, because a new holder may not
+//! have written its name yet.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};

@@ -3,8 +3,9 @@
 //! SQLite has decades of crash testing, and every auditor can open its file. This module adds:
 //!
 //! * **One writer** ([`writer`]): a thread that owns the only writing connection and commits all waiting requests as
-//!   one transaction (WAL). A second thread ([`sync`]) makes it durable with one fdatasync while the writer fills the
-//!   next one. Before the sync no append is acknowledged or visible to readers of this process.
+//!   one transaction (WAL). A second thread ([`sync`]) makes this transaction durable with one fdatasync, while the
+//!   writer fills the next transaction. Before the sync no append is acknowledged or visible to readers of this
+//!   process.
 //! * **Readers** ([`reader`]): a few read-only connections on blocking threads. They never wait for the writer.
 //! * **Distrust of the disk**: every event has a checksum over envelope and payload ([`row`]) and a link in the chain
 //!   ([`crate::chain`]). Every read checks positions and revisions for gaps. A [`witness`] beside the file records how
@@ -220,7 +221,7 @@ impl EventStore for SqliteStore {
         after: Revision,
         limit: usize,
     ) -> Result<Vec<Arc<Recorded>>, StoreError> {
-        // In this order, each durable event is either in this list or in the index.
+        // The head is read before the list. So each event up to the head is either in the list or in the index.
         let durable = self.tail.head();
         let pending = self.pending.after(stream, after);
         let stream = stream.clone();

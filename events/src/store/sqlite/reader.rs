@@ -103,7 +103,7 @@ impl Readers {
 }
 
 impl LogReader {
-    /// Reads the kinds. A kind is only ever added, before the first event that needs it.
+    /// Reads new kinds. A kind is added before the first event that needs it, and is never changed or removed.
     fn learn_kinds(&mut self) -> Result<(), StoreError> {
         let known = i64::try_from(self.kinds.len()).unwrap_or(i64::MAX);
         let newest: i64 = self

@@ -250,7 +250,7 @@ pub(super) fn checkpoint(
     }
     let (busy, frames, done) = run("PASSIVE")?;
     seals.renew(unsigned(done.max(0)));
-    // A reader of an old part of the write-ahead log delays the rest until the next checkpoint.
+    // A reader still uses an old part of the write-ahead log. SQLite moves the rest at a later checkpoint.
     if busy != 0 || frames != done {
         return Ok(None);
     }

@@ -165,8 +165,8 @@ impl Syncer {
         self.shared.changed.notify_all();
     }
 
-    /// Makes the transaction durable on this thread, which saves the time to wake the syncing thread. Only for an idle
-    /// disk without waiting requests.
+    /// Makes the transaction durable on this thread, which saves the time to wake the syncing thread. Call this only if
+    /// the disk is idle and no request waits.
     pub(super) fn take_here(&self, batch: CommittedBatch) {
         self.shared.finish(batch);
     }

@@ -93,7 +93,7 @@ impl Witness {
         note
     }
 
-    /// Writes the note. A failure does not stop the log: an old or missing note only weakens the proof.
+    /// Writes the note. A failure does not stop the log, because an old or missing note only weakens the proof.
     pub(super) fn write(&mut self, note: WitnessNote) {
         let written = match &self.file {
             Some(file) => file.write_all_at(&note.to_bytes(), 0),

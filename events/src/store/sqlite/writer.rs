@@ -4,8 +4,8 @@
 //! Each request is checked against the revision of its own stream. This revision includes earlier requests that are not
 //! durable yet. That is safe, because no event becomes durable before the events that it was checked against. A
 //! conflict refuses only its own request. Requests are checked before their events are written, so no part of a
-//! transaction has to be undone. If the transaction fails, all its requests get an error: either none of it was written,
-//! or the content of the log is unknown and the writer stops.
+//! transaction has to be undone. If the transaction fails, all its requests get an error. Then either nothing of the
+//! transaction was written, or the content of the log is unknown and the writer stops.
 //!
 //! The writer commits as soon as no request waits and the disk is idle. Otherwise it fills the transaction for as long
 //! as a sync takes, and then commits. So neither the disk nor the writer waits for the other. Slow syncs give few and
@@ -43,7 +43,7 @@ const PAGE: usize = 4_096;
 const PAGES_PER_COMMIT: usize = 6;
 /// The approximate number of pages that an index update changes.
 const INDEX_PAGES: usize = by_stream::STEP / 8;
-/// The shortest collection time: a transaction has a fixed cost, even on a fast disk.
+/// The shortest time for which the writer collects requests. Each transaction has a fixed cost, even on a fast disk.
 const SHORTEST: Duration = Duration::from_micros(100);
 
 /// An event that is encoded and hashed as far as possible without its position in the log.
@@ -132,7 +132,8 @@ struct OpenTransaction {
     /// The number of requests in the transaction.
     requests: usize,
     bytes: usize,
-    /// Whether SQLite's transaction has begun. The first write begins it; refused appends alone do not.
+    /// Whether SQLite's transaction has begun. The first write begins it. A refused append writes nothing, so it does
+    /// not begin it.
     begun: bool,
     /// The newest event of the log if the transaction is committed.
     end: Anchor,
@@ -235,7 +236,7 @@ impl Writer {
         }
         self.syncer.close();
         // After a failure, or after a file of the log was removed, the writer changes the files no more. So an operator
-        // who puts a file back finds it as it was.
+        // who puts a file back finds the log as it was at the failure.
         if self.failure().is_none() && self.watch.check().is_ok() {
             self.index();
             if self.checkpoint(true) {
@@ -546,7 +547,7 @@ impl Writer {
     }
 
     /// Moves the write-ahead log into the data file. Returns whether it moved all of it. A failure does not affect the
-    /// log: the next checkpoint tries again.
+    /// log. The next checkpoint tries again.
     fn checkpoint(&mut self, truncate: bool) -> bool {
         self.pages = 0;
         match schema::checkpoint(&self.connection, &self.path, &mut self.seals, truncate) {

@@ -1,7 +1,7 @@
 //! Checks the invariants after the faults have stopped and all work has ended.
 //!
-//! The log is the reference. Domains, disks, ports, allocations, volumes and quota must match the servers and volumes
-//! in it exactly.
+//! The log is the reference. Domains, disks, ports, allocations, volumes and quota must exactly match the servers and
+//! volumes in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,7 +92,7 @@ impl InvariantCheck<'_> {
         self.servers.iter().filter_map(|(id, server)| Some((*id, server.alive()?.clone()))).collect()
     }
 
-    /// Checks that no process, task, build or move is unfinished, and that no host is recorded as down.
+    /// Checks that every process, task, build and move has ended, and that no host is recorded as down.
     fn work(&mut self) {
         self.views.processes.read(|view| {
             for pending in view.pending() {

@@ -9,11 +9,11 @@ use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use super::draws::Dice;
 use super::world::{ChaosWorld, Life};
 
-/// A fault begins or ends before this many of a thousand operations.
+/// The chance in thousandths that a fault begins or ends before an operation.
 const TROUBLES: u64 = 250;
-/// The control plane is killed before this many of a thousand operations.
+/// The chance in thousandths that the control plane is killed before an operation.
 const KILLS: u64 = 5;
-/// While at least one in this many hosts is down, no draw cuts off a further host.
+/// If at least one of this many hosts is down, no draw cuts off a further host.
 const DOWN: usize = 8;
 
 /// How often each kind of fault struck.

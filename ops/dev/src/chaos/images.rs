@@ -24,7 +24,8 @@ const TINY: &[u8] = b"tiny";
 struct ChaosImage {
     draft: ImageDraft,
     bytes: Option<Bytes>,
-    /// The order of creation: one more than the highest number of an existing image.
+    /// The place of the image in the order of creation. A new image gets the highest number of all existing images,
+    /// plus one.
     number: u64,
 }
 

@@ -165,7 +165,7 @@ async fn live_through(settings: &Settings) -> Result<ChaosFindings> {
     final_checks::come_to_rest(settings, &world, life, traffic, faults_at_work, lives, dice).await
 }
 
-/// Kills the control plane. After a while, in which hosts still fail and return, starts another control plane.
+/// Kills the control plane, and starts another one after a while. Meanwhile hosts still fail and return.
 async fn restart(
     world: &ChaosWorld,
     dead: Life,

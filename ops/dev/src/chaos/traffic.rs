@@ -37,7 +37,8 @@ pub(super) struct Tally {
     pub(super) created: BTreeSet<InstanceId>,
     /// Servers with an acknowledged final delete.
     pub(super) deleted: BTreeSet<InstanceId>,
-    /// The messages of answers of 500 and above. Each has the number of the first operation that got it, and its count.
+    /// The messages of answers with a status of 500 and above. Each message has the number of the first operation that
+    /// got it, and the number of such answers.
     pub(super) complaints: BTreeMap<String, (u32, u64)>,
 }
 

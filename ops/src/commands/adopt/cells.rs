@@ -46,7 +46,7 @@ fn all_given(adoption: &mut Adoption<'_>) {
     }
 }
 
-/// Refuses servers that Nova has not scheduled yet: they are in no cell.
+/// Refuses servers that Nova has not scheduled yet, because they are in no cell.
 fn builds(adoption: &mut Adoption<'_>) {
     for row in rows(adoption.api(), "build_requests") {
         let id = row.text("instance_uuid").unwrap_or("?");

@@ -46,7 +46,7 @@ impl<'a> ClaimParts<'a> {
         }
     }
 
-    /// The server whose allocations these are: the consumer itself, or the server of the migration.
+    /// The server to which the consumer's allocations belong. A consumer is a server, or a migration of a server.
     fn server_of(&self, consumer: &'a str) -> &'a str {
         self.moving.get(consumer).copied().unwrap_or(consumer)
     }

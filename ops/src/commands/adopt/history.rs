@@ -35,7 +35,7 @@ pub struct AdoptionHistory {
     parts: BTreeMap<HistoryPart, AdoptedStreams>,
     /// The newest time of each stream.
     newest: BTreeMap<StreamId, Timestamp>,
-    /// Events that keep their order across streams; they are written last.
+    /// Events that keep their order across streams. The adoption writes them last.
     ordered: Vec<(StreamId, NewEvent)>,
     events: usize,
 }

@@ -6,7 +6,7 @@
 //!
 //! An adoption is complete or does nothing: one obstacle stops it, unless the operator leaves the object out. The
 //! command writes the log into a folder beside the data folder. When the log is complete, that folder replaces the data
-//! folder. Guests, disks, ports and volumes do not change: the command connects to no host.
+//! folder. Guests, disks, ports and volumes do not change, because the command connects to no host.
 
 mod actions;
 mod aggregates;

@@ -175,7 +175,7 @@ fn inventory(row: &NovaRow<'_>, parts: &ProviderParts<'_>) -> Result<Inventory, 
     })
 }
 
-/// Reports hosts without a provider: the scheduler finds a host by its provider.
+/// Reports hosts without a provider, because the scheduler finds a host by its provider.
 fn hosts_without_provider(adoption: &mut Adoption<'_>, known: &BTreeSet<ProviderId>) {
     let without: Vec<String> = adoption
         .hosts

@@ -227,7 +227,8 @@ fn missing(database: &str, option: &str, section: &str) -> CommandFailure {
     ))
 }
 
-/// The addresses of the cells in `cell_mappings`. A dump of `nova_api` has them, too, but dumps are read alone.
+/// The addresses of the cells in `cell_mappings` of a live `nova_api`. With a dump of `nova_api`, the operator must
+/// name the dumps of all databases.
 async fn mapped(
     api: &mut OpenedDatabase,
     known: &NovaConnections,

@@ -23,8 +23,8 @@ async fn look(store: &dyn EventStore) -> Result<(Position, Option<String>), Comm
     log_pages::walk(store, Position::START, Position::END, |event| {
         match &event.meta.cause {
             Cause::System { part } if part == ADOPTER => {
-                // The events before an event of `adopt` belong to the adoption, too: they are the requests of Nova's
-                // users.
+                // The events before an event of `adopt` belong to the adoption, too, because they are the requests of
+                // Nova's users.
                 (end, change) = (Some(event.position), None);
             }
             // Other events that the system itself caused do not count, such as a host's report about itself. Nova

@@ -1,6 +1,6 @@
 //! `chronova audit erase`: erases personal data from the log permanently, while no server runs.
 //!
-//! With a running server, use its API instead (`POST /chronova/v1/erasures`): only one process may write a log.
+//! While a server runs, use its API instead (`POST /chronova/v1/erasures`), because only one process may write a log.
 
 use std::io::Write;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Finds the ids of the users, projects and hosts that a filter names.
 //!
-//! A name is looked up in the events that gave it. So it is found even if its user, project or host is gone. The names
-//! of users are sealed: after an erasure, the user's name is not found.
+//! A name is looked up in the events that gave it. So a name is found even if its user, project or host is gone. The
+//! names of users are sealed, so after an erasure the user's name is not found.
 
 use chronova_events::envelope::{Position, Recorded};
 use chronova_events::host::HostEvent;
@@ -56,7 +56,7 @@ pub(super) async fn hosts(given: &[String], store: &dyn EventStore) -> Result<Ve
         let read = |recorded: &Recorded, event: &Event| {
             let name = match event {
                 Event::HostEvent(HostEvent::Registered(known)) => &known.hostname,
-                // Its machine may have another name since.
+                // The host's machine may have been renamed since it registered.
                 Event::HostEvent(HostEvent::CapabilitiesChanged(known)) => &known.hostname,
                 _ => return None,
             };

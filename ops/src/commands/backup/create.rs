@@ -1,9 +1,9 @@
 //! `chronova backup create`.
 //!
 //! The order makes a backup consistent beside a running server. The command first copies the files, which takes most of
-//! the time. Then it copies the log up to its present end, and then the files that were added meanwhile. The server may
-//! remove one of these files before the command copies it. Then the command copies more of the log, up to an event that
-//! ends the use of the file.
+//! the time. Then it copies the log up to the log's present end. Last, it copies the files that were added meanwhile.
+//! The server may remove one of these files before the command copies it. Then the command copies more of the log, up
+//! to an event that ends the use of the file.
 //!
 //! A killed command leaves no backup. The next command continues the segments of the log that the killed one wrote.
 
@@ -25,7 +25,8 @@ use super::{BackupCreateArgs, at};
 
 /// The largest number of rounds of copying. A further round is needed if a file was removed before it was copied.
 const ROUNDS: usize = 100;
-/// An event can have a later time than one that is at most so many positions after it.
+/// Times of events are not exactly in order. Events that are more than this many positions apart have their times in
+/// order.
 const DISORDER: u64 = 8_192;
 
 pub(super) async fn run(

@@ -97,9 +97,9 @@ impl CopiedFiles {
 
     /// Whether the copies have every file that belongs to the log at `head`.
     ///
-    /// The server writes a file before it records the event that names the file, and removes it after it records the
-    /// event that ends its use. So if a file of the log at `head` is missing, an event after `head` ends the use of the
-    /// file. `log` must be opened after the files were copied, so that it has this event.
+    /// The server writes a file before it records the event that names the file. It removes the file after it records
+    /// the event that ends the file's use. So if a file of the log at `head` is missing, an event after `head` ends the
+    /// use of the file. `log` must be opened after the files were copied, so that it has this event.
     pub(super) async fn are_complete(&self, head: Position, log: &dyn EventStore) -> Result<bool, CommandFailure> {
         let mut at = head;
         loop {

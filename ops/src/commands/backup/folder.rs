@@ -206,8 +206,8 @@ impl BackupWriter {
     }
 }
 
-/// One manifest for each backup. A killed prune leaves two manifests of one backup: only the one with more segments
-/// counts.
+/// One manifest for each backup. A killed prune can leave two manifests of one backup. Then only the manifest with more
+/// segments counts.
 pub(super) fn distinct(all: Vec<BackupManifest>) -> Vec<BackupManifest> {
     let mut kept: Vec<BackupManifest> = Vec::with_capacity(all.len());
     for manifest in all {

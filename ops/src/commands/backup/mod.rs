@@ -102,7 +102,7 @@ pub struct BackupPruneArgs {
     pub keep: usize,
 }
 
-/// A number of backups to keep. Without any, there would be nothing to restore.
+/// Parses the number of backups to keep. It is at least one; otherwise a prune would leave nothing to restore.
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("at least one backup stays".to_owned()),
@@ -132,7 +132,7 @@ pub struct BackupRestoreArgs {
     pub without_keys: bool,
 }
 
-/// Refuses URLs: the mistake would otherwise become a folder with a strange name.
+/// Refuses URLs. Otherwise the mistake would create a folder with a strange name.
 fn backup_dir(text: &str) -> Result<PathBuf, String> {
     match text.split_once("://") {
         Some((scheme, _)) => Err(format!(

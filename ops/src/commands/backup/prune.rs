@@ -1,7 +1,7 @@
 //! `chronova backup prune`: removes all backups but the newest ones.
 //!
-//! The log in the folder stays whole: every backup needs it from its first event on. Pruning frees the files that only
-//! removed backups need: images, secrets.
+//! The log in the folder stays whole, because every backup needs it from its first event on. Pruning frees the files
+//! that only removed backups need: images, secrets.
 //!
 //! Each manifest describes the segments of the log that its backup added. The oldest kept backup takes over the
 //! descriptions of the removed backups, so that `verify` still knows the hash of every file. Its new manifest is

@@ -294,8 +294,8 @@ fn copy(source: &Path, target: &Path) -> Result<String, CommandFailure> {
     Ok(hexadecimal(&hash.finalize()))
 }
 
-/// Opens the log once for writing: this checks the log and seals its pages. Begins a new generation of the log, so that
-/// the hosts refuse the restored log beside the original. Removes the mark.
+/// Opens the log once for writing, which checks the log and seals its pages. Begins a new generation of the log, so
+/// that the hosts refuse the restored log beside the original. Removes the mark.
 async fn finish(data: &DataDir, now: Timestamp) -> Result<(), CommandFailure> {
     let log = data.log();
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(log, &SqliteOptions::default())).await;

@@ -4,8 +4,8 @@
 //! Nova's and Placement's databases, which still have the rows of the adoption. It lists each change that the SQL
 //! cannot express. If there is such a change, the command writes files only with `--partial`.
 //!
-//! The statements name rows by UUIDs, because the log does not have the numbers of rows. Each statement changes nothing
-//! in a cell without the server, so the same file is for every cell.
+//! The statements name rows by UUIDs, because the log does not have the numbers of rows. In a cell without the server,
+//! a statement changes nothing. So the same file is for every cell.
 
 mod allocations;
 mod servers;
@@ -48,7 +48,7 @@ struct NovaExport {
     lacks: Vec<String>,
     /// Servers and migrations that the SQL leaves out. Their allocations are left out, too.
     unwritten: BTreeSet<ConsumerId>,
-    /// The hosts of the adoption. Nova has no others.
+    /// The hosts of the adoption. Nova does not know any other host.
     hosts: BTreeSet<HostId>,
 }
 

@@ -250,7 +250,7 @@ fn fault(uuid: &str, old: &Alive, new: &Alive, export: &mut NovaExport) {
         return;
     };
     let (at, code) = (time(*at), fault.code);
-    // Nova cuts the message, too: its column has 255 characters.
+    // Nova cuts the message, too, because its column has 255 characters.
     let message: String = fault.message.chars().take(255).collect();
     let values = format!("{at}, 0, {uuid}, {code}, {}, {}", quoted(&message), quoted(&fault.details));
     let columns = "(created_at, deleted, instance_uuid, code, message, details)";
@@ -274,8 +274,8 @@ fn specified_flavor(uuid: &str, flavor: &FlavorSnapshot) -> String {
     )
 }
 
-/// A flavor as Nova serializes it. The number of the flavor's row is 0: the log does not have it, and Nova does not
-/// read it.
+/// A flavor as Nova serializes it. The number of the flavor's row is 0, because the log does not have the number and
+/// Nova does not read it.
 fn flavor_object(flavor: &FlavorSnapshot) -> Value {
     let specs: Map<String, Value> =
         flavor.extra_specs.iter().map(|(key, value)| (key.clone(), Value::String(value.clone()))).collect();

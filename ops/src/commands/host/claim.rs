@@ -70,8 +70,8 @@ async fn fleet(place: &LogPlace, configured: &[String]) -> Result<Vec<String>, C
 }
 
 /// The identity of the log. A copied data directory gets a generation of its own at the first start of a server. If no
-/// server has started on it yet, this function begins that generation. A claim for the original's generation would be
-/// outdated after the first start, and the hosts would refuse the copy.
+/// server has started on the copy yet, this function begins that generation. A claim for the original's generation
+/// would be outdated after the first start, and the hosts would refuse the copy.
 async fn identity(place: &LogPlace) -> Result<Option<LogIdentity>, CommandFailure> {
     if place.data.unfinished_restore().exists() {
         let dir = place.data.0.display();

@@ -143,7 +143,7 @@ fn belongs(
             if let Some(server) = server_of(&recorded.stream, index) {
                 return server == *id;
             }
-            // One request may create many servers: skip events that name only other servers.
+            // One request may create many servers, so this skips events that name only other servers.
             let others = |servers: &BTreeSet<InstanceId>| servers.iter().any(|other| mentions(recorded, other.0));
             mentions(recorded, id.0) || requests.get(&recorded.meta.correlation).is_some_and(|servers| !others(servers))
         }

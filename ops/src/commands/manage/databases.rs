@@ -1,5 +1,5 @@
-//! `db` and `api_db`: there are no such databases. The event log needs no synchronisation, because the server raises an
-//! older log by itself. It needs no archiving, because queries about existing servers do not read
+//! `db` and `api_db`, for databases that Chronova does not have. The event log needs no synchronisation, because the
+//! server raises an older log by itself. It needs no archiving, because queries about existing servers do not read
 //! deleted ones. It needs no online migration, because old events are read in their own version.
 
 use std::io::Write;

@@ -205,7 +205,7 @@ fn heal(
     let path = format!("/chronova/v1/servers/{}/allocations/heal", plain(id));
     let answer = match cloud.call("POST", &path, Some(&body))? {
         Ok(answer) => answer,
-        // It was deleted meanwhile.
+        // The server was deleted meanwhile.
         Err(refused) if refused.status == 404 => return Ok(Ok(false)),
         Err(refused) => {
             writeln!(out, "{}", refused.message)?;

@@ -76,8 +76,8 @@ impl PrettyTable {
     }
 }
 
-/// Pads a text to the width. To centre it with an odd number of blanks, one more blank is before a text of even length,
-/// and after a text of odd length.
+/// Pads a text to the width. A centred text with an odd number of blanks cannot have as many on both sides. The odd
+/// blank goes before a text of even length, and after a text of odd length.
 fn placed(text: &str, width: usize, align: Align) -> String {
     let length = text.chars().count();
     let rest = width.saturating_sub(length);

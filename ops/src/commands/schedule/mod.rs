@@ -3,7 +3,7 @@
 //! `--dry-run` selects a host for one flavor (and image, hints, zone) in the present state of the cell, with the
 //! reasons. `--replay` repeats every decision of a part of the log with another configuration or another fleet, and
 //! reports the differences. Both only read the log, so they work beside a running server. They run the server's own
-//! scheduler: a decision depends only on read models, request and options.
+//! scheduler, because a decision depends only on read models, request and options.
 
 mod alternative;
 mod packing;

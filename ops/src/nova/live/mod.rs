@@ -155,7 +155,7 @@ impl LiveDatabase {
         Ok(rows)
     }
 
-    /// Ends the connection: an open transaction keeps Nova from changing the schema.
+    /// Ends the connection, because an open transaction keeps Nova from changing the schema.
     pub async fn close(self) {
         self.link.close().await;
     }

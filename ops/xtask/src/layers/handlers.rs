@@ -1,7 +1,7 @@
 //! Finds handlers that are so long that they probably decide something.
 //!
-//! `handlers.txt` lists the handlers that are too long today, `PATH NAME`. The list may only shrink: a listed handler
-//! that is now short enough, or gone, is a finding too.
+//! `handlers.txt` lists the handlers that are too long today, `PATH NAME`. The list may only shrink. So a listed
+//! handler that is now short enough, or gone, is a finding, too.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Finds sentences that must be read twice. The rule recognises them by their first word or by a phrase.
 //!
-//! `prose.txt` lists their number in each top-level folder, `COUNT FOLDER`. The list may only shrink: fewer sentences
-//! than listed are a finding, too.
+//! `prose.txt` lists their number in each top-level folder, `COUNT FOLDER`. The list may only shrink. So fewer
+//! sentences than listed are a finding, too.
 
 use std::collections::BTreeMap;
 

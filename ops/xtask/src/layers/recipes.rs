@@ -17,7 +17,8 @@ pub(crate) const WHY: &str = "a recipe that names a file or a table that is gone
 
 const PAGE: &str = "CONTRIBUTING.md";
 const TOUCHED: &str = "Files touched (";
-/// Recipes whose files differ from case to case: a dependency belongs to the crate that needs it.
+/// These recipes touch other files in each case, so the check leaves them out. A dependency, for example, belongs to
+/// the crate that needs it.
 const WITHOUT_FILES: [&str; 1] = ["a dependency"];
 
 /// One section of the page.

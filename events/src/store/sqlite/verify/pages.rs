@@ -115,7 +115,7 @@ fn remove_moved(path: &Path, data: &DataFile, header: &SealsHeader, bad: &mut Ve
     bad.retain(|page| {
         let read = data.page(*page, &mut bytes);
         let seals = frame_seals.get(page).map_or(&[][..], Vec::as_slice);
-        // Any frame of the page may match: the writer may have moved an older one, and not yet the last one.
+        // Any frame of the page may match, because the writer may have moved an older frame and not yet the last one.
         !(read.is_ok() && seals.contains(&seals::seal(*page, &bytes)))
     });
     Ok(())

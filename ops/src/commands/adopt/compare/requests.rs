@@ -162,7 +162,7 @@ async fn servers(comparison: &mut NovaComparison, version: &str) -> Result<Vec<V
     })
 }
 
-/// The services by binary and host: their ids are not Nova's.
+/// The services by binary and host. Their ids cannot be compared, because they are not Nova's.
 fn services_by_name(answer: &Value) -> Value {
     let name =
         |one: &Value| format!("{}:{}", one["binary"].as_str().unwrap_or("?"), one["host"].as_str().unwrap_or("?"));

@@ -22,7 +22,7 @@ pub struct ExportEntry {
     pub hash: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored: Option<StoredEvent>,
-    /// The readable form. Only the signature proves it: the chain does not cover it.
+    /// The readable form. The chain does not cover it, so only the signature proves it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<Value>,
     /// The hash of an event that was left out.

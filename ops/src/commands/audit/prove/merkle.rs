@@ -82,7 +82,8 @@ impl FromStr for TreeHead {
 
 /// Roots of the parts of a tree: `MTH(D[from:to])` of the RFC. `None`: this part is not known.
 pub trait TreeParts {
-    /// A root that is known without the roots of the part's halves. The leaves that a proof needs must be known.
+    /// The root of the part, if it is known by itself and need not be computed from its halves. The leaves that a proof
+    /// needs must be known.
     fn known(&self, from: u64, to: u64) -> Option<MerkleHash>;
 
     fn root(&self, from: u64, to: u64) -> Option<MerkleHash> {

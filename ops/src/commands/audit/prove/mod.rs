@@ -1,5 +1,5 @@
-//! `chronova audit prove`: proofs of logarithmic size that single events are in the log, and that a log continues an
-//! earlier one.
+//! `chronova audit prove`: proves that single events are in the log, and that the log continues an earlier one. The
+//! proofs have logarithmic size.
 //!
 //! [`merkle`] has the tree of RFC 9162, [`tree`] makes it from the log. A proof is one line of JSON. A verifier needs
 //! the proof, a tree head that it trusts, and `docs/verify_proof.py`. A proof shows its own events. It has only hashes

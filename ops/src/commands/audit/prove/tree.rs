@@ -21,7 +21,8 @@ use super::merkle::{MerkleHash, TreeHead, TreeParts};
 pub const PART: u64 = 1_024;
 /// The number of events that are read at once.
 const PAGE: usize = 1_024;
-/// The bytes of a part in the file: the chain at its end, its root, and a hash of both and of the part before.
+/// The size of a part in the file, in bytes. A part has the chain's hash at its end, its root, and a hash over both and
+/// the part before.
 const ENTRY: usize = 96;
 
 /// A tree of a given size, as far as it is loaded.
@@ -129,7 +130,8 @@ fn root(leaves: &[MerkleHash]) -> Result<MerkleHash, CommandFailure> {
     Leaves(leaves).root(0, leaves.len() as u64).ok_or_else(not_loaded)
 }
 
-/// The leaves from `from` to `to`, and the chain at the last one; `chain` is the hash before.
+/// The leaves from `from` to `to`, and the chain's hash at the last leaf. `chain` is the chain's hash before the first
+/// leaf.
 async fn leaves(
     store: &dyn EventStore,
     from: u64,
