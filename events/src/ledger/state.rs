@@ -306,7 +306,8 @@ impl Ledger {
     /// The aggregates of a provider in the texts that clients wrote.
     pub fn written_aggregates(&self, provider: &Provider) -> Vec<String> {
         let spellings = self.spellings.get(&provider.id);
-        let written = |id| spellings.and_then(|texts| texts.get(id)).cloned().unwrap_or_else(|| id.to_string());
+        let written =
+            |id: &uuid::Uuid| spellings.and_then(|texts| texts.get(id)).cloned().unwrap_or_else(|| id.to_string());
         provider.aggregates.iter().map(written).collect()
     }
 
