@@ -15,8 +15,7 @@ use crate::registry::NounEvent as _;
 noun! {
     /// Records of access to the APIs.
     AccessEvent = "access" {
-        /// A request was refused: the policy forbids it, the resource is another project's, the request conflicts with
-        /// the state, or a quota is used up.
+        /// A request was refused, because of the policy, a resource of another project, a conflict or a full quota.
         RequestRefused = "request_refused" @ 1,
         /// A user logged in with a password, and got a token.
         LoggedIn = "logged_in" @ 1,

@@ -98,8 +98,7 @@ pub use state::{Alive, Instance, Phase, Stage};
 noun! {
     /// Events of a server.
     InstanceEvent = "instance" {
-        /// A user asked for a server. The event has the request, with the properties that were looked up at that
-        /// moment.
+        /// A user asked for a server. The event has the request and the properties that were looked up for it.
         BuildRequested = "build_requested" @ 2 from { 1 => older::BuildRequestedV1 },
         /// A host was selected and its resources claimed.
         Placed = "placed" @ 1,
