@@ -41,7 +41,7 @@ async fn compute(api: &Api) -> Vec<(HostId, String)> {
     list["services"].as_array().unwrap().iter().map(service).collect()
 }
 
-/// What a client of Placement sends before 1.19.
+/// The body that a client of Placement sends before 1.19.
 fn aggregates_of(host: HostId, aggregates: Vec<Uuid>) -> LedgerCommand {
     let (provider, spellings) = (ProviderId(host.0), BTreeMap::new());
     LedgerCommand::SetAggregates { provider, generation: None, aggregates, spellings }
