@@ -143,8 +143,8 @@ impl Agent {
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");
-            // In this case, Nova's compute service would not start. In Chronova, a host that was up before gets no more
-            // servers.
+            // A host that was up before gets no more servers until a later heartbeat registers it.
+            self.connected = false;
             return self.report_known_down(&error).await;
         }
         if was_away || self.suspect {
