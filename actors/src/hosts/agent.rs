@@ -88,7 +88,7 @@ struct Agent {
     context: Arc<HostContext>,
     store: Arc<dyn EventStore>,
     driver: Arc<dyn Driver>,
-    /// The connected host; `None` until its first answer.
+    /// The host since its first answer. `None` before that, and while a copy of the log drives the host.
     member: Option<Arc<ConnectedHost>>,
     /// `None` until it is needed.
     identity: Option<LogIdentity>,
@@ -186,8 +186,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Logs entries of `provider.yaml` that name no provider. The host that an entry names may still be silent, so the
-    /// log says nothing until every host has answered or failed.
+    /// Warns of entries of `provider.yaml` whose provider does not exist. The provider's host may still be silent, so
+    /// there is no warning until every host has answered or failed.
     async fn warn_of_absent_providers(&self) {
         let configs = &self.context.options.provider_configs;
         self.context.fleet.hear_of(self.driver.uri());
@@ -199,7 +199,7 @@ impl Agent {
                 tracing::warn!(
                     source = %entry.source,
                     provider = %entry.identification,
-                    "no host has the provider that an entry of [compute] provider_config_location names: the entry has no effect"
+                    "an entry of [compute] provider_config_location names a provider that no host has: the entry has no effect"
                 );
             }
         });
@@ -248,9 +248,9 @@ impl Agent {
         member.cached()
     }
 
-    /// The traits to remove. They are the traits that the host reported before but lacks now, and the `COMPUTE_...`
-    /// traits that its driver does not report, except `COMPUTE_STATUS_DISABLED`. All other traits stay, because clients
-    /// of Placement may have set them.
+    /// The traits to remove: those that the host reported before but does not offer now, and other `COMPUTE_...` traits
+    /// that it does not offer. `COMPUTE_STATUS_DISABLED` stays. All other traits stay, too, because clients of
+    /// Placement may have set them.
     fn gone(&self, provider: ProviderId, known: Option<&KnownHost>, found: &HostCapabilities) -> Vec<String> {
         let shown =
             self.context.views.placement.read(|view| {
@@ -311,7 +311,8 @@ impl Agent {
                 Err(error) => tracing::error!(%error, "the identity of the log cannot be read"),
             }
         }
-        // The first event of an empty log may be about this host, so an empty log may drive the host.
+        // The first event identifies the log, so an empty log has no identity. It may drive the host, because the
+        // registration of the host may become the first event.
         let Some(LogIdentity { owner, .. }) = self.identity else { return self.store.head() == Position::START };
         let (uri, fleet) = (self.driver.uri(), &self.context.fleet);
         let (asked, patience) = (Instant::now(), self.context.options.heartbeat);
@@ -359,8 +360,8 @@ impl Agent {
         }
     }
 
-    /// Connects the host if it is not connected or not registered. The agent may have missed the signal that the host
-    /// connected.
+    /// Connects the host if it answers. Either the agent has missed the signal that the host connected, or an earlier
+    /// attempt has failed.
     async fn welcome_back(&mut self) {
         if self.driver.usage().await.is_ok() {
             self.welcome().await;
@@ -386,8 +387,8 @@ impl Agent {
         self.silent_since.get_or_insert(asked);
     }
 
-    /// The time since the last answer. It counts from one period before the first heartbeat without an answer, because
-    /// the agent may have been busy in between.
+    /// How long the host has been silent. The time begins one period before the first heartbeat without an answer. It
+    /// does not begin at the last answer, because the agent may have been too busy to ask.
     fn silence(&self) -> Duration {
         self.context.options.heartbeat + self.silent_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -399,12 +400,12 @@ impl Agent {
             Ok(status) => power(status.power),
             Err(DriverError::NoSuchGuest(_)) => Power::Shutdown,
             Err(error) => {
-                tracing::debug!(%instance, %error, "reading a changed guest failed; the next resync retries");
+                tracing::debug!(%instance, %error, "reading a changed guest failed; the next comparison of power states retries");
                 return;
             }
         };
-        // The read model is enough here. If it lags, the worst result is one needless record. Loading the aggregate
-        // would take longer, and the guest may change again meanwhile.
+        // The read model is enough here. If it lags, the record is needless, or is missing until the next comparison of
+        // power states. Loading the aggregate would take longer, and the guest may change again meanwhile.
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
         if row.is_none_or(|row| !plan::is_expected(&row.instance, power)) {
             self.observe(member.host, instance, power).await;
@@ -417,7 +418,7 @@ impl Agent {
         if let Err(error) = result
             && error.rejection().is_none()
         {
-            tracing::warn!(%instance, %error, "recording a host's report failed; the next resync retries");
+            tracing::warn!(%instance, %error, "recording a guest's power state failed; the next comparison of power states retries");
         }
     }
 
@@ -484,7 +485,8 @@ impl Agent {
         Some(guests.iter().map(|guest| guest.instance).collect())
     }
 
-    /// Whether two hosts may share storage. The answer is yes until the agent has read the marks on a host's storage.
+    /// Whether two hosts may share storage. The answer is yes until the agent has read the marks on the storage of
+    /// `host`.
     fn may_share(&self, host: HostId, other: HostId) -> bool {
         !self.context.fleet.knows_storage_of(host) || self.context.fleet.share(host, other)
     }
@@ -505,8 +507,8 @@ impl Agent {
         plan::doubted(remedy, || self.context.knows_place_of(row, host))
     }
 
-    /// Whether the server was deleted within one period of the search for guests of deleted servers. If the host did
-    /// not answer during the deletion, its agent reaps the guest as soon as the host answers.
+    /// Whether the server was deleted less than one `running_deleted_instance_poll_interval` ago. The host may not have
+    /// answered during the deletion, so its agent reaps such a guest at the next comparison.
     fn is_just_deleted(&self, instance: InstanceId) -> bool {
         let Some(period) = self.context.options.deleted_poll else { return false };
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
@@ -543,7 +545,7 @@ impl Agent {
     }
 
     async fn destroy(&self, member: &ConnectedHost, instance: InstanceId) {
-        tracing::info!(host = %member.hostname, %instance, "removing leftovers of a deleted or moved server");
+        tracing::info!(host = %member.hostname, %instance, "removing leftovers of a server that is not on this host");
         consoles::bring(&self.context, member, instance).await;
         if let Err(error) = self.driver.destroy(instance).await {
             tracing::warn!(host = %member.hostname, %instance, %error, "removing leftovers failed, retrying");
@@ -575,12 +577,12 @@ impl Agent {
             ResyncAction::Doubt => {
                 tracing::warn!(
                     host = %member.hostname, %instance,
-                    "this log has the guest's server on another host, but another copy of the log may have moved the \
-                     server: leaving the guest alone"
+                    "this log would remove or stop the guest, but another copy of the log may have moved its server: \
+                     leaving the guest alone"
                 );
             }
             ResyncAction::Report => {
-                tracing::warn!(host = %member.hostname, %instance, "unknown guest on the host, leaving it alone");
+                tracing::warn!(host = %member.hostname, %instance, "unknown guest on the host, or only its disks: leaving them alone");
             }
         }
     }

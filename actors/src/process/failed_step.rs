@@ -1,4 +1,4 @@
-//! Writes a failed step into the log of the server, in one line with the chain of errors behind it.
+//! Writes a failed step into Chronova's text log, in one line with the chain of errors behind it.
 //!
 //! The functions that a step calls do not log the step's error, so an operator reads each chain once.
 

@@ -105,7 +105,8 @@ pub struct Claimed {
     pub consumer: ConsumerId,
     pub project: ProjectId,
     pub user: UserId,
-    /// For example `INSTANCE` or `MIGRATION`; `None` below Placement 1.38 (shown as `unknown`).
+    /// For example `INSTANCE` or `MIGRATION`. `None` if no claim of the consumer has given a type, as below Placement
+    /// 1.38. Placement then shows `unknown`.
     pub consumer_type: Option<String>,
     /// All allocations of the consumer from now on, sorted by provider.
     pub allocations: Vec<Allocation>,
@@ -116,7 +117,8 @@ pub struct Released {
     pub consumer: ConsumerId,
 }
 
-/// One change of several consumers. Each provider's generation grows once.
+/// One change of several consumers. The generation grows once for each provider that a claim uses or that a released
+/// consumer used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AllocationsReplaced {
     pub claims: Vec<Claimed>,

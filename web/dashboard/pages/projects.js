@@ -19,7 +19,7 @@ const ROLES = [
 ];
 
 /** Enables or disables a project or user. */
-const Switch = ({ kind, row, reload }) => html`<${Act} small sure=${row.enabled ? `Disable ${row.name}? Its tokens end.` : undefined} on=${() => patch(`${AT}/${kind}s/${row.id}`, { [kind]: { enabled: !row.enabled } }).then(reload)}>${row.enabled ? 'Disable' : 'Enable'}<//>`;
+const Switch = ({ kind, row, reload }) => html`<${Act} small sure=${row.enabled ? `Disable ${row.name}? Its tokens stop working.` : undefined} on=${() => patch(`${AT}/${kind}s/${row.id}`, { [kind]: { enabled: !row.enabled } }).then(reload)}>${row.enabled ? 'Disable' : 'Enable'}<//>`;
 const actions = (kind) => (row, reload) => html`<${Switch} kind=${kind} row=${row} reload=${reload} /><${Remove} what=${`${kind} ${row.name}`} on=${() => remove(`${AT}/${kind}s/${row.id}`)} reload=${reload} />`;
 
 function Projects() {
