@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronova_actors::host::{HostCommand, HostRoot};
@@ -41,13 +41,18 @@ async fn compute(api: &Api) -> Vec<(HostId, String)> {
     list["services"].as_array().unwrap().iter().map(service).collect()
 }
 
+/// A request of a client of Placement before 1.19.
+fn aggregates_of(host: HostId, aggregates: Vec<Uuid>) -> LedgerCommand {
+    let (provider, spellings) = (ProviderId(host.0), BTreeMap::new());
+    LedgerCommand::SetAggregates { provider, generation: None, aggregates, spellings }
+}
+
 #[actix_rt::test]
 async fn aggregates_and_disabled_hosts_show_in_placement() {
     let api = Api::start().await;
     let (host, name) = compute(&api).await.remove(0);
     let theirs = Uuid::from_u128(7);
-    let set = LedgerCommand::SetAggregates { provider: ProviderId(host.0), generation: None, aggregates: vec![theirs] };
-    ledger(&api.life, set).await;
+    ledger(&api.life, aggregates_of(host, vec![theirs])).await;
     let made = api.call("POST", "/os-aggregates", "2.41", ADMIN, Some(json!({"aggregate": {"name": "a"}}))).await;
     let uuid: Uuid = made.body["aggregate"]["uuid"].as_str().unwrap().parse().unwrap();
     let act = async |verb: &str| {
@@ -105,8 +110,7 @@ async fn the_mirror_in_placement_is_repaired() {
     };
     life.until(shows).await;
     ledger(&life, LedgerCommand::SetTraits { provider: ProviderId(host.0), generation: None, traits: vec![] }).await;
-    let none = LedgerCommand::SetAggregates { provider: ProviderId(host.0), generation: None, aggregates: vec![] };
-    ledger(&life, none).await;
+    ledger(&life, aggregates_of(host, vec![])).await;
     life.until(shows).await;
     // A client sets the trait of a disabled host on a host that is enabled.
     life.context().gateway.send::<HostRoot>(&host, HostCommand::Enable, Meta::system("test")).await.unwrap();

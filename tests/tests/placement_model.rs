@@ -287,7 +287,8 @@ impl Pair {
             Step::Aggregates { number, current, new } => {
                 let aggregates = new.iter().map(|number| aggregate(*number)).collect();
                 let generation = self.seen(*number, *current);
-                let command = LedgerCommand::SetAggregates { provider: id(number), generation, aggregates };
+                let (provider, spellings) = (id(number), BTreeMap::new());
+                let command = LedgerCommand::SetAggregates { provider, generation, aggregates, spellings };
                 (self.model.set_aggregates(*number, *current, new), self.send(command))
             }
             Step::Allocate(wanted) => {

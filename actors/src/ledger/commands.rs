@@ -1,5 +1,6 @@
 //! The commands of the ledger.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, UserId};
@@ -113,6 +114,8 @@ pub enum LedgerCommand {
         provider: ProviderId,
         generation: Option<u64>,
         aggregates: Vec<uuid::Uuid>,
+        /// The texts of the UUIDs that are not in the usual form.
+        spellings: BTreeMap<uuid::Uuid, String>,
     },
     /// Replaces the allocations of all the consumers, or of none.
     Allocate {

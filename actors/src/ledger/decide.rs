@@ -44,8 +44,8 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
         LedgerCommand::SetTraits { provider, generation, traits } => {
             providers::set_traits(state, provider, generation, traits)
         }
-        LedgerCommand::SetAggregates { provider, generation, aggregates } => {
-            providers::set_aggregates(state, provider, generation, aggregates)
+        LedgerCommand::SetAggregates { provider, generation, aggregates, spellings } => {
+            providers::set_aggregates(state, provider, generation, aggregates, spellings)
         }
         LedgerCommand::SetInventories { provider, generation, inventories, reserve } => {
             inventories::set(state, provider, generation, inventories, reserve)

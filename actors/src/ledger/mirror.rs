@@ -40,10 +40,11 @@ pub(super) fn adjust_aggregates(
     remove: &[Uuid],
 ) -> Vec<LedgerEvent> {
     let changed = known(state, provider).and_then(|known| adjusted(&known.aggregates, add, remove));
-    changed
-        .map(|aggregates| AggregatesReplaced { provider, aggregates, bumps_generation: true }.into())
-        .into_iter()
-        .collect()
+    let Some(aggregates) = changed else { return vec![] };
+    let had = state.spellings.get(&provider).into_iter().flat_map(|had| had.iter());
+    let kept = had.filter(|(aggregate, _)| aggregates.contains(aggregate));
+    let spellings = kept.map(|(aggregate, text)| (*aggregate, text.clone())).collect();
+    vec![AggregatesReplaced { provider, aggregates, bumps_generation: true, spellings }.into()]
 }
 
 /// Sets the allocation ratios of classes that the provider has.
@@ -64,6 +65,8 @@ pub(super) fn impose_ratios(state: &Ledger, provider: ProviderId, ratios: &[(Str
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::ledger::LedgerCommand::{self, *};
     use crate::ledger::decide::decide;
@@ -91,8 +94,12 @@ mod tests {
         let has = |state: &Ledger| state.providers[&id()].traits.iter().cloned().collect::<Vec<_>>();
         assert_eq!(has(&state), ["COMPUTE_STATUS_DISABLED", "HW_CPU_X86_AVX"]);
         assert_eq!(decide(&state, traits(&["COMPUTE_STATUS_DISABLED"], &["COMPUTE_NODE"])).unwrap(), vec![]);
-        let theirs = SetAggregates { provider: id(), generation: None, aggregates: vec![Uuid::from_u128(9)] };
+        let spellings = BTreeMap::from([(Uuid::from_u128(9), "{9}".to_owned())]);
+        let (provider, generation) = (id(), None);
+        let theirs =
+            SetAggregates { provider, generation, aggregates: vec![Uuid::from_u128(9)], spellings: spellings.clone() };
         let state = given([host(4), theirs, aggregates(&[1, 2], &[]), aggregates(&[], &[1])]);
+        assert_eq!(*state.spellings[&id()], spellings, "an aggregate of another client is written in another way");
         let has: Vec<u128> = state.providers[&id()].aggregates.iter().map(Uuid::as_u128).collect();
         assert_eq!(has, [2, 9]);
         assert_eq!(decide(&state, aggregates(&[2], &[1])).unwrap(), vec![]);

@@ -1,6 +1,6 @@
 //! Resource providers: their names, trees, traits and aggregates.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{
@@ -86,15 +86,17 @@ pub(super) fn set_aggregates(
     id: ProviderId,
     seen: Option<u64>,
     aggregates: Vec<uuid::Uuid>,
+    spellings: BTreeMap<uuid::Uuid, String>,
 ) -> LedgerDecision {
     let known = provider(state, id, seen)?;
     let aggregates: BTreeSet<uuid::Uuid> = aggregates.into_iter().collect();
+    let as_written = state.spellings.get(&id).map_or_else(|| spellings.is_empty(), |had| **had == spellings);
     // With a generation, the command raises the provider's generation even if nothing changes, as in Placement.
-    if seen.is_none() && aggregates == known.aggregates {
+    if seen.is_none() && aggregates == known.aggregates && as_written {
         return Ok(vec![]);
     }
-    let aggregates = aggregates.into_iter().collect();
-    Ok(vec![AggregatesReplaced { provider: id, aggregates, bumps_generation: seen.is_some() }.into()])
+    let (aggregates, spellings) = (aggregates.into_iter().collect(), spellings.into_iter().collect());
+    Ok(vec![AggregatesReplaced { provider: id, aggregates, bumps_generation: seen.is_some(), spellings }.into()])
 }
 
 #[cfg(test)]
@@ -145,6 +147,23 @@ mod tests {
         assert_eq!(refused(DeleteProvider { provider: id(1) }), LedgerReject::HasChildren);
         let without = given(tree().into_iter().chain([DeleteProvider { provider: id(3) }]));
         assert!(!without.providers.contains_key(&id(3)));
+    }
+
+    #[test]
+    fn aggregates_keep_the_texts_of_the_latest_request() {
+        const BARE: &str = "00000000000000000000000000000007";
+        let aggregate = uuid::Uuid::from_u128(7);
+        let set = |text: Option<&str>| {
+            let spellings = text.map(|text| (aggregate, text.to_owned())).into_iter().collect();
+            SetAggregates { provider: id(1), generation: None, aggregates: vec![aggregate], spellings }
+        };
+        let shown = |state: &Ledger| state.written_aggregates(&state.providers[&id(1)]);
+        let bare = given(tree().into_iter().chain([set(Some(BARE))]));
+        assert_eq!(shown(&bare), [BARE]);
+        assert_eq!(decide(&bare, set(Some(BARE))).unwrap(), vec![]);
+        let usual = given(tree().into_iter().chain([set(Some(BARE)), set(None)]));
+        assert_eq!(shown(&usual), [aggregate.to_string()]);
+        assert!(usual.spellings.is_empty());
     }
 
     #[test]

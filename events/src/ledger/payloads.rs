@@ -67,6 +67,29 @@ pub struct AggregatesReplaced {
     pub aggregates: Vec<uuid::Uuid>,
     /// Set for requests of Placement 1.19 and later: such a change of the aggregates raises the provider's generation.
     pub bumps_generation: bool,
+    /// The texts of the UUIDs that the client did not write in the usual form (see [`unusual_spelling`]), sorted by UUID.
+    pub spellings: Vec<(uuid::Uuid, String)>,
+}
+
+/// The text of a UUID if it differs from the usual form: lower case, with dashes. Placement shows aggregates as the
+/// client wrote them.
+pub fn unusual_spelling(id: uuid::Uuid, text: &str) -> Option<(uuid::Uuid, String)> {
+    (text != id.to_string()).then(|| (id, text.to_owned()))
+}
+
+/// The older version, without spellings. Chronova still reads it and no longer writes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AggregatesReplacedV1 {
+    pub provider: ProviderId,
+    pub aggregates: Vec<uuid::Uuid>,
+    pub bumps_generation: bool,
+}
+
+impl From<AggregatesReplacedV1> for AggregatesReplaced {
+    fn from(old: AggregatesReplacedV1) -> Self {
+        let AggregatesReplacedV1 { provider, aggregates, bumps_generation } = old;
+        Self { provider, aggregates, bumps_generation, spellings: vec![] }
+    }
 }
 
 /// A consumer's allocation from one provider.
@@ -181,7 +204,13 @@ pub fn samples() -> Vec<LedgerEvent> {
         ProviderDeleted { provider }.into(),
         InventoryReplaced { provider, inventories: vec![inventory] }.into(),
         TraitsReplaced { provider, traits: vec!["COMPUTE_NODE".into()] }.into(),
-        AggregatesReplaced { provider, aggregates: vec![uuid(4)], bumps_generation: true }.into(),
+        AggregatesReplaced {
+            provider,
+            aggregates: vec![uuid(4)],
+            bumps_generation: true,
+            spellings: vec![(uuid(4), "00000000000000000000000000000004".into())],
+        }
+        .into(),
         claimed.clone().into(),
         Released { consumer: consumer.clone() }.into(),
         AllocationsReplaced { claims: vec![claimed], released: vec![consumer.clone()] }.into(),

@@ -37,6 +37,8 @@ pub struct Ledger {
     pub pci_claims: PciClaims,
     /// The additions of `provider.yaml`, by host.
     pub configured: BTreeMap<ProviderId, Arc<ProviderConfigApplied>>,
+    /// The unusual spellings of aggregates, by provider. See [`AggregatesReplaced`](super::AggregatesReplaced).
+    pub spellings: BTreeMap<ProviderId, Arc<BTreeMap<uuid::Uuid, String>>>,
     /// The provider of each name. It is computed from the providers whenever a ledger is decoded.
     #[serde(skip_serializing)]
     names: BTreeMap<String, ProviderId>,
@@ -57,6 +59,7 @@ struct StoredLedger {
     pci: BTreeMap<ProviderId, Arc<HostPciReplaced>>,
     pci_claims: PciClaims,
     configured: BTreeMap<ProviderId, Arc<ProviderConfigApplied>>,
+    spellings: BTreeMap<ProviderId, Arc<BTreeMap<uuid::Uuid, String>>>,
 }
 
 impl From<StoredLedger> for Ledger {
@@ -74,6 +77,7 @@ impl From<StoredLedger> for Ledger {
             pci,
             pci_claims,
             configured,
+            spellings,
         } = kept;
         let names = providers.values().map(|provider| (provider.name.clone(), provider.id)).collect();
         Self {
@@ -89,6 +93,7 @@ impl From<StoredLedger> for Ledger {
             pci,
             pci_claims,
             configured,
+            spellings,
             names,
         }
     }
@@ -149,7 +154,7 @@ pub struct NumaFitting {
 
 impl Fold for Ledger {
     type Event = LedgerEvent;
-    const STATE_VERSION: u32 = 5;
+    const STATE_VERSION: u32 = 6;
 
     fn evolve(&mut self, event: &LedgerEvent, at: Timestamp) {
         match event {
@@ -187,6 +192,7 @@ impl Fold for Ledger {
                 self.cells.remove(&deleted.provider);
                 self.pci.remove(&deleted.provider);
                 self.configured.remove(&deleted.provider);
+                self.spellings.remove(&deleted.provider);
                 self.pci_claims.forget_host(deleted.provider);
                 for (consumer, _) in self.fitted.remove(&deleted.provider).into_iter().flatten() {
                     self.fitted_on.remove(&consumer);
@@ -205,10 +211,17 @@ impl Fold for Ledger {
                 provider.traits = replaced.traits.iter().cloned().collect();
                 provider.generation += 1;
             }),
-            LedgerEvent::AggregatesReplaced(replaced) => self.change(replaced.provider, at, |provider| {
-                provider.aggregates = replaced.aggregates.iter().copied().collect();
-                provider.generation += u64::from(replaced.bumps_generation);
-            }),
+            LedgerEvent::AggregatesReplaced(replaced) => {
+                self.spellings.remove(&replaced.provider);
+                if !replaced.spellings.is_empty() {
+                    let spellings = replaced.spellings.iter().cloned().collect();
+                    self.spellings.insert(replaced.provider, Arc::new(spellings));
+                }
+                self.change(replaced.provider, at, |provider| {
+                    provider.aggregates = replaced.aggregates.iter().copied().collect();
+                    provider.generation += u64::from(replaced.bumps_generation);
+                });
+            }
             LedgerEvent::Claimed(claimed) => {
                 let old = self.take_back(&claimed.consumer, at);
                 self.hand_out(claimed, old.as_deref(), at);
@@ -288,6 +301,14 @@ impl Ledger {
     ) -> Self {
         let names = providers.values().map(|provider| (provider.name.clone(), provider.id)).collect();
         Self { providers, consumers, classes, traits, groups, member_of, names, ..Self::default() }
+    }
+
+    /// The aggregates of a provider in the texts that clients wrote.
+    pub fn written_aggregates(&self, provider: &Provider) -> Vec<String> {
+        let spellings = self.spellings.get(&provider.id);
+        let written =
+            |id: &uuid::Uuid| spellings.and_then(|texts| texts.get(id)).cloned().unwrap_or_else(|| id.to_string());
+        provider.aggregates.iter().map(written).collect()
     }
 
     /// A consumer's host, and its share of the host's cells.

@@ -120,6 +120,7 @@ mod tests {
                 provider: id(n),
                 aggregates: vec![Uuid::from_u128(aggregate)],
                 bumps_generation: true,
+                spellings: vec![],
             }
             .into(),
         ]

@@ -15,6 +15,7 @@ use chronova_events::fold::Fold;
 use chronova_events::ids::{ConsumerId, ProviderId, ServerGroupId};
 use chronova_events::ledger::{
     Consumer, FittedNumaCell, HostCellsReplaced, HostPciReplaced, Ledger, LedgerEvent, PciClaims, Provider,
+    ProviderConfigApplied,
 };
 use chronova_events::registry::{Event, NounEvent};
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,18 @@ struct StoredPlacementV3 {
 #[derive(Deserialize)]
 struct StoredPlacementV4 {
     ledger: LedgerV4,
+}
+
+/// The content of a checkpoint of version 5.
+#[derive(Deserialize)]
+struct StoredPlacementV5 {
+    ledger: LedgerV5,
+}
+
+#[derive(Deserialize)]
+struct LedgerV5 {
+    before: LedgerV4,
+    configured: BTreeMap<ProviderId, Arc<ProviderConfigApplied>>,
 }
 
 #[derive(Deserialize)]
@@ -109,6 +122,14 @@ impl From<LedgerV3> for Ledger {
     }
 }
 
+impl From<LedgerV4> for Ledger {
+    fn from(LedgerV4 { before, pci, pci_claims }: LedgerV4) -> Self {
+        let mut ledger = Self::from(before);
+        (ledger.pci, ledger.pci_claims) = (pci, pci_claims);
+        ledger
+    }
+}
+
 impl From<StoredPlacement> for Placement {
     fn from(StoredPlacement { ledger }: StoredPlacement) -> Self {
         Self { index: ProviderIndex::of(&ledger), ledger }
@@ -117,7 +138,7 @@ impl From<StoredPlacement> for Placement {
 
 impl Projection for Placement {
     const NAME: &'static str = "placement";
-    const VERSION: u32 = 5;
+    const VERSION: u32 = 6;
     const NOUNS: &'static [&'static str] = &["ledger"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -128,7 +149,7 @@ impl Projection for Placement {
 
     /// Version 1 had no server groups, version 2 no NUMA cells, version 3 no PCI devices, and version 4 no additions of
     /// `provider.yaml`. The view needs these parts only for proposals. The ledger's `decide` has the last word and does
-    /// not read the view.
+    /// not read the view. Version 5 had no spellings of aggregates: no event before it had any.
     fn older(version: u32, bytes: &[u8]) -> Option<Self> {
         let ledger = match version {
             1 => {
@@ -147,9 +168,13 @@ impl Projection for Placement {
             }
             4 => {
                 let StoredPlacementV4 { ledger } = codec::decode_snapshot(bytes).ok()?;
-                let LedgerV4 { before, pci, pci_claims } = ledger;
+                ledger.into()
+            }
+            5 => {
+                let StoredPlacementV5 { ledger } = codec::decode_snapshot(bytes).ok()?;
+                let LedgerV5 { before, configured } = ledger;
                 let mut ledger = Ledger::from(before);
-                (ledger.pci, ledger.pci_claims) = (pci, pci_claims);
+                ledger.configured = configured;
                 ledger
             }
             _ => return None,

@@ -1,6 +1,6 @@
 //! The parts of an API that all its operations share: version negotiation, `Accept`, headers for caches, methods that
-//! do not exist. Two tests check rules of single operations of Placement: the aggregates of an unknown provider, and
-//! who may reshape.
+//! do not exist. Three tests check rules of single operations of Placement: the aggregates of an unknown provider, the
+//! texts of aggregates, and who may reshape.
 //!
 //! Sources: the Placement API reference ("Microversions", "Errors", "Request ID") and its history (1.15:
 //! `last-modified` and `cache-control` on every GET with a body), Nova's "Microversions" and its API guide.
@@ -165,6 +165,39 @@ async fn a_body_in_the_form_of_another_version_is_refused_before_the_provider_is
         let answer = ask(&api, "PUT", path, &[TOKEN, (name, value.as_str())], Some(body.clone())).await;
         assert_eq!(answer.status, status, "{version} {body}: {}", answer.text);
     }
+    api.stop().await;
+}
+
+/// Clients write the UUID of an aggregate in several ways, the SDK without dashes, and look for the text that they wrote.
+#[actix_rt::test]
+async fn aggregates_are_shown_as_they_were_written() {
+    let api = Api::start().await;
+    let send = async |version: &str, method: &str, path: &str, body: Option<Value>| {
+        let (name, value) = placement(version);
+        let answer = ask(&api, method, &format!("/placement{path}"), &[TOKEN, (name, value.as_str())], body).await;
+        assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text);
+        answer.json()
+    };
+    let shelf = send("1.20", "POST", "/resource_providers", Some(json!({"name": "shelf"}))).await["uuid"].clone();
+    let path = format!("/resource_providers/{}/aggregates", shelf.as_str().unwrap());
+    let (dashed, bare) = ("01234567-89ab-cdef-0123-456789abcdef", "0123456789abcdef0123456789abcdef");
+    let written = json!([bare, "AAAAAAAA-bbbb-cccc-dddd-eeeeeeeeeeee", "ffffffff-bbbb-cccc-dddd-eeeeeeeeeeee"]);
+    let body = json!({"aggregates": written, "resource_provider_generation": 0});
+    assert_eq!(send("1.19", "PUT", &path, Some(body)).await["aggregates"], written);
+    for version in ["1.1", "1.19", "1.39"] {
+        assert_eq!(send(version, "GET", &path, None).await["aggregates"], written, "{version}");
+    }
+    for text in [bare, dashed] {
+        for (condition, is_found) in
+            [(text.to_owned(), true), (format!("in:{text}"), true), (format!("!{text}"), false)]
+        {
+            let found = send("1.32", "GET", &format!("/resource_providers?member_of={condition}"), None).await;
+            let found = found["resource_providers"].as_array().unwrap().iter().any(|one| one["uuid"] == shelf);
+            assert_eq!(found, is_found, "{condition}");
+        }
+    }
+    assert_eq!(send("1.18", "PUT", &path, Some(json!([dashed]))).await["aggregates"], json!([dashed]));
+    assert_eq!(send("1.18", "PUT", &path, Some(json!([bare]))).await["aggregates"], json!([bare]));
     api.stop().await;
 }
 

@@ -3,7 +3,7 @@
 use chronova_actors::ledger::LedgerCommand;
 use serde_json::json;
 
-use super::ledger::{named_provider, provider_id, send};
+use super::ledger::{named_provider, provider_id, read, send};
 use super::readers::AggregatesBody;
 use super::reject::PlacementOperation;
 use super::{bodies, replies, versions};
@@ -32,7 +32,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
 
 fn shown(ctx: &Ctx) -> Result<Reply, Fault> {
     let provider = named_provider(ctx)?;
-    let mut body = json!({"aggregates": provider.aggregates});
+    let mut body = json!({"aggregates": read(ctx, |ledger| ledger.written_aggregates(&provider))?});
     if versions::aggregates_have_generations(ctx.version) {
         body["resource_provider_generation"] = json!(provider.generation);
     }
@@ -41,7 +41,8 @@ fn shown(ctx: &Ctx) -> Result<Reply, Fault> {
 
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {
     let provider = provider_id(&ctx)?;
-    let AggregatesBody { aggregates, generation } = AggregatesBody::read(&ctx);
-    send(&ctx, LedgerCommand::SetAggregates { provider, generation, aggregates }, PlacementOperation::Other).await?;
+    let AggregatesBody { aggregates, spellings, generation } = AggregatesBody::read(&ctx);
+    let command = LedgerCommand::SetAggregates { provider, generation, aggregates, spellings };
+    send(&ctx, command, PlacementOperation::Other).await?;
     shown(&ctx)
 }

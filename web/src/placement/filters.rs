@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
+use crate::schema::uuid_of;
 
 /// Reads amounts of resources: `VCPU:2,MEMORY_MB:1024`.
 pub(super) fn resources(text: &str) -> Result<BTreeMap<String, u64>, Fault> {
@@ -131,7 +132,7 @@ pub(super) fn aggregates(ctx: &Ctx, suffix: &str) -> Result<AggregateFilter, Fau
 }
 
 fn aggregate(text: &str) -> Result<Uuid, Fault> {
-    text.parse().map_err(|_| {
+    uuid_of(text).ok_or_else(|| {
         Fault::bad_request(format!(
             "Invalid query string parameters: Expected 'member_of' parameter to contain valid UUID(s). Got: {text}"
         ))

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use chronova_actors::ledger::{ConsumerClaim, SeenGeneration};
 use chronova_events::ids::{ConsumerId, ProviderId};
-use chronova_events::ledger::{Allocation, Inventory};
+use chronova_events::ledger::{Allocation, Inventory, unusual_spelling};
 use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
@@ -17,6 +17,7 @@ use super::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::schema::typed::SentField;
+use crate::schema::uuid_of;
 
 /// The project and the user of allocations before 1.8, where a body cannot name them.
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
@@ -24,6 +25,8 @@ const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 /// Aggregates of a provider; before 1.19 the list was the whole body.
 pub(super) struct AggregatesBody {
     pub(super) aggregates: Vec<Uuid>,
+    /// The texts of the UUIDs that are not in the usual form.
+    pub(super) spellings: BTreeMap<Uuid, String>,
     /// `None`: the microversion has no generation here.
     pub(super) generation: Option<u64>,
 }
@@ -33,8 +36,10 @@ impl AggregatesBody {
         let with_generation = versions::aggregates_have_generations(ctx.version);
         let list = if with_generation { ctx.body.get("aggregates") } else { Some(&ctx.body) };
         let texts = list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let written: Vec<(Uuid, &str)> = texts.filter_map(|text| Some((uuid_of(text)?, text))).collect();
         Self {
-            aggregates: texts.filter_map(|id| id.parse().ok()).collect(),
+            aggregates: written.iter().map(|(id, _)| *id).collect(),
+            spellings: written.iter().filter_map(|(id, text)| unusual_spelling(*id, text)).collect(),
             generation: with_generation.then(|| generation(&ctx.body)),
         }
     }

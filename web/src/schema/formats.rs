@@ -62,7 +62,7 @@ pub(super) fn check(name: &str, value: &Value) -> Result<(), FormatRefusal> {
         _ => {
             let Some(text) = text else { return Ok(()) };
             let fits = match name {
-                "uuid" => is_uuid(text),
+                "uuid" => uuid_of(text).is_some(),
                 "date-time" => is_date_time(text),
                 "base64" => is_base64(text),
                 "regex" => !text.is_empty() && pattern::compile(text).is_some(),
@@ -93,12 +93,12 @@ fn is_padded_name(text: &str, zone: bool) -> bool {
     prints(text) && !text.trim().is_empty() && !(zone && text.contains(':'))
 }
 
-/// Whether the text without `urn:`, `uuid:`, braces and dashes has exactly 32 hexadecimal digits. Source: oslo's
+/// The UUID, if the text without `urn:`, `uuid:`, braces and dashes has exactly 32 hexadecimal digits. Source: oslo's
 /// `is_uuid_like`.
-fn is_uuid(text: &str) -> bool {
+pub(crate) fn uuid_of(text: &str) -> Option<Uuid> {
     let bare: String =
         text.replace("urn:", "").replace("uuid:", "").chars().filter(|c| !matches!(c, '{' | '}' | '-')).collect();
-    bare.len() == 32 && Uuid::try_parse(&bare).is_ok()
+    if bare.len() == 32 { Uuid::try_parse(&bare).ok() } else { None }
 }
 
 /// Whether the text has a form of ISO 8601 that clients send: a date, with or without time, fraction and offset.

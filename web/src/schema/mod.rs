@@ -37,6 +37,7 @@ pub use build::{
     Property, Schema, all_of, any, any_of, array, boolean, choice, integer, many, not, null, null_or, number, object,
     one_of, opt, query, raw, req, single, string,
 };
+pub(crate) use formats::uuid_of;
 pub use parameters::*;
 pub use python::repr;
 pub use validate::{CompileError, Dialect, PathStep, SchemaViolation, Validator};

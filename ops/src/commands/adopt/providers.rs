@@ -8,7 +8,7 @@ use chronova_events::envelope::{StreamId, Timestamp};
 use chronova_events::ids::{HostId, ProviderId};
 use chronova_events::ledger::{
     AggregatesReplaced, Inventory, InventoryReplaced, LedgerEvent, ProviderAdopted, ProviderCreated,
-    ResourceClassCreated, TraitCreated, TraitsReplaced, standard,
+    ResourceClassCreated, TraitCreated, TraitsReplaced, standard, unusual_spelling,
 };
 use uuid::Uuid;
 
@@ -24,6 +24,7 @@ struct NovaProvider {
     inventories: Vec<Inventory>,
     traits: Vec<String>,
     aggregates: Vec<Uuid>,
+    spellings: BTreeMap<Uuid, String>,
     adopted: ProviderAdopted,
 }
 
@@ -136,10 +137,13 @@ fn provider(row: &NovaRow<'_>, parts: &ProviderParts<'_>) -> Result<NovaProvider
         let name = row.text("trait_id").and_then(|number| parts.trait_names.get(number));
         traits.insert((*name.ok_or_else(|| row.wrong("trait_id", "the number of a trait"))?).to_owned());
     }
-    let mut aggregates = BTreeSet::new();
+    let (mut aggregates, mut spellings) = (BTreeSet::new(), BTreeMap::new());
     for row in parts.aggregates.get(number).into_iter().flatten() {
-        let uuid = row.text("aggregate_id").and_then(|number| parts.aggregate_uuids.get(number)?.parse().ok());
-        aggregates.insert(uuid.ok_or_else(|| row.wrong("aggregate_id", "the number of an aggregate"))?);
+        let text = row.text("aggregate_id").and_then(|number| parts.aggregate_uuids.get(number).copied());
+        let written = text.and_then(|text| Some((text.parse().ok()?, text)));
+        let (uuid, text) = written.ok_or_else(|| row.wrong("aggregate_id", "the number of an aggregate"))?;
+        aggregates.insert(uuid);
+        spellings.extend(unusual_spelling(uuid, text));
     }
     let created_at = row.created_at()?;
     Ok(NovaProvider {
@@ -147,6 +151,7 @@ fn provider(row: &NovaRow<'_>, parts: &ProviderParts<'_>) -> Result<NovaProvider
         inventories,
         traits: traits.into_iter().collect(),
         aggregates: aggregates.into_iter().collect(),
+        spellings,
         adopted: ProviderAdopted {
             provider: id,
             generation: row.count("generation")?.unwrap_or(0),
@@ -185,7 +190,7 @@ fn hosts_without_provider(adoption: &mut Adoption<'_>, known: &BTreeSet<Provider
 }
 
 fn record(adoption: &mut Adoption<'_>, found: NovaProvider) {
-    let NovaProvider { created, inventories, traits, aggregates, adopted } = found;
+    let NovaProvider { created, inventories, traits, aggregates, spellings, adopted } = found;
     let (provider, at, meta) = (created.provider, adopted.created_at, adoption.meta.clone());
     if !adoption.hosts.has(HostId(provider.0)) && created.parent.is_none() {
         let reason = "it is not a compute host: another service has to keep it";
@@ -202,7 +207,8 @@ fn record(adoption: &mut Adoption<'_>, found: NovaProvider) {
         push(at, TraitsReplaced { provider, traits }.into());
     }
     if !aggregates.is_empty() {
-        push(at, AggregatesReplaced { provider, aggregates, bumps_generation: false }.into());
+        let spellings = spellings.into_iter().collect();
+        push(at, AggregatesReplaced { provider, aggregates, bumps_generation: false, spellings }.into());
     }
     adoption.adopted_providers.push(adopted);
 }
