@@ -123,6 +123,31 @@ async fn a_volumes_way_through_a_server() {
     api.stop().await;
 }
 
+/// The volume is in use, or available again, shortly before the server has the record.
+#[actix_rt::test]
+async fn a_volume_is_detached_and_attached_as_soon_as_its_status_allows() {
+    let api = Api::start().await;
+    let server = api.server(OWNER, Api::wish("web")).await;
+    let all = format!("/servers/{server}/os-volume_attachments");
+    let one = volume(&api, Some(&server), 1).await;
+    let views = &api.life.context().views;
+    let until = async |status: &str| {
+        while chronova_tests::volumes::word(views, one.parse().unwrap()) != status {
+            tokio::task::yield_now().await;
+        }
+    };
+    for round in 0..20 {
+        let (status, _, message) = call(&api, "POST", &all, "2.1", Some(attachment(&one))).await;
+        assert_eq!(status, 200, "{round}: {message}");
+        until("in-use").await;
+        let (status, _, message) = call(&api, "DELETE", &format!("{all}/{one}"), "2.1", None).await;
+        assert_eq!(status, 202, "{round}: {message}");
+        until("available").await;
+    }
+    api.life.settled().await;
+    api.stop().await;
+}
+
 #[actix_rt::test]
 async fn a_server_on_volumes() {
     let api = Api::start().await;

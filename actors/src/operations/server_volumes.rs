@@ -6,10 +6,11 @@
 //! first.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{AttachmentId, BlockDeviceId, InstanceId, ProcessId, VolumeId};
-use chronova_events::instance::{Alive, BlockDevice, BlockLocation, BlockSource, status};
+use chronova_events::instance::{Alive, BlockDevice, BlockLocation, BlockSource, DiskWork, status};
 use thiserror::Error;
 
 use super::{Operations, ServerCall};
@@ -17,6 +18,9 @@ use crate::aggregate::CommandError;
 use crate::instance::actions::ServerAction;
 use crate::instance::{InstanceReject, InstanceVolumeRequest};
 use crate::ports::{PortError, VolumeInfo};
+
+/// How long a request waits for the record of what the volume service has completed.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The request to attach a volume to a server.
 #[derive(Debug, Clone)]
@@ -112,6 +116,9 @@ impl Operations {
             return Err(ServerVolumeReject::NotReservable { volume: volume.id, status: volume.status });
         }
         self.check_reach(call.server, &volume)?;
+        if let Some(DiskWork::Detaching(process)) = work_on(call.server, volume.id) {
+            self.until_ended(process).await?;
+        }
         let (limit, device) = (request.most_disks, Box::new(device(request, &volume)));
         let attach = InstanceVolumeRequest::Attach { process: ProcessId::random(), device, limit, asker: call.asker };
         Ok(self.ask_server(meta, call.id, attach).await?)
@@ -139,6 +146,9 @@ impl Operations {
         if found.status != "in-use" && !call.server.is_offloaded() {
             return Err(ServerVolumeReject::NotInUse { volume });
         }
+        if let Some(DiskWork::Attaching(process)) = work_on(call.server, volume) {
+            self.until_ended(process).await?;
+        }
         let detach = InstanceVolumeRequest::Detach { process: ProcessId::random(), volume, asker: call.asker };
         Ok(self.ask_server(meta, call.id, detach).await?)
     }
@@ -159,9 +169,19 @@ impl Operations {
         call.admit(ServerAction::SwapVolume)?;
         check_exchange(call.id, &old_volume, &new_volume)?;
         self.check_reach(call.server, &new_volume)?;
+        if let Some(DiskWork::Attaching(process)) = work_on(call.server, old) {
+            self.until_ended(process).await?;
+        }
         let (process, new_attachment) = (ProcessId::random(), AttachmentId::random());
         let swap = InstanceVolumeRequest::Swap { process, old, new, new_attachment, asker: call.asker };
         Ok(self.ask_server(meta, call.id, swap).await?)
+    }
+
+    /// The volume service shows a volume as in use or available shortly before the server records its attachment or
+    /// detachment. Waits for the end of this process, so that a client that has seen the status can continue.
+    async fn until_ended(&self, process: ProcessId) -> Result<(), ServerVolumeReject> {
+        self.process_end(process, PATIENCE).await.map_err(CommandError::<InstanceReject>::Unavailable)?;
+        Ok(())
     }
 
     /// The volume, as the server's project sees it.
@@ -205,16 +225,23 @@ fn check_shelved(server: &Alive, action: ServerAction, terms: VolumeTerms) -> Re
     }
 }
 
-/// Refuses a volume that the server already has. Refuses a volume of another server, too, unless it is multiattach.
+/// Refuses a volume that the server already has and keeps. Refuses a volume of another server, too, unless it is
+/// multiattach.
 fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
     let holders: Vec<_> = volume.attachments.iter().filter_map(|attachment| attachment.instance).collect();
     if !volume.multiattach && !holders.is_empty() {
         return Err(ServerVolumeReject::HeldElsewhere { volume: volume.id, holders });
     }
-    match server.disk_of(volume.id).is_some() {
+    let leaves = matches!(work_on(server, volume.id), Some(DiskWork::Detaching(_)));
+    match server.disk_of(volume.id).is_some() && !leaves {
         true => Err(InstanceReject::VolumeAttached { volume: volume.id }.into()),
         false => Ok(()),
     }
+}
+
+/// The work of a process on the disk that the volume is.
+fn work_on(server: &Alive, volume: VolumeId) -> Option<DiskWork> {
+    server.disk_of(volume).and_then(|disk| disk.work)
 }
 
 /// Refuses tags and multiattach volumes for an offloaded server, as Nova does, because without a host it is unknown
