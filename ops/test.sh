@@ -55,8 +55,8 @@ exec </dev/null
 
 # ------------------------------------------------------------------------------------------------------------- counting
 
-# In a long run, writes a line of tests/soak.txt in place of an older line about the same check: date, commit, result,
-# seconds, what.
+# In a long run, writes a line into tests/soak.txt: date, commit, result, seconds, what. The line replaces an older line
+# about the same check.
 soaked() { # result, seconds, what
   [ -n "${CHRONOVA_SOAK:-}" ] || return 0
   local report=$TOP/tests/soak.txt commit
@@ -387,7 +387,7 @@ stage_hour() {
   esac
 }
 
-# Checks that each row with the status `done` names tests of this run that were not all skipped.
+# Checks each row with the status `done`: this run had all its tests, none failed, and at least one was not skipped.
 stage_rows() {
   [ -n "$(ls "$RAN"/unit.* 2>/dev/null)" ] && [ -s "$RAN/scripts" ] && [ -z "${CHRONOVA_SCRIPTS:-}" ] \
     || { skip "rows of docs/requirements: only after the whole stages unit and real"; return; }

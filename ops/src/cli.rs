@@ -1,5 +1,6 @@
 //! The command line. Exit codes: 0 success; 1 the answer is no (a difference, a damaged log); 2 the command failed
-//! (wrong usage, wrong configuration, no such file).
+//! (wrong usage, wrong configuration, no such file). `manage` and `status` exit with Nova's codes. So does a call by
+//! the name of one of Nova's tools.
 
 mod audit;
 
@@ -40,14 +41,14 @@ enum Command {
     /// Check or document the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Take over a running Nova: check its databases, and write the log that goes on where it stopped.
+    /// Take over from Nova: check its databases, and write a log that continues where Nova stopped.
     Adopt {
         #[command(flatten)]
         place: ConfigPaths,
         #[command(flatten)]
         args: commands::adopt::AdoptArgs,
     },
-    /// Write the changes since an adoption for another control plane.
+    /// Export the changes since an adoption, so that another control plane can continue.
     #[command(subcommand)]
     Export(ExportSubcommand),
     /// List the events of the log; export, archive, verify or erase parts of it.
@@ -83,7 +84,7 @@ enum Command {
         #[command(subcommand)]
         command: commands::policy::PolicyCommand,
     },
-    /// Back up the data of the control plane while it runs, and restore it.
+    /// Back up the data of the control plane, which may run meanwhile; restore a backup.
     #[command(subcommand)]
     Backup(commands::backup::BackupSubcommand),
     /// Move the event log to another engine.
@@ -95,7 +96,7 @@ enum Command {
     /// Drain a compute host, or put it into maintenance and back; calls the running server.
     #[command(subcommand)]
     Host(commands::host::HostSubcommand),
-    /// Do what nova-manage does; the program does it under that name, too.
+    /// Do what nova-manage does. The program also does this if its own name is nova-manage.
     Manage(Box<commands::manage::ManageArgs>),
     /// Check whether the cloud is ready for this version, as nova-status does.
     Status(Box<commands::status::StatusArgs>),

@@ -5,9 +5,9 @@
 #
 #   nova.sh up DIR KEYSTONE PORT REACHED H...   starts databases, broker, Placement, Nova's services, and a nova-compute
 #                                               in each host. Nova's API is http://127.0.0.1:PORT/compute/v2.1, as
-#                                               Chronova's would be, so a catalogue is right for both. REACHED are the
-#                                               ports of this machine that the hosts need, with commas: of Keystone,
-#                                               Glance, Neutron and Cinder
+#                                               Chronova's would be, so a catalogue is right for both. REACHED lists the
+#                                               ports of Keystone, Glance, Neutron and Cinder on this machine, with
+#                                               commas between them. The hosts can reach these ports
 #   nova.sh stop DIR                            ends the services of Nova, and Placement. The databases stay up
 #   nova.sh down DIR                            ends everything; DIR stays
 #
@@ -93,7 +93,7 @@ configure() { # port
   { cat "$DIR/compute.conf"; printf '%s\n' '[api_database]' "connection = $(address nova_api)" '[database]' "connection = $(address nova)"; } >"$DIR/nova.conf"
   { printf '%s\n' '[DEFAULT]' "log_file = $DIR/log/placement.log" '[api]' 'auth_strategy = keystone' '[placement_database]' "connection = $(address placement)"
     account keystone_authtoken placement; } >"$DIR/placement/placement.conf"
-  # uWSGI takes a mounted file for a program of Python by its suffix.
+  # uWSGI loads a mounted file as a Python program only if the file has a suffix such as .wsgi.
   ln -sf /usr/bin/nova-api-wsgi "$DIR/nova_api.wsgi"
   uwsgi_ini api "$1" 2 "mount = /compute=$DIR/nova_api.wsgi" 'manage-script-name = true'
   uwsgi_ini placement "$port" 1 'wsgi-file = /usr/bin/placement-api'
@@ -114,7 +114,7 @@ hw_machine_type = x86_64=pc
 num_pcie_ports = 0
 [os_vif_ovs]
 ovsdb_connection = unix:/run/openvswitch/db.sock
-# All programs are root's here.
+# All programs run as root here, so privsep needs no sudo.
 [nova_sys_admin]
 helper_command = privsep-helper --config-file $DIR/compute.conf
 [vif_plug_ovs_privileged]
@@ -133,7 +133,7 @@ make_schemas() {
   sql -e 'CREATE DATABASE nova_cell0 CHARACTER SET utf8'
   mariadb-dump --no-defaults -u root -S "$DIR/mariadb.sock" nova | sql nova_cell0
   schema placement placement-common env "OS_PLACEMENT_CONFIG_DIR=$DIR/placement" placement-manage --config-file "$DIR/placement/placement.conf" db sync
-  # The addresses of the cells are templates, as `nova-manage cell_v2` can write them.
+  # The database addresses of the cells are templates, as `nova-manage cell_v2` can write them.
   local template='{scheme}://{username}@{hostname}'
   sql nova_api -e "INSERT INTO cell_mappings (created_at, uuid, name, transport_url, database_connection, disabled) VALUES
     (UTC_TIMESTAMP(), '00000000-0000-0000-0000-000000000000', 'cell0', 'none:///', '$template/nova_cell0?{query}', 0),
@@ -155,13 +155,14 @@ broker() {
 
 # --------------------------------------------------------------------------------------------------------- the services
 
+# The Python package has the code of nova-compute, so its Debian package is not needed.
 compute() { # host
   spawn "compute-$1" nsenter -t "$(cat "$TESTBED/$1/init.pid")" -m -u -i -n -p -- /usr/bin/python3 -c \
     'import sys; sys.argv[0] = "nova-compute"; from nova.cmd.compute import main; main()' \
     --config-file "$DIR/compute.conf" --config-file "$DIR/compute-$1.conf" --log-file "$DIR/log/compute-$1.log"
 }
 
-# The Python package has the code of nova-compute, so its Debian package is not needed.
+# Whether each host is mapped to a cell, and has its inventories in Placement.
 mapped() { # hosts...
   local h
   for h in "$@"; do

@@ -100,7 +100,7 @@ async fn all_since(life: &Life, options: NotificationOptions, position: Position
     let broker = Broker::default();
     let run = tokio::spawn(publisher(life, options, &broker).run());
     let end = life.store.head();
-    // Meanwhile the publisher appends its own records. They cause no notification, so the last change ends the wait.
+    // The publisher appends its own records after `end`. They cause no notification, so nothing waits for them.
     while published(life).await < last_change(life, end).await {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
@@ -108,7 +108,8 @@ async fn all_since(life: &Life, options: NotificationOptions, position: Position
     broker.kept.lock().unwrap().clone()
 }
 
-/// The position of the last change of a server. The last batch with notifications is at this position or after it.
+/// The position of the last completed change of a server up to `end`. When the publisher records this position or a
+/// later one, the broker has the notifications of that change.
 async fn last_change(life: &Life, end: Position) -> u64 {
     let events = life.store.read_all(Position::START, usize::try_from(end.0).unwrap()).await.unwrap();
     let notified = [
@@ -390,7 +391,7 @@ async fn formats_topics_levels_and_drivers_are_those_of_the_options() {
     api.life.stop().await;
 }
 
-/// The ids of messages in the order of their first arrival.
+/// The messages without repetitions, in the order of their first arrival.
 fn without_doubles(kept: &[OutgoingNotification]) -> Vec<OutgoingNotification> {
     let mut seen = BTreeSet::new();
     kept.iter().filter(|message| seen.insert(message.id)).cloned().collect()

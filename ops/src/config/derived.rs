@@ -29,7 +29,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     to.runtime.hosts.host_cpus = host_cpus(config);
     to.runtime.hosts.fenced = true;
     devices(config, to);
-    // Files that cannot be used have stopped the start.
+    // The check in `agreement.rs` has already refused unusable files.
     let files = provider_files::read(&config.compute.provider_config_location).unwrap_or_default();
     to.runtime.hosts.provider_configs = Arc::new(files.configs);
     to.drivers.sim_state_dir = Some(config.chronova.data_dir.join("sim"));
@@ -94,7 +94,7 @@ fn log_file(config: &Config, to: &mut Targets) {
     };
     let facility = telemetry::FACILITIES.iter().find(|(name, _)| *name == default.syslog_log_facility);
     to.log.syslog = facility.filter(|_| default.use_syslog).map(|(_, number)| *number);
-    // A file that cannot be used has stopped the start.
+    // The check in `agreement.rs` has already refused an unusable file.
     if let Some(Ok(settings)) = default.log_config_append.as_deref().map(telemetry::log_config::read) {
         to.log = settings;
     }
@@ -148,7 +148,7 @@ fn devices(config: &Config, to: &mut Targets) {
 /// `instances_path` is Nova's directory on its compute hosts, so the option is used only with another value.
 fn disks(config: &Config, to: &mut Targets) {
     let (default, libvirt) = (&config.default, &mut to.drivers.libvirt);
-    // The option accepts only these words, so no other word gets here.
+    // The option accepts only the words that `of_word` knows.
     let kind = ImagesType::of_word(&config.libvirt.images_type, default.use_cow_images);
     libvirt.images.kind = kind.unwrap_or_default();
     if default.instances_path != default.state_path.join("instances") {

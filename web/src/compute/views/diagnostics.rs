@@ -1,6 +1,7 @@
 //! The diagnostics of a running guest: in libvirt's form, and since 2.48 in one form for all hypervisors.
 //!
-//! Source: the Compute API reference. Unknown values are null, and omitted in the older form.
+//! Source: the Compute API reference. A counter that the host does not have is -1 in both forms. Other unknown values
+//! are null, and omitted in the older form.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::instance::Alive;
@@ -99,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Diagnostics with counters of one disk, and an interface without counters.
+    /// Diagnostics with one disk and one interface. The host does not have the counters that are -1.
     fn seen() -> Diagnostics {
         Diagnostics {
             hypervisor: "kvm".to_owned(),
