@@ -179,6 +179,25 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
 }
 
 #[actix_rt::test]
+async fn a_service_is_enabled_by_its_id_and_no_longer_by_its_name() {
+    let api = Api::start().await;
+    let (host, name) = compute(&api).await[0].clone();
+    let put = async |path: &str, body: Value| {
+        api.call("PUT", &format!("/os-services/{path}"), "2.53", ADMIN, Some(body)).await
+    };
+    let off = put(&host.to_string(), json!({"status": "disabled", "disabled_reason": "dust"})).await;
+    assert_eq!((off.status, &off.body["service"]["status"]), (200, &json!("disabled")));
+    let on = put(&host.to_string(), json!({"status": "enabled"})).await;
+    let shown = &on.body["service"];
+    assert_eq!((on.status, &shown["status"], &shown["disabled_reason"]), (200, &json!("enabled"), &Value::Null));
+    for verb in ["enable", "disable", "disable-log-reason", "force-down"] {
+        let old = put(verb, json!({"host": name, "binary": "nova-compute"})).await;
+        assert_eq!(old.status, 400, "{verb}: {}", old.body);
+    }
+    api.stop().await;
+}
+
+#[actix_rt::test]
 async fn a_service_ends_only_without_servers_and_takes_its_traces_along() {
     let api = Api::start().await;
     let services = compute(&api).await;

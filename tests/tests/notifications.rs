@@ -18,7 +18,7 @@ use chronova_events::envelope::{Meta, Position};
 use chronova_events::store::EventStore;
 use chronova_events::store::faulty::FuseStore;
 use chronova_projections::views::Views;
-use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::{Life, World};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -340,6 +340,11 @@ async fn payloads_have_the_fields_of_novas_samples() {
 #[actix_rt::test]
 async fn formats_topics_levels_and_drivers_are_those_of_the_options() {
     let api = Api::start_of(World::new(1), "", None).await;
+    let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 1,
+        "boot_index": 0});
+    let request = json!({"name": "on-a-volume", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+        "block_device_mapping_v2": [root]});
+    api.server(ADMIN, request).await;
     lived(&api).await;
     let keys = async |options: NotificationOptions| -> BTreeSet<String> {
         let all = all_since(&api.life, options, Position::START).await;
@@ -383,6 +388,9 @@ async fn formats_topics_levels_and_drivers_are_those_of_the_options() {
         ..options(NotificationFormat::Versioned)
     };
     let all: Vec<Value> = all_since(&api.life, of_tasks, Position::START).await.iter().map(opened).collect();
+    let devices =
+        |message: &Value| message["payload"]["nova_object.data"]["block_devices"][0]["nova_object.name"].clone();
+    assert!(all.iter().any(|message| devices(message) == "BlockDevicePayload"), "no volume in {all:?}");
     let updates = all.iter().filter(|message| message["event_type"] == "instance.update");
     let mut states = updates.map(|message| &message["payload"]["nova_object.data"]["state_update"]["nova_object.data"]);
     let powering_off = json!({"old_state": "active", "state": "active", "old_task_state": null,

@@ -149,6 +149,9 @@ async fn new_servers_take_what_their_version_knows() {
             assert_eq!(answer.status, 202, "{server_request} at 2.{minor}: {}", answer.message());
         }
     }
+    let described = post(&api, "2.19", USER, with("description", json!("d"))).await;
+    let id = described.body["server"]["id"].as_str().unwrap();
+    assert_eq!(api.get(&format!("/servers/{id}"), "2.19").await["server"]["description"], "d");
     let too_many: Vec<String> = (0..51).map(|n| format!("cert-{n}")).collect();
     let answer = post(&api, "2.63", USER, with("trusted_image_certificates", json!(too_many))).await;
     assert_eq!((answer.status, answer.message().contains("is too long")), (400, true), "{}", answer.message());

@@ -403,7 +403,15 @@ async fn one_token_takes_only_a_few_of_the_places() {
 
 #[actix_rt::test]
 async fn tokens_expire() {
-    let api = Api::start().await;
+    expires_after(Api::start().await, 600).await;
+    let mut api = Api::start().await;
+    let mut config = ComputeConfig::default();
+    config.consoles.token_ttl = 90;
+    Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config);
+    expires_after(api, 90).await;
+}
+
+async fn expires_after(api: Api, seconds: i64) {
     let server = api.server(USER, Api::wish("web")).await;
     let clock = &api.life.context().clock;
     let before = clock.now();
@@ -422,7 +430,7 @@ async fn tokens_expire() {
     let context = api.life.context();
     let tokens = &context.views.console_tokens;
     let expires = tokens.read(|tokens| tokens.valid(&hash, context.clock.now()).unwrap().authorized.expires_at);
-    let ends = |from: Timestamp| Timestamp(from.0 + 600_000_000);
+    let ends = |from: Timestamp| Timestamp(from.0 + seconds * 1_000_000);
     assert!(ends(before) <= expires && expires <= ends(after), "{before} {expires} {after}");
     assert!(tokens.read(|tokens| tokens.valid(&hash, expires).is_none()), "the token is valid after its end");
     api.stop().await;

@@ -143,6 +143,10 @@ async fn interfaces_come_and_go() {
     assert_eq!(shown["fixed_ips"][0]["ip_address"], "10.2.0.77");
     let first = shown["port_id"].as_str().unwrap().to_owned();
     assert_eq!(cloud.addresses(&server, "other").await, ["10.2.0.77"], "the server does not show the address at once");
+    let listed = cloud.interfaces(&server).await;
+    assert!(listed.iter().any(|it| it["port_id"] == first.as_str() && it["tag"] == "db"), "{listed:?}");
+    let one = cloud.api.get(&format!("/servers/{server}/os-interface/{first}"), "2.70").await;
+    assert_eq!(one["interfaceAttachment"]["tag"], "db");
 
     // An attachment by port, at a version without tags.
     let port = cloud.port(&other).await;

@@ -376,6 +376,19 @@ async fn a_policy_may_let_members_migrate() {
 }
 
 #[actix_rt::test]
+async fn a_policy_may_keep_members_from_making_images() {
+    for (policy, status) in [("", 202), ("'os_compute_api:servers:create_image': 'role:admin'", 403)] {
+        let api = Api::start_with(policy, None).await;
+        let id = api.server(OWNER, Api::wish("web")).await;
+        let body = json!({"createImage": {"name": "copy"}});
+        let answer = api.call("POST", &format!("/servers/{id}/action"), "2.45", OWNER, Some(body)).await;
+        assert_eq!(answer.status, status, "{policy}: {}", answer.body);
+        api.life.settled().await;
+        ends_well(api).await;
+    }
+}
+
+#[actix_rt::test]
 async fn a_cold_migration_changes_nothing_of_what_a_server_is() {
     let api = Api::start().await;
     let mut request = Api::wish("web");

@@ -147,6 +147,12 @@ async fn each_refusal_has_its_meaning() {
         (404, json!({"itemNotFound": {"message": "m"}}), PortError::NotFound("m".to_owned())),
         (409, json!({"conflictingRequest": {"message": "m"}}), PortError::Conflict("m".to_owned())),
         (413, json!({"overLimit": {"message": "m"}}), PortError::Forbidden("m".to_owned())),
+        // A Cinder before release 12 (Queens) does not have the microversion of attachments.
+        (
+            406,
+            json!({"computeFault": {"message": "m"}}),
+            PortError::Unavailable("Cinder is too old: it has no microversion volume 3.44 (m)".to_owned()),
+        ),
     ] {
         let stub = stub(move |call| match call.line.starts_with("POST") {
             true => says(status, &body),
