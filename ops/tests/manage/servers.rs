@@ -22,10 +22,13 @@ fn volume_attachments_are_shown_and_refreshed_by_shelving() {
     site.cloud.wait("the volume is attached", |cloud| {
         cloud.client().get(&format!("/volume/v3/admin/volumes/{volume}")).unwrap().body["volume"]["status"] == "in-use"
     });
-    let shown: Value = serde_json::from_str(&site.manage(&show(&server, &volume, "--json"), 0)).unwrap();
+    // The volume is in use shortly before the server has its connection.
+    let told = |rest: &str| serde_json::from_str::<Value>(&site.manage(&show(&server, &volume, rest), 0)).unwrap();
+    let has_connection = (0..100).any(|_| !told("--json --connection_info").is_null());
+    assert!(has_connection, "the server never gets the connection");
+    let shown = told("--json");
     assert_eq!((&shown["volume_id"], &shown["instance_uuid"]), (&json!(volume), &json!(server)));
-    let connection: Value =
-        serde_json::from_str(&site.manage(&show(&server, &volume, "--json --connection_info"), 0)).unwrap();
+    let connection = told("--json --connection_info");
     assert_eq!(connection["serial"], json!(volume));
     assert_eq!(shown["connection_info"], connection);
     let table = site.manage(&show(&server, &volume, "--connection_info"), 0);
