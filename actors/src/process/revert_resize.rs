@@ -12,7 +12,7 @@
 //! cannot be undone. Then the disks are restored and the guest is started in this last part, too.
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
-use chronova_hypervisor::driver::StopMode;
+use chronova_hypervisor::driver::{DriverError, StopMode};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -85,8 +85,11 @@ async fn stop_target(work: &StepRun) -> Result<StepOutput, StepError> {
         return Err(StepError::fatal(409, &message, ""));
     }
     let driver = work.driver(subject.target()?.host)?;
-    driver.stop(work.instance_id(), StopMode::Hard).await.map_err(StepError::only_here)?;
-    Ok(StepOutput::Nothing)
+    match driver.stop(work.instance_id(), StopMode::Hard).await {
+        // As in Nova, the revert does not need the guest at the destination. A vanished guest counts as off.
+        Ok(()) | Err(DriverError::NoSuchGuest(_)) => Ok(StepOutput::Nothing),
+        Err(error) => Err(StepError::only_here(error)),
+    }
 }
 
 async fn start_target(work: &StepRun) -> Result<(), StepError> {

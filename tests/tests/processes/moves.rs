@@ -2,6 +2,7 @@
 
 use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
 use chronova_events::ids::InstanceId;
+use chronova_hypervisor::guest::PowerState;
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::world::{Life, World};
 use futures::FutureExt;
@@ -68,6 +69,33 @@ async fn revert_resize_is_proven() {
     let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
     let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
     prove(&Case { definition: &revert_resize::DEFINITION, shared: true, ..case }).await;
+}
+
+/// Somebody undefines the new guest. The revert starts the old one as it does otherwise.
+#[actix_rt::test]
+async fn a_resize_whose_guest_vanished_is_reverted() {
+    for shared in [false, true] {
+        let world = World::new(2);
+        world.fleet.share_storage(shared);
+        let life = world.live(None, None).await;
+        life.hosts_up(2).await;
+        let id = InstanceId::random();
+        life.build(id).await.unwrap();
+        life.settled().await;
+        let home = life.host_of(&world, id).unwrap();
+        life.resize(id).await.unwrap();
+        life.settled().await;
+        let away = life.host_of(&world, id).unwrap();
+        assert_ne!(away, home, "the server was not moved");
+        world.fleet.lose_guest(away, id).unwrap();
+        life.revert_resize(id).await.unwrap();
+        life.settled().await;
+        assert_eq!((life.status(id), life.fault(id).as_str()), ("ACTIVE", ""), "on shared storage: {shared}");
+        assert_eq!(life.host_of(&world, id), Some(home));
+        assert_eq!(world.fleet.guests(home)[&id].power, PowerState::Running);
+        life.stop().await;
+        world.check().await;
+    }
 }
 
 #[actix_rt::test]
