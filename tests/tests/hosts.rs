@@ -19,7 +19,7 @@ use chronova_actors::process::interference::{Interference, InterferenceVerdict, 
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::ids::InstanceId;
-use chronova_events::instance::PowerAction;
+use chronova_events::instance::{Power, PowerAction};
 use chronova_events::ledger::Ledger;
 use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
@@ -225,6 +225,28 @@ async fn a_guest_that_vanished_is_stopped_and_made_again_at_the_start() {
     life.shows(id(1), "ACTIVE").await;
     life.settled().await;
     assert_eq!(world.fleet.guests(host)[&id(1)].power, PowerState::Running, "the guest is not on its old host");
+    life.stop().await;
+    world.check().await;
+}
+
+/// As in Nova, a rescued server refuses a reboot. Its guest comes back when it is unrescued.
+#[actix_rt::test]
+async fn a_rescued_guest_that_vanished_is_made_again_by_an_unrescue() {
+    let world = World::new(2);
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    let host = life.host_of(&world, id(1)).unwrap();
+    life.rescue(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!((life.status(id(1)), world.fleet.guests(host)[&id(1)].rescued), ("RESCUE", true));
+    world.fleet.lose_guest(host, id(1)).unwrap();
+    life.until(|_| life.instance_now(id(1)).alive().unwrap().power() == Power::Shutdown).await;
+    assert!(life.power(id(1), PowerAction::RebootHard).await.is_err(), "a rescued server was rebooted");
+    life.unrescue(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(1)), "ACTIVE");
+    let guest = world.fleet.guests(host).remove(&id(1)).unwrap();
+    assert_eq!((guest.power, guest.rescued), (PowerState::Running, false));
     life.stop().await;
     world.check().await;
 }

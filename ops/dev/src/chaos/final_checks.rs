@@ -7,7 +7,7 @@ use anyhow::Result;
 use chronova_actors::reconcile::quota;
 use chronova_actors::services::embedded::volume::reconcile::quota as volume_room;
 use chronova_events::ids::InstanceId;
-use chronova_events::instance::{Instance, Phase, status};
+use chronova_events::instance::{Alive, Instance, Phase, status};
 use chronova_events::store::EventStore as _;
 use chronova_hypervisor::sim::Effect;
 use chronova_projections::checkpoint;
@@ -161,8 +161,8 @@ async fn answered(traffic: &mut ChaosTraffic) -> bool {
     tokio::time::timeout(PATIENCE, all).await.is_ok()
 }
 
-/// Confirms or reverts resizes, and starts or hard-reboots servers that lost their guests. Returns whether all work has
-/// ended.
+/// Confirms or reverts resizes, and starts, hard-reboots or unrescues servers that lost their guests. Returns whether all
+/// work has ended.
 async fn finish_waiting_work(world: &ChaosWorld, life: &Life, dice: &mut Dice) -> bool {
     let mut rests = false;
     // A revert or a reboot can fail, so there are several rounds.
@@ -173,13 +173,7 @@ async fn finish_waiting_work(world: &ChaosWorld, life: &Life, dice: &mut Dice) -
         for (id, server) in alive {
             let Some(alive) = server.alive() else { continue };
             let vanished = alive.placement.is_some() && !world.fleet.whereabouts().contains_key(&id);
-            let operation = match (status::of_alive(alive).status, alive.phase) {
-                ("VERIFY_RESIZE", _) if dice.happens(500) => ChaosOperation::Confirm,
-                ("VERIFY_RESIZE", _) => ChaosOperation::Revert,
-                (_, Phase::Stopped { .. }) if vanished => ChaosOperation::Start,
-                _ if vanished => ChaosOperation::RebootHard,
-                _ => continue,
-            };
+            let Some(operation) = finishing(alive, vanished, dice) else { continue };
             life.api.ask(operations::plain(operation, id)).await;
             asked += 1;
         }
@@ -189,6 +183,19 @@ async fn finish_waiting_work(world: &ChaosWorld, life: &Life, dice: &mut Dice) -
         }
     }
     rests
+}
+
+/// The operation that a server still waits for. `vanished`: the server is on a host, which has no guest for it.
+pub(super) fn finishing(server: &Alive, vanished: bool, dice: &mut Dice) -> Option<ChaosOperation> {
+    match (status::of_alive(server).status, server.phase) {
+        ("VERIFY_RESIZE", _) if dice.happens(500) => Some(ChaosOperation::Confirm),
+        ("VERIFY_RESIZE", _) => Some(ChaosOperation::Revert),
+        (_, Phase::Stopped { .. }) if vanished => Some(ChaosOperation::Start),
+        // As in Nova, a rescued server refuses a reboot.
+        (_, Phase::Rescued { .. }) if vanished => Some(ChaosOperation::Unrescue),
+        _ if vanished => Some(ChaosOperation::RebootHard),
+        _ => None,
+    }
 }
 
 /// Returns whether all work has ended.

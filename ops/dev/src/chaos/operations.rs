@@ -393,6 +393,7 @@ pub(super) fn plain(operation: ChaosOperation, id: InstanceId) -> ChaosRequest {
         D::Revert => compute("POST", &format!("/servers/{id}/action"), Some(json!({"revertResize": null}))),
         D::RebootHard => compute("POST", &format!("/servers/{id}/action"), Some(json!({"reboot": {"type": "HARD"}}))),
         D::Start => compute("POST", &format!("/servers/{id}/action"), Some(json!({"os-start": null}))),
+        D::Unrescue => compute("POST", &format!("/servers/{id}/action"), Some(json!({"unrescue": null}))),
         D::ForceDelete => compute("POST", &format!("/servers/{id}/action"), Some(json!({"forceDelete": null}))),
         _ => compute("DELETE", &format!("/servers/{id}"), None),
     }

@@ -1,5 +1,12 @@
 #![allow(clippy::unwrap_used)]
 
+use chronova_events::envelope::Timestamp;
+use chronova_events::fold::Fold as _;
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::{Alive, Instance, InstanceEvent, samples};
+use serde_json::json;
+
+use super::operations::ChaosOperation;
 use super::*;
 
 fn settings(seed: u64, operations: u32) -> Settings {
@@ -53,6 +60,31 @@ fn planted_defects_are_parsed() {
     for text in ["", "a.b", "a@1", "a.b@0", "a.b@x"] {
         assert!(text.parse::<PlantedDefect>().is_err(), "{text}");
     }
+}
+
+/// The server after those sample events that `wanted` selects.
+fn server(wanted: fn(&InstanceEvent) -> bool) -> Alive {
+    let mut state = Instance::default();
+    for event in samples().into_iter().filter(wanted) {
+        state.evolve(&event, Timestamp(7));
+    }
+    state.alive().unwrap().clone()
+}
+
+/// A rescued server refuses the reboot that creates other guests again.
+#[test]
+fn a_rescued_server_without_its_guest_is_unrescued_at_the_end() {
+    use InstanceEvent as E;
+    let active = server(|event| matches!(event, E::BuildRequested(_) | E::BuildSucceeded(_)));
+    let rescued = server(|event| {
+        matches!(event, E::BuildRequested(_) | E::BuildSucceeded(_) | E::RescueRequested(_) | E::Rescued(_))
+    });
+    let asked = |server: &Alive, vanished| final_checks::finishing(server, vanished, &mut Dice::new(1));
+    assert_eq!(asked(&active, true), Some(ChaosOperation::RebootHard));
+    assert_eq!(asked(&rescued, true), Some(ChaosOperation::Unrescue));
+    assert_eq!((asked(&active, false), asked(&rescued, false)), (None, None));
+    let request = operations::plain(ChaosOperation::Unrescue, InstanceId::random());
+    assert_eq!((request.method, request.body), ("POST", Some(json!({"unrescue": null}))));
 }
 
 /// Runs only with `CHRONOVA_SOAK=1`: several seeds with thousands of operations each.
