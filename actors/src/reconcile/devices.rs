@@ -10,8 +10,9 @@
 //! So the agent changes no device of a server that the other generation may have changed, and only logs the differences
 //! in volumes. The differences stay until a hard reboot gives the guest the devices in the log.
 //!
-//! Devices that a process works on wait for the next comparison. The corrections record no events: after a crash, the
-//! control plane compares every host again.
+//! Devices that a process works on wait for the next comparison. The agent reads the guest before it reads the server.
+//! Otherwise a process could detach a device between the two, and the agent would take the device for a missing one.
+//! The corrections record no events: after a crash, the control plane compares every host again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,32 +45,58 @@ pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<
     right
 }
 
+/// The devices of a guest; `None` if the host cannot attach devices of that kind.
+struct FoundDevices {
+    /// The serials of the volumes.
+    volumes: Option<BTreeSet<String>>,
+    /// The MAC addresses of the interfaces.
+    interfaces: Option<Vec<String>>,
+}
+
+async fn devices_of(driver: &Arc<dyn Driver>, id: InstanceId) -> DriverResult<FoundDevices> {
+    let volumes = match driver.volume_attachment() {
+        Some(part) => Some(part.disks(id).await?.into_iter().collect()),
+        None => None,
+    };
+    let interfaces = match driver.interfaces() {
+        Some(part) => Some(part.nics(id).await?),
+        None => None,
+    };
+    Ok(FoundDevices { volumes, interfaces })
+}
+
 async fn compare(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>, id: InstanceId) -> DriverResult<bool> {
+    // The order matters: first the guest, then the processes, then the server. A process that has changed the guest is
+    // then still under way, or the server shows its change.
+    let found = devices_of(driver, id).await?;
+    let shown = context.views.wait_for(context.log.head(), context.options.resync).await;
+    if !shown || context.views.processes.read(|processes| processes.change_interfaces_of(id)) {
+        return Ok(false);
+    }
     let Ok(now) = context.gateway.look::<InstanceRoot>(&id).await else { return Ok(false) };
     let Some(server) = now.alive().filter(|server| server.placement.as_ref().is_some_and(|at| at.host == host)) else {
         return Ok(true);
     };
-    let changes = context.views.processes.read(|processes| processes.change_interfaces_of(id));
-    if changes || server.ongoing.is_some() || server.moving.is_some() || has_disks_at_work(server) {
+    if server.ongoing.is_some() || server.moving.is_some() || has_disks_at_work(server) {
         return Ok(false);
     }
     if !has_its_own_devices(server) {
         return Ok(true);
     }
     if !context.fleet.doubt().trusts(server.created_at) {
-        return doubt(host, driver, id, server).await;
+        doubt(host, id, server, &found);
+        return Ok(true);
     }
-    Ok(compare_volumes(context, host, driver, id, server).await?
-        & compare_interfaces(context, host, driver, id, server).await?)
+    Ok(compare_volumes(context, host, driver, id, server, &found).await?
+        & compare_interfaces(context, host, driver, id, server, &found).await?)
 }
 
 /// Logs the volumes in which the guest differs from a server that another generation may have changed.
-async fn doubt(host: HostId, driver: &Arc<dyn Driver>, id: InstanceId, server: &Alive) -> DriverResult<bool> {
-    let Some(volumes) = driver.volume_attachment() else { return Ok(true) };
-    let found: BTreeSet<String> = volumes.disks(id).await?.into_iter().collect();
+fn doubt(host: HostId, id: InstanceId, server: &Alive, found: &FoundDevices) {
+    let Some(found) = &found.volumes else { return };
     let known = server.disks.iter().filter_map(|disk| disk.device.connection.as_ref());
     let known: BTreeSet<String> = known.map(|connection| connection.serial.clone()).collect();
-    if found != known {
+    if *found != known {
         let (guest, log) = (format!("{found:?}"), format!("{known:?}"));
         tracing::warn!(
             %host, server = %id, guest, log,
@@ -77,7 +104,6 @@ async fn doubt(host: HostId, driver: &Arc<dyn Driver>, id: InstanceId, server: &
              both alone"
         );
     }
-    Ok(true)
 }
 
 async fn compare_volumes(
@@ -86,9 +112,9 @@ async fn compare_volumes(
     driver: &Arc<dyn Driver>,
     id: InstanceId,
     server: &Alive,
+    found: &FoundDevices,
 ) -> DriverResult<bool> {
-    let Some(volumes) = driver.volume_attachment() else { return Ok(true) };
-    let found: BTreeSet<String> = volumes.disks(id).await?.into_iter().collect();
+    let (Some(volumes), Some(found)) = (driver.volume_attachment(), &found.volumes) else { return Ok(true) };
     let connected = server.disks.iter().filter_map(|disk| Some((&disk.device, disk.device.connection.as_ref()?)));
     let mut right = true;
     for (_, connection) in connected.clone() {
@@ -117,9 +143,9 @@ async fn compare_interfaces(
     driver: &Arc<dyn Driver>,
     id: InstanceId,
     server: &Alive,
+    found: &FoundDevices,
 ) -> DriverResult<bool> {
-    let Some(interfaces) = driver.interfaces() else { return Ok(true) };
-    let found = interfaces.nics(id).await?;
+    let (Some(interfaces), Some(found)) = (driver.interfaces(), &found.interfaces) else { return Ok(true) };
     let mut right = true;
     for nic in server.nics.iter().filter(|nic| !found.contains(&nic.mac.to_ascii_lowercase())) {
         tracing::warn!(%host, server = %id, port = %nic.port, "attaching a missing interface to a guest");
@@ -140,8 +166,13 @@ fn has_disks_at_work(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.work.is_some())
 }
 
-/// Whether the guest has the server's devices. A rescued, suspended or shelved server has a guest with another
-/// definition, or none.
+/// Whether the guest has the server's devices. The guest of a rescued server has another definition, and a suspended
+/// guest gets its devices from its saved memory. A guest that is off because its server is shelved or can be restored
+/// keeps its devices. It also starts with them, so a foreign device must not stay.
 fn has_its_own_devices(server: &Alive) -> bool {
-    matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. } | Phase::Paused { .. } | Phase::Error { .. })
+    match server.phase {
+        Phase::Active { .. } | Phase::Stopped { .. } | Phase::Paused { .. } | Phase::Error { .. } => true,
+        Phase::Shelved { .. } | Phase::SoftDeleted { .. } => server.rescue.is_none(),
+        _ => false,
+    }
 }

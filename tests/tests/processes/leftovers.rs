@@ -249,3 +249,67 @@ async fn a_guest_has_the_volumes_of_its_server_when_its_host_is_back() {
         world.check().await;
     }
 }
+
+/// A process detaches a device while the agent of a new control plane compares the host with the log.
+#[actix_rt::test]
+async fn a_comparison_does_not_attach_a_device_that_a_process_detaches_meanwhile() {
+    for (paused, attaches) in [("nics", DriverCall::AttachNic), ("disks", DriverCall::AttachDisk)] {
+        let world = World::new(1);
+        let life = world.live(None, None).await;
+        life.hosts_up(1).await;
+        let id = subject();
+        built(&life, id).await;
+        life.attach_nic(id).await.unwrap();
+        life.settled().await;
+        life.volume_beside(id, 1).await;
+        life.attach(id, 1).await.unwrap();
+        life.settled().await;
+        life.stop().await;
+        world.brakes.hold(paused);
+        let life = world.live(None, None).await;
+        world.brakes.reached(paused).await;
+        let before = world.fleet.calls(attaches);
+        match attaches {
+            DriverCall::AttachNic => life.detach_nic(id).await.unwrap(),
+            _ => life.detach(id, 1).await.unwrap(),
+        }
+        life.settled().await;
+        world.brakes.release(paused);
+        compared(&world, &life, 2).await;
+        assert_eq!(world.fleet.calls(attaches), before, "{paused}: the guest got the detached device again");
+        life.stop().await;
+        world.check().await;
+    }
+}
+
+/// The host detaches a foreign interface only after the server was shelved or soft-deleted. The guest would start with
+/// the interface.
+#[actix_rt::test]
+async fn a_guest_that_is_off_loses_an_interface_that_is_not_its_servers() {
+    let turned_off: [(Ask, &str); 2] = [
+        (|life, id| life.shelve(id).boxed_local(), "SHELVED"),
+        (|life, id| life.soft_delete(id).boxed_local(), "SOFT_DELETED"),
+    ];
+    for (ask, status) in turned_off {
+        let (world, life, host) = with_a_server().await;
+        let id = subject();
+        let nics = || world.fleet.guests(host)[&id].nics.len();
+        let before = nics();
+        let faults = |call, effect| FaultPlan::default().with(call, FaultTrigger::Always, effect);
+        world.fleet.set_faults(host, faults(DriverCall::AttachNic, Effect::DieAfter));
+        life.attach_nic(id).await.unwrap();
+        life.settled().await;
+        life.hosts_up_of(1, 2).await;
+        world.fleet.set_faults(host, faults(DriverCall::DetachNic, Effect::Refuse));
+        world.fleet.revive_host(host, true).unwrap();
+        life.hosts_up(2).await;
+        ask(&life, id).await.unwrap();
+        life.shows(id, status).await;
+        life.settled().await;
+        assert_eq!(nics(), before + 1, "{status}: the foreign interface is gone too early");
+        world.fleet.set_faults(host, FaultPlan::default());
+        life.until(|_| nics() == before).await;
+        life.stop().await;
+        world.check().await;
+    }
+}
