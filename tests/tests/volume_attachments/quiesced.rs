@@ -5,14 +5,13 @@ use std::time::Duration;
 use chronova_events::ids::InstanceId;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::compute_api::{Api, NETWORK};
+use chronova_tests::world::World;
 use serde_json::json;
 
 use super::super::{OWNER, call};
 
-/// The host came back, but the control plane ended before the guest was released. A refused call stands for that end.
-#[actix_rt::test]
-async fn the_next_control_plane_releases_a_guest_that_is_left_quiesced() {
-    let api = Api::start().await;
+/// Cuts a host off while a guest on it is quiesced. Returns the host and the guest. The image fails without the host.
+async fn cut_off_while_quiesced(api: &Api) -> (usize, InstanceId) {
     let image = api.image(&[("hw_qemu_guest_agent", "yes")]).await;
     let root = json!({"source_type": "image", "uuid": image, "destination_type": "volume", "volume_size": 1,
         "boot_index": 0});
@@ -23,13 +22,39 @@ async fn the_next_control_plane_releases_a_guest_that_is_left_quiesced() {
     let host = api.life.host_of(&api.world, id).unwrap();
     api.world.brakes.hold("create_volume");
     let path = format!("/servers/{server}/action");
-    let (status, body, _) = call(&api, "POST", &path, "2.45", Some(json!({"createImage": {"name": "cut"}}))).await;
+    let (status, body, _) = call(api, "POST", &path, "2.45", Some(json!({"createImage": {"name": "cut"}}))).await;
     assert_eq!(status, 202, "{body}");
     api.world.brakes.reached("create_volume").await;
     api.world.fleet.kill_host(host);
     api.world.brakes.release("create_volume");
     api.life.settled().await;
+    assert_eq!(api.world.fleet.frozen(), [id], "the guest was not quiesced when its host was cut off");
+    (host, id)
+}
 
+async fn until_released(world: &World) {
+    let released = async {
+        while !world.fleet.frozen().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), released).await.expect("the guest stays quiesced");
+}
+
+#[actix_rt::test]
+async fn a_guest_that_was_quiesced_on_a_lost_host_is_released_when_the_host_is_back() {
+    let api = Api::start().await;
+    let (host, _) = cut_off_while_quiesced(&api).await;
+    api.world.fleet.revive_host(host, true).unwrap();
+    until_released(&api.world).await;
+    api.stop().await;
+}
+
+/// The host came back, but the control plane ended before the guest was released. A refused call stands for that end.
+#[actix_rt::test]
+async fn the_next_control_plane_releases_a_guest_that_is_left_quiesced() {
+    let api = Api::start().await;
+    let (host, id) = cut_off_while_quiesced(&api).await;
     let refused = FaultPlan::default().with(DriverCall::Thaw, FaultTrigger::Always, Effect::Refuse);
     api.world.fleet.set_all_faults(&refused);
     let before = api.world.fleet.calls(DriverCall::Thaw);
@@ -41,11 +66,6 @@ async fn the_next_control_plane_releases_a_guest_that_is_left_quiesced() {
 
     world.fleet.set_all_faults(&FaultPlan::default());
     let life = world.live(None, None).await;
-    let thawed = async {
-        while !world.fleet.frozen().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), thawed).await.expect("the guest stays quiesced");
+    until_released(&world).await;
     life.stop().await;
 }

@@ -297,17 +297,7 @@ fn a_host_needs_free_pci_devices_beside_pending_claims() {
     assert_eq!(cell.pass("PciPassthroughFilter", &gpus(1)).0, ["h1", "h2"]);
     let (passing, said) = cell.pass("PciPassthroughFilter", &gpus(2));
     assert_eq!((passing, said.as_str()), (vec!["h2".to_owned()], "PCI devices: wants 2 of alias gpu, free 1"));
-    let entry = PendingClaim {
-        slot: 1,
-        server: None,
-        resources: vec![],
-        fitted: vec![],
-        devices: vec![held(0)],
-        group: None,
-        claimed_at: None,
-        placed_at: None,
-    };
-    cell.pending.add(entry);
+    cell.pending.add(PendingClaim { slot: 1, devices: vec![held(0)], ..pending(vec![]) });
     assert_eq!(cell.pass("PciPassthroughFilter", &gpus(2)).0, Vec::<String>::new());
     let provider = ProviderId(host_id(1).0);
     let claimed = PciDevicesClaimed { consumer: "other".into(), provider, devices: vec![held(0)] };
@@ -345,17 +335,7 @@ fn a_guests_node_is_near_its_device() {
         memory_mib: 64,
         page_kib: None,
     }];
-    let entry = PendingClaim {
-        slot: 0,
-        server: None,
-        resources: vec![],
-        fitted,
-        devices: vec![],
-        group: None,
-        claimed_at: None,
-        placed_at: None,
-    };
-    cell.pending.add(entry);
+    cell.pending.add(pending(fitted));
     let node = [("hw:numa_nodes", "1"), ("pci_passthrough:alias", "gpu:1")];
     let anywhere = [node[0], node[1], ("hw:pci_numa_affinity_policy", "preferred")];
     for packs in [true, false] {
@@ -396,18 +376,7 @@ fn a_topology_must_fit_on_the_cells_beside_pending_claims() {
         FittedNumaCell { cell: 0, floating: vec![], pinned, emulator: vec![], memory_mib: 64, page_kib: None }
     };
     for taken in [2, 3] {
-        let (resources, fitted) = (vec![], vec![coming(taken)]);
-        let entry = PendingClaim {
-            slot: 0,
-            server: None,
-            resources,
-            fitted,
-            devices: vec![],
-            group: None,
-            claimed_at: None,
-            placed_at: None,
-        };
-        cell.pending.add(entry);
+        cell.pending.add(pending(vec![coming(taken)]));
     }
     assert!(pass(&cell, &[("hw:cpu_policy", "dedicated")]).0.is_empty(), "pending claims have both processors");
     assert_eq!(pass(&cell, &[("hw:numa_nodes", "two")]).0, Vec::<String>::new(), "an impossible topology fits no host");
@@ -423,15 +392,6 @@ fn hosts_with_and_without_pcpus_are_candidates_together() {
         let told = HostCellsReplaced { provider: ProviderId(host_id(host).0), confines: true, cells: vec![own] };
         cell.placement.take_in(&told.into(), Timestamp(0));
     }
-    let line = |class: &str, total: u64| Inventory {
-        class: class.to_owned(),
-        total,
-        reserved: 0,
-        min_unit: 1,
-        max_unit: total,
-        step_size: 1,
-        allocation_ratio: 1.0,
-    };
     let inventories = vec![line("DISK_GB", 100), line("MEMORY_MB", 4096), line("PCPU", 2)];
     cell.ledger(InventoryReplaced { provider: ProviderId(host_id(1).0), inventories });
     let dedicated = specs(&[("hw:cpu_policy", "dedicated")]);

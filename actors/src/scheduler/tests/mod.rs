@@ -10,7 +10,9 @@ use chronova_events::host::{Capabilities, Disabled, ForcedDown, HostEvent, Regis
 use chronova_events::host_aggregate::{HostAdded, HostAggregateCreated};
 use chronova_events::ids::{HostAggregateId, HostId, InstanceId, ProcessId, ProviderId};
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, Placed};
-use chronova_events::ledger::{Allocation, Claimed, Inventory, InventoryReplaced, ProviderCreated, TraitsReplaced};
+use chronova_events::ledger::{
+    Allocation, Claimed, FittedNumaCell, Inventory, InventoryReplaced, ProviderCreated, TraitsReplaced,
+};
 use chronova_events::registry::Event;
 use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::fleet::{FleetView, Slot};
@@ -46,6 +48,33 @@ fn server_id(n: u128) -> InstanceId {
     InstanceId(Uuid::from_u128(n))
 }
 
+/// An inventory that may be allocated whole.
+fn line(class: &str, total: u64) -> Inventory {
+    Inventory {
+        class: class.to_owned(),
+        total,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: total,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    }
+}
+
+/// A claim on the cells of the first host.
+fn pending(fitted: Vec<FittedNumaCell>) -> PendingClaim {
+    PendingClaim {
+        slot: 0,
+        server: None,
+        resources: vec![],
+        fitted,
+        devices: vec![],
+        group: None,
+        claimed_at: None,
+        placed_at: None,
+    }
+}
+
 impl Cell {
     fn take(&mut self, key: impl AsRef<str>, event: impl Into<Event>) {
         self.fleet.take(key.as_ref(), &event.into());
@@ -72,15 +101,6 @@ impl Cell {
         with(&mut registered.capabilities);
         let provider = ProviderId(host_id(n).0);
         self.ledger(ProviderCreated { provider, name: format!("h{n}"), parent: None });
-        let line = |class: &str, total: u64| Inventory {
-            class: class.to_owned(),
-            total,
-            reserved: 0,
-            min_unit: 1,
-            max_unit: total,
-            step_size: 1,
-            allocation_ratio: 1.0,
-        };
         let inventories = vec![line("DISK_GB", disk_gib), line("MEMORY_MB", memory_mib), line("VCPU", vcpus)];
         self.ledger(InventoryReplaced { provider, inventories });
         self.take(host_id(n).to_string(), HostEvent::from(registered));
@@ -246,16 +266,7 @@ fn capacity_is_by_placements_rules_and_refusals_show_the_numbers() {
 #[test]
 fn pending_claims_count() {
     let mut cell = Cell::three();
-    let entry = |slot| PendingClaim {
-        slot,
-        server: None,
-        resources: vec![("VCPU".into(), 7)],
-        group: None,
-        fitted: vec![],
-        devices: vec![],
-        claimed_at: None,
-        placed_at: None,
-    };
+    let entry = |slot| PendingClaim { slot, resources: vec![("VCPU".into(), 7)], ..pending(vec![]) };
     cell.pending.add(entry(0));
     assert_eq!(cell.fitting(&small()), ["h2", "h3"]);
     cell.pending.add(entry(1));
