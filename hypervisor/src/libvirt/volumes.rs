@@ -250,7 +250,7 @@ fn resize(
 }
 
 /// Sends a volume's content as a guest would read it. Copies the volume first. So the stream shows the volume at one
-/// moment, and has raw bytes whatever the volume's format is.
+/// moment. It has raw bytes, even if the volume is qcow2.
 fn send(
     connect: &Connect,
     options: &LibvirtOptions,

@@ -1,9 +1,9 @@
 //! Quotas, limits and quota classes.
 //!
-//! Limits are kept per project; `user_id` is accepted and ignored, as with unified limits. Resources that Chronova does
-//! not count (fixed addresses, security groups, injected files) show their limit and a usage of 0. With `[quota] driver
-//! = nova.quota.NoopQuotaDriver`, every limit is shown as -1. Limits that are set are stored, and apply again when
-//! quotas are enforced.
+//! Limits are kept per project; `user_id` is accepted and ignored, as with unified limits. Only servers, vCPUs, memory
+//! and server groups have a usage here. All other resources show their limit and a usage of 0. With `[quota] driver =
+//! nova.quota.NoopQuotaDriver`, every limit is shown as -1. Limits that are set are stored, and apply again when quotas
+//! are enforced.
 
 use std::collections::BTreeMap;
 
@@ -106,8 +106,8 @@ fn state(ctx: &Ctx, project: &ProjectId) -> Result<ProjectQuotaState, Fault> {
     Ok(ProjectQuotaState { quota, server_groups: views.server_groups.read(|groups| groups.of_project(project).len()) })
 }
 
-/// A project's usage of a resource. Members of server groups are counted per group and user, so a project has no usage
-/// for them.
+/// A project's usage of a resource. The limit of members is a limit of each server group, so a project has no usage for
+/// it. Other resources without a usage here are 0, too.
 fn used(state: &ProjectQuotaState, resource: &str) -> u64 {
     match resource {
         "instances" => state.held.len() as u64,

@@ -1,4 +1,4 @@
-//! `--dry-run`: the host that a server would get now.
+//! `--dry-run`: the hosts that one or more servers would get now, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

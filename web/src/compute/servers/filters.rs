@@ -54,8 +54,8 @@ const FOR_ALL: &[(&str, Microversion)] = &[
 
 const REBUILDING: &[&str] = &["rebuilding", "rebuild_block_device_mapping", "rebuild_spawning"];
 
-/// The states and tasks of each status. A status with an empty list of tasks matches any task. Source: nova
-/// `api/openstack/common.py` (`_STATE_MAP`).
+/// Each `status` of the API, with the values of `vm_state` and `task_state` that it stands for. A status without values
+/// of `task_state` matches any task, and no task. Source: nova `api/openstack/common.py` (`_STATE_MAP`).
 const STATUSES: &[(&str, &[&str], &[&str])] = &[
     ("ACTIVE", &["active"], &[]),
     ("BUILD", &["building"], &[]),
@@ -101,7 +101,7 @@ pub(super) struct ServerListQuery {
     /// Whether the list has no deleted servers, only deleted servers, or both deleted and live servers.
     pub deleted: DeletedFilter,
     holds: Vec<ServerPredicate>,
-    /// Whether soft-deleted servers count as not deleted.
+    /// Whether a list without deleted servers has soft-deleted servers.
     pub soft_deleted: bool,
     /// Whether no server can match, for example because the status or the flavor does not exist, or the token has no
     /// project.
@@ -120,7 +120,7 @@ pub(super) enum DeletedFilter {
 impl ServerListQuery {
     pub(super) fn holds(&self, row: &ServerRow) -> bool {
         let Some(server) = row.instance.known() else { return false };
-        // Soft-deleted servers are hidden like deleted ones.
+        // Without `soft_deleted`, soft-deleted servers are hidden like deleted ones.
         let soft = server.is_soft_deleted();
         let gone = row.instance.alive().is_none();
         let listed = match self.deleted {
@@ -206,7 +206,7 @@ impl ServerListQuery {
         self.holds.push(Box::new(holds));
     }
 
-    /// Returns whether only deleted servers are requested.
+    /// Adds the filter by `status`. Returns whether only deleted servers are requested.
     fn by_status(&mut self, ctx: &Ctx, statuses: &[&str]) -> Result<bool, Fault> {
         let asked: Vec<String> = statuses.iter().map(|status| status.to_uppercase()).collect();
         let meant = || STATUSES.iter().filter(|(status, _, _)| asked.iter().any(|asked| asked == status));

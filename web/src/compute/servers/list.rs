@@ -1,8 +1,8 @@
 //! Listing servers.
 //!
-//! The cost of a list depends only on the size of the page. For this, the read model keeps each project's servers, and
-//! all servers, in the default order. Only other orders, deleted servers and selective filters read more rows. Patterns
-//! are matched outside the read model's lock, so other projects do not wait for them.
+//! The cost of a list in the default order depends only on the size of the page. For this, the read model keeps each
+//! project's servers, and all servers, in this order. Other orders, deleted servers, selective filters and patterns
+//! read more rows. Patterns are matched outside the read model's lock, so other projects do not wait for them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -179,8 +179,8 @@ fn compare(order: &[(String, bool)], a: &Arc<ServerRow>, b: &Arc<ServerRow>) -> 
             return if *descends { ordering.reverse() } else { ordering };
         }
     }
-    // If two servers have equal keys, the newer one comes first when the first key descends. Otherwise the order of
-    // their ids decides.
+    // All keys of the two servers are equal. If the first key descends, the newer server comes first. If the first key
+    // ascends, the order of their ids decides.
     let turned = order.first().is_none_or(|(_, descends)| *descends);
     if turned { (right.created_at, b.id).cmp(&(left.created_at, a.id)) } else { a.id.cmp(&b.id) }
 }

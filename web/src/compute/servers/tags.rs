@@ -98,7 +98,7 @@ fn check(tag: &str) -> Result<(), Fault> {
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
-    // Nova's schema requires null, and an absent body counts as null. A route's schema would refuse an absent body.
+    // Nova's schema requires null, and an absent body is read as null. A route's schema would refuse an absent body.
     if !ctx.body.is_null() {
         return Err(Fault::bad_request(format!("{} is not of type 'null'", crate::schema::repr(&ctx.body))));
     }

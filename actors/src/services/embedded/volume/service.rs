@@ -50,7 +50,7 @@ impl Default for VolumeOptions {
     }
 }
 
-/// Why the service refused a request, with Cinder's messages.
+/// Why the service refused a request. Refusals that Cinder has, too, have Cinder's messages.
 #[derive(Debug, Clone, Error)]
 pub enum VolumeError {
     #[error("{0}")]
@@ -362,8 +362,8 @@ impl EmbeddedVolumes {
         meta: Arc<Meta>,
     ) -> VolumeResult<Position> {
         let of = self.look(wanted.volume).await?;
-        // Refuses another project's volume first. Otherwise an exceeded quota could reveal its size. The volume checks
-        // the project again.
+        // Refuses another project's volume first. If the quota were checked first, its refusal could reveal the
+        // volume's size. The volume checks the project again.
         if !is_admin && of.created.project != wanted.project {
             return Err(VolumeError::no_volume(wanted.volume));
         }
@@ -398,8 +398,9 @@ impl EmbeddedVolumes {
         }
     }
 
-    /// Reserves quota, then requests the larger volume. The extensions of a project take turns, and a volume that cannot
-    /// be extended now gets no quota. Otherwise, a second request could give back the quota of an extension under way.
+    /// Reserves quota, then requests the larger volume. The extensions of a project take turns, and a volume that
+    /// cannot be extended now gets no quota. Without these two rules, a second request could give back the quota of an
+    /// extension under way.
     pub async fn extend(
         &self,
         volume: VolumeId,
@@ -430,8 +431,8 @@ impl EmbeddedVolumes {
         }
     }
 
-    /// Ends an attachment for a client of the volume service. Only Compute may end the attachment of a server.
-    /// Otherwise the server's guest could still write to the volume after another project has got the volume
+    /// Ends an attachment for a client of the volume service. Only Compute may end the attachment of a server. If
+    /// others could, the server's guest could still write to the volume after another project has got the volume
     /// (CVE-2023-2088).
     pub async fn release_unused(
         &self,

@@ -268,7 +268,8 @@ fn of_image_root(image: ImageId) -> MappedDevice {
     MappedDevice { device, wished_name: None }
 }
 
-/// Reads the block device mappings in an image's properties. Images that were made of volume-backed servers have them.
+/// Reads the block device mappings in an image's properties. Images that were created from volume-backed servers have
+/// them.
 /// They have the old syntax unless the property `bdm_v2` is set (`is_modern`). In the old syntax the server boots from
 /// the volume with the root device name. Source: Nova's `_get_image_defined_bdms`.
 fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<MappedDevice>, Fault> {
