@@ -405,6 +405,8 @@ async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(
     tell(work, LiveRecord::Arrived { process }).await?;
     let milliseconds = work.context.clock.now().0.saturating_sub(work.running.started_at.0) / 1000;
     tracing::info!(server = %work.instance_id(), milliseconds, to = target.hostname, "a live migration has ended");
+    // The guest has moved with its devices, which the source may not have corrected yet.
+    work.context.fleet.suspects.add(target.host, [work.instance_id()]);
     look_at_both(work, subject);
     Ok(())
 }
