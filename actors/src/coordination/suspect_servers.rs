@@ -24,6 +24,10 @@ impl SuspectServers {
         self.lock().remove(&host).unwrap_or_default()
     }
 
+    pub fn contains(&self, host: HostId, server: InstanceId) -> bool {
+        self.lock().get(&host).is_some_and(|servers| servers.contains(&server))
+    }
+
     /// Locks the servers. A panic elsewhere cannot leave them inconsistent, because every change is a single operation.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<HostId, BTreeSet<InstanceId>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -44,6 +44,11 @@ pub(crate) async fn suspect_all(context: &HostContext, host: HostId) -> bool {
 /// agent compares them again.
 pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     for id in context.fleet.suspects.take(host) {
+        let row = context.views.servers.read(|servers| servers.get(id).cloned());
+        if row.is_some_and(|row| row.instance.alive().is_some_and(is_suspended)) {
+            context.fleet.suspects.add(host, [id]);
+            continue;
+        }
         match compare(context, host, driver, id).await {
             Ok(Comparison::Right | Comparison::Elsewhere(None)) => {}
             Ok(Comparison::Suspect) => context.fleet.suspects.add(host, [id]),
@@ -116,6 +121,9 @@ async fn compare(
         elsewhere => return Ok(Comparison::Elsewhere(elsewhere)),
     }
     if server.ongoing.is_some() || server.moving.is_some() || has_disks_at_work(server) {
+        return Ok(Comparison::Suspect);
+    }
+    if is_suspended(server) {
         return Ok(Comparison::Suspect);
     }
     if !has_its_own_devices(server) {
@@ -210,8 +218,14 @@ fn has_disks_at_work(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.work.is_some())
 }
 
-/// Whether the guest has the server's devices. The guest of a rescued server has another definition, and a suspended
-/// guest gets its devices from its saved memory. A guest that is off because its server is shelved or can be restored
+/// Whether the server is suspended. Its guest is off, and gets its devices from its saved memory. The agent cannot change
+/// these, so it compares the guest after the resume.
+fn is_suspended(server: &Alive) -> bool {
+    matches!(server.phase, Phase::Suspended { .. })
+}
+
+/// Whether the guest has the server's devices. The guest of a rescued server has another definition, and gets the
+/// server's devices with its own definition. A guest that is off because its server is shelved or can be restored
 /// keeps its devices. It also starts with them, so a foreign device must not stay.
 fn has_its_own_devices(server: &Alive) -> bool {
     match server.phase {

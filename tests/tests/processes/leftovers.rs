@@ -1,7 +1,7 @@
 //! Leftovers of a host that failed during an operation, and disks that must never count as leftovers.
 
 use chronova_events::ids::InstanceId;
-use chronova_events::instance::Rotation;
+use chronova_events::instance::{PowerAction, Rotation};
 use chronova_hypervisor::capability::disk_transfer::DiskFile;
 use chronova_hypervisor::capability::storage_cleanup::Leftover;
 use chronova_hypervisor::driver::Driver;
@@ -306,6 +306,24 @@ async fn a_migrated_guest_loses_an_interface_that_its_source_could_not_detach() 
     life.settled().await;
     assert_eq!(life.host_of(&world, id), Some(other));
     life.until(|_| world.fleet.guests(other)[&id].nics.len() == 1).await;
+    life.stop().await;
+    world.check().await;
+}
+
+/// A suspended guest keeps its devices until it is resumed.
+#[actix_rt::test]
+async fn a_resumed_guest_loses_an_interface_that_is_not_its_servers() {
+    let (world, life, host) = with_a_foreign_interface().await;
+    let id = subject();
+    life.power(id, PowerAction::Suspend).await.unwrap();
+    life.shows(id, "SUSPENDED").await;
+    life.settled().await;
+    world.fleet.set_faults(host, FaultPlan::default());
+    compared(&world, &life, 2).await;
+    assert_eq!(world.fleet.guests(host)[&id].nics.len(), 2, "a device in a saved memory was changed");
+    life.power(id, PowerAction::Resume).await.unwrap();
+    life.until(|_| world.fleet.guests(host)[&id].nics.len() == 1).await;
+    life.settled().await;
     life.stop().await;
     world.check().await;
 }
