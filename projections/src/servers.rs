@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use chronova_events::codec;
 use chronova_events::envelope::{Cause, Recorded, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId, ProjectId, RequestId, UserId};
@@ -16,12 +17,16 @@ use serde::{Deserialize, Serialize};
 use crate::Projection;
 use crate::sharing::{self, SharedValues};
 
+/// The most actions that are kept of one server. It is the largest page of Nova's list. Older actions are in the log
+/// only: `chronova inspect` shows them.
+pub const MOST_ACTIONS: usize = 1_000;
+
 /// A server and the actions on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerRow {
     pub id: InstanceId,
     pub instance: Instance,
-    /// The actions, oldest first.
+    /// The newest [`MOST_ACTIONS`] actions, oldest first.
     pub actions: Vec<Arc<InstanceAction>>,
 }
 
@@ -143,11 +148,16 @@ impl ServerRow {
     pub fn server(&self) -> Option<&Alive> {
         self.instance.known()
     }
+
+    /// Drops the oldest actions beyond [`MOST_ACTIONS`].
+    fn trim(&mut self) {
+        self.actions.drain(..self.actions.len().saturating_sub(MOST_ACTIONS));
+    }
 }
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 12;
+    const VERSION: u32 = 13;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -160,6 +170,18 @@ impl Projection for Servers {
             Event::ProcessEvent(event) => self.apply_process(recorded, event),
             _ => {}
         }
+    }
+
+    /// Version 12 kept all actions of a server.
+    fn older(version: u32, bytes: &[u8]) -> Option<Self> {
+        if version != 12 {
+            return None;
+        }
+        let mut servers: Self = codec::decode_snapshot(bytes).ok()?;
+        for row in servers.by_id.values_mut().filter(|row| row.actions.len() > MOST_ACTIONS) {
+            Arc::make_mut(row).trim();
+        }
+        Some(servers)
     }
 
     fn weight(&self) -> u64 {
@@ -188,6 +210,7 @@ impl Servers {
             && row.actions.iter().any(|action| action.request_id == *request);
         if let Some(operation) = server_operation(id, event).filter(|_| !own) {
             row.actions.push(Arc::new(InstanceAction::new(operation.action, operation.process, recorded)));
+            row.trim();
             if let Some(process) = operation.process {
                 self.by_process.insert(process, id);
             }
@@ -195,6 +218,7 @@ impl Servers {
         if let InstanceEvent::Adopted(adopted) = event {
             self.by_process.remove(&adopted.build);
             row.actions = adopted_actions(adopted, &mut self.shared);
+            row.trim();
         }
         if host_before != host_after {
             if let Some(ids) = host_before.and_then(|host| self.by_host.get_mut(&host)) {
@@ -312,5 +336,61 @@ impl InstanceAction {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::OnceLock;
+
+    use chronova_events::envelope::{Meta, Position, Revision, StreamId};
+    use chronova_events::ids::EventId;
+    use chronova_events::instance::{PowerAction, PowerRequested, samples};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn apply(servers: &mut Servers, id: u128, time: i64, event: impl Into<Event>) {
+        let event = event.into();
+        let recorded = Recorded {
+            position: Position(1),
+            stream: StreamId::new("instance", Uuid::from_u128(id)),
+            revision: Revision(1),
+            id: EventId::random(),
+            kind: Arc::from(event.kind()),
+            version: event.version(),
+            codec: codec::BINCODE_2,
+            recorded_at: Timestamp(time),
+            meta: Meta::system("test"),
+            data: event.encode().unwrap().into(),
+            hash: None,
+            keys: None,
+            decoded: OnceLock::new(),
+        };
+        servers.apply(&recorded, &event);
+    }
+
+    fn build() -> InstanceEvent {
+        samples().into_iter().find(|event| matches!(event, InstanceEvent::BuildRequested(_))).unwrap()
+    }
+
+    fn started(process: u128) -> PowerRequested {
+        PowerRequested { process: ProcessId(Uuid::from_u128(process)), action: PowerAction::Start }
+    }
+
+    #[test]
+    fn the_newest_actions_of_a_server_are_kept() {
+        let mut servers = Servers::default();
+        apply(&mut servers, 1, 1, build());
+        let last = MOST_ACTIONS as u128 + 200;
+        for n in 1..=last {
+            apply(&mut servers, 1, 2, started(n));
+        }
+        let row = servers.get(InstanceId(Uuid::from_u128(1))).unwrap();
+        assert_eq!(row.actions.len(), MOST_ACTIONS);
+        let process = |at: usize| row.actions[at].process.map(|process| process.0.as_u128());
+        assert_eq!((process(0), process(MOST_ACTIONS - 1)), (Some(201), Some(last)));
     }
 }
