@@ -122,6 +122,15 @@ async fn scheduler_hints_are_bounded() {
         is(send(json!({hint: ids(101)})).await, 400, "badRequest", &words);
         assert_eq!(send(json!({hint: ids(100)})).await.0, 202);
     }
+    let nested = |levels: usize| "[\"not\",".repeat(levels - 1) + "[]" + &"]".repeat(levels - 1);
+    let long = |length: usize| format!("[\"=\", \"{}\", 1]", "x".repeat(length - 12));
+    let words = "the scheduler hint query has more than 2048 characters";
+    is(send(json!({"query": long(2_049)})).await, 400, "badRequest", words);
+    let words = "the scheduler hint query is nested more than 16 levels deep";
+    is(send(json!({"query": nested(17)})).await, 400, "badRequest", words);
+    for query in [long(2_048), nested(16)] {
+        assert_eq!(send(json!({"query": query})).await.0, 202);
+    }
     api.life.settled().await;
     api.stop().await;
 }

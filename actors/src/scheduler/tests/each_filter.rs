@@ -206,6 +206,12 @@ fn queries_are_conditions_in_json() {
     assert_eq!(pass(r#"["explode"]"#), Vec::<String>::new());
     let deep = "[\"not\",".repeat(100) + "[]" + &"]".repeat(100);
     assert_eq!(pass(&deep), Vec::<String>::new(), "depth is bounded");
+    assert_eq!(crate::scheduler::filters::query::depth(&deep), 101);
+    assert_eq!(
+        crate::scheduler::filters::query::depth(r#"["or", {"a": [1]}, "[[\"[[", []]"#),
+        3,
+        "a text nests nothing"
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use chronova_actors::scheduler::filters::query;
 use chronova_events::ids::{ImageId, NetworkId, PortId};
 use chronova_events::instance::{DiskConfig, FilesGiven, RequestedNetworks, RequestedNic, SortedPairs};
 use serde_json::{Map, Value};
@@ -243,6 +244,12 @@ fn check_hint(hint: &str, values: &[String]) -> Result<(), Fault> {
             "the scheduler hint {hint} has {} servers, more than {MOST_SERVERS_OF_A_HINT}",
             values.len()
         ))),
+        "query" if values.iter().any(|text| text.chars().count() > query::LONGEST) => {
+            Err(invalid(&format!("the scheduler hint query has more than {} characters", query::LONGEST)))
+        }
+        "query" if values.iter().any(|text| query::depth(text) > query::DEEPEST) => {
+            Err(invalid(&format!("the scheduler hint query is nested more than {} levels deep", query::DEEPEST)))
+        }
         _ => Ok(()),
     }
 }
