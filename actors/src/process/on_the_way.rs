@@ -226,7 +226,8 @@ impl MigrationWatch {
     ) -> Result<(), StepError> {
         let failed = source.and_then(|standing| standing.failed.as_ref());
         if let Some((_, reason)) = failed.filter(|(migration, _)| *migration == work.running.process) {
-            return Err(StepError::fatal(500, &format!("Live migration failure: {reason}"), reason.as_str()));
+            // Only administrators see the details. libvirt's text may have addresses of the hosts.
+            return Err(StepError::fatal(500, "Live migration failure: the hypervisor ended it.", reason.as_str()));
         }
         if self.set_out {
             return Err(StepError::fatal(500, "Live migration failure: the host aborted the migration.", ""));

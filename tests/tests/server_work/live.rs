@@ -587,7 +587,9 @@ async fn a_failed_live_migration_leaves_the_server_on_its_host_with_a_reason() {
     scene.life.live_migrate(scene.id).await.unwrap();
     scene.life.settled().await;
     assert_eq!((scene.home(), scene.boots(home)), (home, Some(1)));
-    assert!(scene.server().fault.unwrap().0.message.contains("unable to connect"));
+    let fault = scene.server().fault.unwrap().0;
+    assert!(fault.details.contains("unable to connect to server at 'h2:49152'"), "{}", fault.details);
+    assert_eq!(fault.message, "Live migration failure: the hypervisor ended it.");
     assert_eq!((scene.status().await, scene.life.status(scene.id)), (MigrationStatus::Error, "ACTIVE"));
     scene.end().await;
 }
