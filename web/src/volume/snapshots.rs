@@ -64,10 +64,11 @@ fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
     let own = ctx.caller().project.clone();
     // The snapshot of a server's volume belongs to the server's project. That project may differ from the volume's
     // project, because an administrator may attach any volume.
-    let found = ctx.queries()?.views.volumes.read(|view| view.of(None));
-    let each = found.iter().flat_map(|volume| volume.snapshots.values());
-    let ours = each.filter(|snapshot| all || own.as_ref() == Some(&snapshot.requested.project));
-    let rows = ours.map(|snapshot| SHOWN.render(snapshot, ctx.version)).collect();
+    let found = match (all, own) {
+        (false, None) => Vec::new(),
+        (all, own) => ctx.queries()?.views.volumes.read(|view| view.snapshots_of(own.as_ref().filter(|_| !all))),
+    };
+    let rows = found.iter().map(|(_, snapshot)| SHOWN.render(snapshot, ctx.version)).collect();
     let mut rows = listing::filter(rows, &ctx.query);
     listing::sort(&mut rows, &ctx.query)?;
     Ok(rows)

@@ -134,8 +134,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let kind = named(&ctx)?;
-    let used = ctx.queries()?.views.volumes.read(|view| view.of(None).iter().any(|v| v.created.volume_type == kind.id));
-    if used {
+    if ctx.queries()?.views.volumes.read(|view| view.is_used(kind.id)) {
         let message = format!(
             "Target volume type is still in use. Volume Type {} deletion is not allowed with volumes present with the type.",
             kind.id

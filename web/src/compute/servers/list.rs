@@ -1,8 +1,9 @@
 //! Listing servers.
 //!
 //! The cost of a list in the default order depends only on the size of the page. For this, the read model keeps each
-//! project's servers, and all servers, in this order. Other orders, deleted servers, selective filters and patterns
-//! read more rows. Patterns are matched outside the read model's lock, so other projects do not wait for them.
+//! project's servers, and all servers, in this order. A list of changes reads only the servers that changed. Other
+//! orders, deleted servers, selective filters and patterns read more rows, but none of other projects. Patterns are
+//! matched outside the read model's lock, so other projects do not wait for them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -87,7 +88,7 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
     let views = ctx.views()?;
     let marker = ctx.query.first("marker");
     // The common case: servers that are not deleted, newest first, read from the index.
-    if let (DeletedFilter::No, true) = (wanted.deleted, order.is_empty()) {
+    if let (DeletedFilter::No, true, false) = (wanted.deleted, order.is_empty(), wanted.is_of_changes()) {
         let after = marker.map(|text| text.parse().map_err(|_| no_marker(text))).transpose()?;
         let unknown = || no_marker(marker.unwrap_or_default());
         let items: Vec<_> = if wanted.patterns {
@@ -105,8 +106,7 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
         return Ok(ResultPage { items, more });
     }
     // Filtering and sorting run outside the read model's lock.
-    let mut all: Vec<Arc<ServerRow>> =
-        views.servers.read(|servers| servers.all().filter(|row| wanted.is_of(row)).cloned().collect());
+    let mut all = views.servers.read(|servers| wanted.candidates(servers));
     all.retain(|row| wanted.holds(row));
     all.sort_by(|a, b| compare(&order, a, b));
     let after = match marker {
