@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chronova_events::ids::HostId;
 use chronova_projections::servers::InstanceAction;
 use serde_json::{Map, Value, json};
 
@@ -9,7 +10,7 @@ use super::filters::time;
 use super::lookup::{PermittedServer, find_where};
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::compute::views::action::{ACTION, ActionView, EVENT, EventView};
-use crate::compute::{paging, versions};
+use crate::compute::{paging, services, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -80,11 +81,13 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The events of an action, newest first. Each step of the action is one event. The last entry is the whole action
-/// under Nova's name.
+/// under Nova's name. An event without a compute host is the control plane's own, as Nova shows the host of the
+/// conductor that found no host for a server.
 fn events(ctx: &Ctx, found: &PermittedServer, action: &InstanceAction, full: bool) -> Result<Value, Fault> {
     let details = ctx.allows("os_compute_api:os-instance-actions:events:details", &found.target);
     let project = &found.server()?.request.project;
-    let hosts = &ctx.queries()?.views.hosts;
+    let (hosts, own) = (&ctx.queries()?.views.hosts, services::own_host(ctx));
+    let named = |id: HostId| hosts.read(|hosts| hosts.name_of(id).map(str::to_owned));
     let views: Vec<EventView> = action
         .steps
         .iter()
@@ -92,7 +95,7 @@ fn events(ctx: &Ctx, found: &PermittedServer, action: &InstanceAction, full: boo
         .cloned()
         .chain(action.as_nova_event())
         .map(|step| EventView {
-            hostname: step.host.and_then(|id| hosts.read(|hosts| hosts.get(id).map(|host| host.hostname.clone()))),
+            hostname: step.host.and_then(named).unwrap_or_else(|| own.clone()),
             step,
             project: project.clone(),
             full,

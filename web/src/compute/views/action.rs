@@ -36,7 +36,8 @@ pub static ACTION: FieldTable<ActionView> = FieldTable::new(&[
 pub struct EventView {
     pub step: ActionStep,
     pub project: ProjectId,
-    pub hostname: Option<String>,
+    /// The compute host, or the host of the control plane.
+    pub hostname: String,
     /// `os_compute_api:os-instance-actions:events`
     pub full: bool,
     /// `os_compute_api:os-instance-actions:events:details`
@@ -62,9 +63,6 @@ pub static EVENT: FieldTable<EventView> = FieldTable::new(&[
     // Chronova has no Python tracebacks; the details describe the failure.
     field("traceback", |_| Value::Null).when(|v| v.full),
     field("host", |v: &EventView| json!(v.hostname)).since(2, 62).when(|v| v.full),
-    field("hostId", |v: &EventView| {
-        json!(v.hostname.as_ref().map_or_else(String::new, |host| host_id(&v.project, host)))
-    })
-    .since(2, 62),
+    field("hostId", |v: &EventView| json!(host_id(&v.project, &v.hostname))).since(2, 62),
     field("details", |v: &EventView| json!(v.step.details)).since(2, 84).when(|v| v.details),
 ]);
