@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::filters::time;
 use super::lookup::{PermittedServer, find_where};
 use crate::compute::bodies::{no_query, server_parts as bodies};
-use crate::compute::views::action::{ACTION, ActionView, EVENT, EventView};
+use crate::compute::views::action::{ACTION, ActionView, EVENT, EventView, request_id};
 use crate::compute::{paging, services, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -33,16 +33,15 @@ fn find(ctx: &Ctx) -> Result<PermittedServer, Fault> {
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx)?;
     let actions = wanted(&ctx, &found)?;
-    let is =
-        |action: &Arc<InstanceAction>, marker: &str| action.request_id.as_ref().is_some_and(|id| id.as_str() == marker);
+    let is = |action: &Arc<InstanceAction>, marker: &str| request_id(action).is_some_and(|id| id == marker);
     let page = paging::cut(&ctx, actions, is)?;
-    let marker = page.items.last().and_then(|action| action.request_id.clone());
+    let marker = page.items.last().and_then(|action| request_id(action));
     let show = |action| ACTION.render(&ActionView { instance: found.id, action, events: None }, ctx.version);
     let mut reply = Map::new();
     reply.insert("instanceActions".to_owned(), page.items.into_iter().map(show).collect());
     if let (true, true, Some(marker)) = (page.more, ctx.query.has("limit"), marker) {
         let collection = format!("servers/{}/os-instance-actions", found.id);
-        paging::link(&ctx, &mut reply, "links", &collection, marker.as_str());
+        paging::link(&ctx, &mut reply, "links", &collection, &marker);
     }
     Ok(Reply::ok(Value::Object(reply)))
 }
@@ -65,7 +64,7 @@ fn wanted(ctx: &Ctx, found: &PermittedServer) -> Result<Vec<Arc<InstanceAction>>
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx)?;
     let request = ctx.param("id");
-    let named = |action: &&Arc<InstanceAction>| action.request_id.as_ref().is_some_and(|id| id.as_str() == request);
+    let named = |action: &&Arc<InstanceAction>| request_id(action).is_some_and(|id| id == request);
     let action = found.row.actions.iter().rev().find(named).cloned();
     let action = action.ok_or_else(|| {
         Fault::not_found(format!("Action for request_id {request} on instance {} not found", found.id))

@@ -18,11 +18,18 @@ pub struct ActionView {
     pub events: Option<Value>,
 }
 
+/// The id of the request that began the action. Nova has one for its own periodic tasks, too, so an action that no user
+/// requested has an id that derives from its process.
+pub fn request_id(action: &InstanceAction) -> Option<String> {
+    let asked = action.request_id.as_ref().map(|id| id.as_str().to_owned());
+    asked.or_else(|| action.process.map(|process| format!("req-{process}")))
+}
+
 /// `os-instance-actions`
 pub static ACTION: FieldTable<ActionView> = FieldTable::new(&[
     field("action", |v: &ActionView| json!(v.action.name)),
     field("instance_uuid", |v: &ActionView| json!(v.instance)),
-    field("request_id", |v: &ActionView| json!(v.action.request_id)),
+    field("request_id", |v: &ActionView| json!(request_id(&v.action))),
     field("user_id", |v: &ActionView| json!(v.action.user)),
     field("project_id", |v: &ActionView| json!(v.action.project)),
     field("start_time", |v: &ActionView| json!(v.action.started_at.iso_micros())),
