@@ -12,6 +12,7 @@ mod images_of_volumes;
 pub mod interfaces;
 pub mod orphaned_allocations;
 pub mod queries;
+pub mod refresh_attachment;
 pub mod remove_host;
 pub mod security_groups;
 mod server_call;
