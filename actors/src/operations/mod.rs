@@ -14,6 +14,7 @@ pub mod orphaned_allocations;
 pub mod queries;
 pub mod refresh_attachment;
 pub mod remove_host;
+mod requested_classes;
 pub mod security_groups;
 mod server_call;
 pub mod server_images;

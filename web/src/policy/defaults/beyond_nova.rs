@@ -45,6 +45,9 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:servers:show", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("GET /chronova/v1/servers/{server}; GET /chronova/v1/machine-types/unset"),
+    rule("chronova:limits:show", "role:admin or (role:reader and system_scope:all)")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("GET /chronova/v1/limits"),
     rule("chronova:image_properties:set", "role:admin")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("PUT /chronova/v1/servers/{server}/image-properties"),
