@@ -16,8 +16,9 @@ use crate::instance::actions::ServerAction;
 use crate::instance::{InstanceReject, InstanceRequest, InstanceRoot, InstanceVolumeRequest};
 use crate::ports::PortError;
 
-/// The longest wait for the new attachment. The process continues after it.
-const PATIENCE: Duration = Duration::from_mins(3);
+/// The longest wait for the new attachment, less than the minute for which `chronova manage` waits for an answer. The
+/// process continues after it.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// Why the attachment of a volume was not renewed.
 #[derive(Debug, Error)]
