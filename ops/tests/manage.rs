@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
 mod cloud;
+#[path = "manage/limits.rs"]
+mod limits;
 #[path = "manage/servers.rs"]
 mod servers;
 #[path = "manage/site.rs"]

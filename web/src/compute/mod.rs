@@ -22,7 +22,7 @@ mod keys;
 mod migrations;
 mod paging;
 mod proxies;
-mod quotas;
+pub(crate) mod quotas;
 pub(crate) mod reject;
 mod rendered;
 mod server_groups;

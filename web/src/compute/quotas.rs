@@ -67,6 +67,19 @@ pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     Ok(of_class.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
 }
 
+/// The default limits of all resources that compute limits.
+pub(crate) fn default_of_each(ctx: &Ctx) -> Result<BTreeMap<&'static str, i64>, Fault> {
+    let names = ctx.app.compute.config.quota.keys().copied().filter(|name| !NETWORK.contains(name));
+    names.map(|name| Ok((name, default(ctx, name)?))).collect()
+}
+
+/// The limits that are set for a project.
+pub(crate) fn own_limits(ctx: &Ctx, project: &ProjectId) -> Result<BTreeMap<String, i64>, Fault> {
+    let views = &ctx.queries()?.views;
+    let limits = views.quotas.read(|view| view.by_project.get(project).map(|quota| quota.limits.clone()));
+    Ok(limits.unwrap_or_default())
+}
+
 /// The limits that the quota aggregate enforces for a project without limits of its own.
 pub(super) fn default_limits(ctx: &Ctx) -> Result<DefaultLimits, Fault> {
     Ok(DefaultLimits {
