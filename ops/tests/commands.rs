@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod log;
+mod past;
 
 use chronova::commands::{Exit, audit, inspect, rebuild};
 use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
@@ -95,6 +96,19 @@ async fn audit_finds_a_host_by_each_name_that_it_had() {
 }
 
 #[tokio::test]
+async fn audit_finds_a_server_by_each_name_that_it_had() {
+    let store = filled().await;
+    log::add_one(&store).await;
+    let server = |name: &str| audited(&store, audit::AuditArgs { server: vec![name.to_owned()], ..Default::default() });
+    let by_id = server(WEB).await;
+    assert!(by_id.contains("instance.renamed"), "{by_id}");
+    for name in ["web-1", "later"] {
+        assert_eq!(server(name).await, by_id, "{name}");
+    }
+    assert_ne!(server("db").await, by_id);
+}
+
+#[tokio::test]
 async fn audit_refuses_ids_that_the_log_does_not_have() {
     let store = filled().await;
     let none = audit::AuditArgs::default;
@@ -105,6 +119,7 @@ async fn audit_refuses_ids_that_the_log_does_not_have() {
         (audit::AuditArgs { server: vec![unknown.parse().unwrap()], ..none() }, unknown),
         (audit::AuditArgs { host: vec![unknown.into()], ..none() }, unknown),
         (audit::AuditArgs { host: vec!["h9".into()], ..none() }, "no host h9"),
+        (audit::AuditArgs { server: vec!["web-9".into()], ..none() }, "no server web-9"),
     ] {
         let refused = audit::run(&args, &*store, NOW, &mut Vec::new()).await.unwrap_err().to_string();
         assert!(refused.contains(words), "{refused}");

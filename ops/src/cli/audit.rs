@@ -20,6 +20,21 @@ pub(super) struct AuditCommand {
 
 #[derive(Debug, Subcommand)]
 enum AuditAction {
+    /// Show the differences between two moments: of servers and hosts, of one server, or of users and roles. The exit
+    /// status is 0 if there are none, and 1 otherwise.
+    Diff {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::diff::StateDiffArgs,
+    },
+    /// Show who had roles on a project at a moment, and why.
+    Roles {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::roles::ProjectRolesArgs,
+    },
     /// Erase personal data permanently, while no server runs.
     Erase {
         #[command(flatten)]
@@ -104,7 +119,9 @@ impl AuditCommand {
 impl AuditAction {
     fn place_mut(&mut self) -> Option<&mut ConfigPaths> {
         match self {
-            Self::Erase { place, .. }
+            Self::Diff { place, .. }
+            | Self::Roles { place, .. }
+            | Self::Erase { place, .. }
             | Self::Index { place }
             | Self::Export { place, .. }
             | Self::Prove { place, .. }
@@ -139,6 +156,8 @@ fn run(action: AuditAction) -> ExitCode {
         AuditAction::Erase { place, args } => {
             actix_rt::System::new().block_on(Box::pin(operate_on(&place, OperatorCommand::AuditErase(args))))
         }
+        AuditAction::Diff { place, args } => operate(&place, OperatorCommand::AuditDiff(args)),
+        AuditAction::Roles { place, args } => operate(&place, OperatorCommand::AuditRoles(args)),
         AuditAction::Index { place } => operate(&place, OperatorCommand::AuditIndex),
         AuditAction::Export { place, args } => operate(&place, OperatorCommand::AuditExport(args)),
         // A third party has neither configuration nor data.

@@ -49,6 +49,7 @@ pub enum OperatorCommand {
     Backup(backup::BackupCommand),
     Cluster(cluster::ClusterCommand),
     ExportNova(export_nova::NovaExportArgs),
+    AuditDiff(audit::diff::StateDiffArgs),
     AuditErase(audit::erase::EraseArgs),
     AuditIndex,
     AuditExport(audit::export::ExportArgs),
@@ -56,6 +57,7 @@ pub enum OperatorCommand {
     AuditProve(audit::prove::ProveArgs),
     AuditVerifyProof(audit::prove::ProofVerifyArgs),
     AuditKeygen(audit::export::keys::ExportKeysArgs),
+    AuditRoles(audit::roles::ProjectRolesArgs),
     LogCopy(log_copy::LogCopyArgs),
     AuditArchive(audit::archive::ArchiveArgs),
     AuditVerifyArchive(audit::archive::ArchiveVerifyArgs),
@@ -102,6 +104,16 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
         }
         OperatorCommand::Backup(command) => backup::run(&command, place, now, out).await,
         OperatorCommand::Cluster(command) => cluster::run(&command, place.in_database("cluster")?, out).await,
+        OperatorCommand::AuditDiff(args) => {
+            let store = place.read().await?;
+            let checkpoints = &data.checkpoints(&*store)?;
+            audit::diff::run(&args, audit::past::PastReader { store: &*store, checkpoints, now }, out).await
+        }
+        OperatorCommand::AuditRoles(args) => {
+            let store = place.read().await?;
+            let checkpoints = &data.checkpoints(&*store)?;
+            audit::roles::run(&args, audit::past::PastReader { store: &*store, checkpoints, now }, out).await
+        }
         OperatorCommand::AuditExport(args) => audit::export::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::AuditVerifyExport(args) => audit::export::verify(&args, out),
         OperatorCommand::AuditProve(args) => {

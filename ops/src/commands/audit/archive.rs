@@ -333,10 +333,7 @@ pub fn list(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let by_name =
-        |host: &String| CommandFailure::Usage(format!("{host}: an archive needs the UUID of the host, not its name"));
-    let hosts: Result<Vec<Uuid>, _> = args.host.iter().map(|host| host.parse().map_err(|_| by_name(host))).collect();
-    let mut criteria = args.criteria(now, hosts?);
+    let mut criteria = args.criteria(now, ids(&args.server, "server")?, ids(&args.host, "host")?);
     let all = manifests(folder)?;
     let within = |recorded: &Recorded| recorded.position > args.after() && recorded.position <= args.last();
     let each = |look: &mut dyn FnMut(&Recorded) -> Result<(), CommandFailure>| {
@@ -366,4 +363,11 @@ pub fn list(
         Ok(())
     })?;
     Ok(Exit::Yes)
+}
+
+/// The ids in `given`. A name cannot be looked up in an archive, because its event may be in the log alone.
+fn ids(given: &[String], noun: &str) -> Result<Vec<Uuid>, CommandFailure> {
+    let by_name =
+        |name: &String| CommandFailure::Usage(format!("{name}: an archive needs the UUID of the {noun}, not its name"));
+    given.iter().map(|text| text.parse().map_err(|_| by_name(text))).collect()
 }
