@@ -1,6 +1,7 @@
 //! The output of operators' commands, compared with golden files (`EXPECTORATE=overwrite cargo test` rewrites them).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod forwarding;
 mod log;
 mod past;
 
@@ -330,4 +331,29 @@ async fn rebuild_compares_with_the_checkpoint() {
     let (exit, text) = rebuilt(&MemoryStore::new(), kept, false).await;
     assert_eq!(exit, Exit::No);
     assert!(text.contains("the log ends at 0"), "{text}");
+}
+
+#[tokio::test]
+async fn audit_prints_the_forms_of_other_programs() {
+    let store = filled().await;
+    let printed = |output: audit::OutputFormat| {
+        audited(&store, audit::AuditArgs { output, kind: vec!["instance.build_failed".into()], ..Default::default() })
+    };
+    let cadf: serde_json::Value = serde_json::from_str(&printed(audit::OutputFormat::Cadf).await).unwrap();
+    for (field, value) in [
+        ("typeURI", "http://schemas.dmtf.org/cloud/audit/1.0/event"),
+        ("eventType", "activity"),
+        ("action", "create"),
+        ("outcome", "failure"),
+    ] {
+        assert_eq!(cadf[field], value, "{cadf}");
+    }
+    assert!(cadf["eventTime"].as_str().unwrap().ends_with("+0000"), "{cadf}");
+    for resource in ["initiator", "target", "observer"] {
+        assert!(cadf[resource]["id"].is_string() && cadf[resource]["typeURI"].is_string(), "{cadf}");
+    }
+    assert_eq!(cadf["reason"]["reasonCode"], "500");
+    assert_eq!(cadf["attachments"][0]["content"]["kind"], "instance.build_failed");
+    let syslog = printed(audit::OutputFormat::Syslog).await;
+    assert!(syslog.starts_with("<108>1 2026-01-31T12:") && syslog.ends_with("}\n"), "{syslog}");
 }

@@ -28,6 +28,13 @@ enum AuditAction {
         #[command(flatten)]
         args: commands::audit::diff::StateDiffArgs,
     },
+    /// Show the servers that existed at a moment, of all hosts or of one.
+    Servers {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::servers::PastServersArgs,
+    },
     /// Show who had roles on a project at a moment, and why.
     Roles {
         #[command(flatten)]
@@ -41,6 +48,13 @@ enum AuditAction {
         place: ConfigPaths,
         #[command(flatten)]
         args: commands::audit::erase::EraseArgs,
+    },
+    /// Send events to a web server (CloudEvents) or to a collector of syslog, each at least once.
+    Forward {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::forward::ForwardArgs,
     },
     /// Write a part of the log to a signed file that a third party can verify.
     Export {
@@ -121,7 +135,9 @@ impl AuditAction {
         match self {
             Self::Diff { place, .. }
             | Self::Roles { place, .. }
+            | Self::Servers { place, .. }
             | Self::Erase { place, .. }
+            | Self::Forward { place, .. }
             | Self::Index { place }
             | Self::Export { place, .. }
             | Self::Prove { place, .. }
@@ -158,6 +174,8 @@ fn run(action: AuditAction) -> ExitCode {
         }
         AuditAction::Diff { place, args } => operate(&place, OperatorCommand::AuditDiff(args)),
         AuditAction::Roles { place, args } => operate(&place, OperatorCommand::AuditRoles(args)),
+        AuditAction::Forward { place, args } => operate(&place, OperatorCommand::AuditForward(args)),
+        AuditAction::Servers { place, args } => operate(&place, OperatorCommand::AuditServers(args)),
         AuditAction::Index { place } => operate(&place, OperatorCommand::AuditIndex),
         AuditAction::Export { place, args } => operate(&place, OperatorCommand::AuditExport(args)),
         // A third party has neither configuration nor data.

@@ -56,8 +56,10 @@ pub enum OperatorCommand {
     AuditVerifyExport(audit::export::ExportVerifyArgs),
     AuditProve(audit::prove::ProveArgs),
     AuditVerifyProof(audit::prove::ProofVerifyArgs),
+    AuditForward(audit::forward::ForwardArgs),
     AuditKeygen(audit::export::keys::ExportKeysArgs),
     AuditRoles(audit::roles::ProjectRolesArgs),
+    AuditServers(audit::servers::PastServersArgs),
     LogCopy(log_copy::LogCopyArgs),
     AuditArchive(audit::archive::ArchiveArgs),
     AuditVerifyArchive(audit::archive::ArchiveVerifyArgs),
@@ -108,6 +110,15 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             let store = place.read().await?;
             let checkpoints = &data.checkpoints(&*store)?;
             audit::diff::run(&args, audit::past::PastReader { store: &*store, checkpoints, now }, out).await
+        }
+        OperatorCommand::AuditServers(args) => {
+            let store = place.read().await?;
+            let checkpoints = &data.checkpoints(&*store)?;
+            audit::servers::run(&args, audit::past::PastReader { store: &*store, checkpoints, now }, out).await
+        }
+        OperatorCommand::AuditForward(args) => {
+            let pauses = audit::forward::DeliveryPauses::default();
+            audit::forward::run(&args, &*place.read().await?, pauses, out).await
         }
         OperatorCommand::AuditRoles(args) => {
             let store = place.read().await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chronova::commands::audit::diff::{self, StateDiffArgs};
 use chronova::commands::audit::past::PastReader;
 use chronova::commands::audit::roles::{self, ProjectRolesArgs};
+use chronova::commands::audit::servers::{self, PastServersArgs};
 use chronova::commands::{CommandFailure, Exit};
 use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
 use chronova_events::identity::{
@@ -23,12 +24,12 @@ use super::NOW;
 use super::log::{DB, WEB, filled};
 
 /// What a command answers with the checkpoints in `folder`.
-struct Asked<'a> {
+struct PastAsker<'a> {
     store: &'a MemoryStore,
     checkpoints: Arc<Checkpoints>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> PastAsker<'a> {
     fn new(store: &'a MemoryStore, folder: &tempfile::TempDir) -> Self {
         let keys = KeyRing::in_memory().unwrap();
         Self { store, checkpoints: Checkpoints::new(folder.path(), CheckpointOptions::default(), keys) }
@@ -52,6 +53,36 @@ impl<'a> Asked<'a> {
     }
 }
 
+impl PastAsker<'_> {
+    async fn servers(&self, args: PastServersArgs) -> Result<String, CommandFailure> {
+        let mut out = Vec::new();
+        assert_eq!(servers::run(&args, self.reader(), &mut out).await?, Exit::Yes);
+        Ok(String::from_utf8(out).unwrap())
+    }
+}
+
+#[tokio::test]
+async fn audit_servers_shows_what_ran_on_a_host() {
+    let (store, folder) = (filled().await, tempfile::tempdir().unwrap());
+    let asker = PastAsker::new(&store, &folder);
+    let at = |position: u64| Some(position.to_string().parse().unwrap());
+    let on = |host: &str, at| PastServersArgs { at, host: Some(host.into()), project: None, json: false };
+    let placed = position_of(&store, "instance.placed").await;
+    let before = asker.servers(on("h1", at(placed - 1))).await.unwrap();
+    assert!(before.starts_with("0 servers at position "), "{before}");
+    let then = asker.servers(on("h1", at(placed))).await.unwrap();
+    assert!(then.starts_with("1 servers at ") && then.contains(&format!("web-1 ({WEB})  BUILD  on h1")), "{then}");
+    let host = "33333333-0000-0000-0000-000000000003";
+    assert_eq!(asker.servers(on(host, at(placed))).await.unwrap(), then);
+    let unknown = asker.servers(on("h9", at(placed))).await.unwrap_err().to_string();
+    assert!(unknown.contains("no host h9 at position"), "{unknown}");
+    let of = |project: &str| PastServersArgs { at: None, host: None, project: Some(project.into()), json: true };
+    let all: Value = serde_json::from_str(&asker.servers(of("acme")).await.unwrap()).unwrap();
+    assert_eq!(all["servers"].as_array().unwrap().len(), 2);
+    let none: Value = serde_json::from_str(&asker.servers(of("other")).await.unwrap()).unwrap();
+    assert_eq!(none["servers"], serde_json::json!([]));
+}
+
 fn between(from: u64, to: Option<u64>) -> StateDiffArgs {
     let moment = |position: u64| position.to_string().parse().unwrap();
     StateDiffArgs { from: moment(from), to: to.map(moment), server: None, access: false, json: false }
@@ -65,7 +96,7 @@ async fn position_of(store: &MemoryStore, kind: &str) -> u64 {
 #[tokio::test]
 async fn audit_diff_compares_the_fleet_at_two_moments() {
     let (store, folder) = (filled().await, tempfile::tempdir().unwrap());
-    let asked = Asked::new(&store, &folder);
+    let asked = PastAsker::new(&store, &folder);
     let (exit, all) = asked.diff(between(0, None)).await.unwrap();
     assert_eq!(exit, Exit::No);
     for item in ["+ host h1 (", &format!("+ server web-1 ({WEB})"), &format!("+ server db ({DB})"), "3 differences"] {
@@ -89,7 +120,7 @@ async fn audit_diff_compares_the_fleet_at_two_moments() {
 #[tokio::test]
 async fn audit_diff_compares_one_server_and_refuses_mistakes() {
     let (store, folder) = (filled().await, tempfile::tempdir().unwrap());
-    let asked = Asked::new(&store, &folder);
+    let asked = PastAsker::new(&store, &folder);
     let of = |server: &str, args: StateDiffArgs| StateDiffArgs { server: Some(server.into()), ..args };
     let failed = position_of(&store, "instance.build_failed").await;
     let (exit, by_name) = asked.diff(of("db", between(failed - 1, Some(failed)))).await.unwrap();
@@ -114,7 +145,7 @@ async fn audit_diff_compares_one_server_and_refuses_mistakes() {
 #[tokio::test]
 async fn audit_diff_answers_the_same_with_a_checkpoint() {
     let (store, folder) = (filled().await, tempfile::tempdir().unwrap());
-    let asked = Asked::new(&store, &folder);
+    let asked = PastAsker::new(&store, &folder);
     let head = store.head().0;
     let without = asked.diff(between(2, Some(head))).await.unwrap();
     let views = Views::new();
@@ -124,7 +155,7 @@ async fn audit_diff_answers_the_same_with_a_checkpoint() {
     let other = MemoryStore::new();
     let event = NewEvent::new(created_domain(), Timestamp(1), &Meta::system("test"));
     other.append(&StreamId::new("identity", "main"), Expected::Any, vec![event]).await.unwrap();
-    let strange = Asked { store: &other, checkpoints: Arc::clone(&asked.checkpoints) };
+    let strange = PastAsker { store: &other, checkpoints: Arc::clone(&asked.checkpoints) };
     let (exit, text) = strange.diff(between(0, None)).await.unwrap();
     assert!(exit == Exit::Yes && text.ends_with("no differences\n"), "{text}");
 }
@@ -185,7 +216,7 @@ async fn identities() -> Arc<MemoryStore> {
 #[tokio::test]
 async fn audit_roles_shows_who_could_use_a_project_and_why() {
     let (store, folder) = (identities().await, tempfile::tempdir().unwrap());
-    let asked = Asked::new(&store, &folder);
+    let asked = PastAsker::new(&store, &folder);
     let head = store.head().0;
     let before = asked.roles("web", Some(&(head - 1).to_string()), true).await.unwrap();
     let told: Value = serde_json::from_str(&before).unwrap();
@@ -213,7 +244,7 @@ async fn audit_roles_shows_who_could_use_a_project_and_why() {
 #[tokio::test]
 async fn audit_diff_compares_access() {
     let (store, folder) = (identities().await, tempfile::tempdir().unwrap());
-    let asked = Asked::new(&store, &folder);
+    let asked = PastAsker::new(&store, &folder);
     let head = store.head().0;
     let access = |from, to| StateDiffArgs { access: true, ..between(from, to) };
     let (exit, revoked) = asked.diff(access(head - 1, None)).await.unwrap();

@@ -8,11 +8,13 @@ pub mod archive;
 pub mod diff;
 pub mod erase;
 pub mod export;
+pub mod forward;
 pub mod index;
 mod names;
 pub mod past;
 pub mod prove;
 pub mod roles;
+pub mod servers;
 
 use std::io::Write;
 use std::time::Duration;
@@ -43,6 +45,10 @@ pub enum OutputFormat {
     Json,
     /// One CloudEvent (1.0, structured JSON) a line
     Cloudevents,
+    /// One event of CADF (DSP0262) a line, as OpenStack's pyCADF reads it
+    Cadf,
+    /// One message of syslog (RFC 5424) a line
+    Syslog,
     /// Comma-separated values with a head line (RFC 4180)
     Csv,
     /// Columns, for people
@@ -54,6 +60,8 @@ impl OutputFormat {
         match self {
             Self::Json => Format::Json,
             Self::Cloudevents => Format::CloudEvents,
+            Self::Cadf => Format::Cadf,
+            Self::Syslog => Format::Syslog,
             Self::Csv => Format::Csv,
             Self::Table => Format::Table,
         }

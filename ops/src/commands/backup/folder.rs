@@ -118,7 +118,11 @@ impl BackupReader {
 
 /// The result of an attempt to lock the file or folder at `path`, with an error for the operator. `does`: what the
 /// other command does.
-pub(super) fn taken(attempt: Result<(), TryLockError>, path: &Path, does: &str) -> Result<(), CommandFailure> {
+pub(in crate::commands) fn taken(
+    attempt: Result<(), TryLockError>,
+    path: &Path,
+    does: &str,
+) -> Result<(), CommandFailure> {
     match attempt {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
