@@ -1,6 +1,7 @@
 //! The output of operators' commands, compared with golden files (`EXPECTORATE=overwrite cargo test` rewrites them).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod anchored;
 mod forwarding;
 mod log;
 mod past;

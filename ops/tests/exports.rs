@@ -188,7 +188,9 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&segment, bytes).unwrap();
-    assert_eq!(verify().await.0, Exit::No);
+    let (exit, told) = verify().await;
+    assert!(exit == Exit::No && told.contains("was changed after it was written"), "{told}");
+    assert!(told.lines().count() == 1 && told.ends_with(" whole\n"), "the other segment is whole: {told}");
     store.close().await;
 }
 

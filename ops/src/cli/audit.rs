@@ -85,7 +85,21 @@ enum AuditAction {
         #[command(flatten)]
         args: commands::audit::prove::ProofVerifyArgs,
     },
-    /// Create the key pair that signs exports.
+    /// Append a signed anchor of the log's head to a file that is kept elsewhere.
+    Anchor {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::anchors::AnchorArgs,
+    },
+    /// Verify a file of anchors with a public key, and against the log if there is one.
+    VerifyAnchors {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::anchors::AnchorVerifyArgs,
+    },
+    /// Create the key pair that signs exports and anchors.
     Keygen {
         #[command(flatten)]
         args: commands::audit::export::keys::ExportKeysArgs,
@@ -133,7 +147,9 @@ impl AuditCommand {
 impl AuditAction {
     fn place_mut(&mut self) -> Option<&mut ConfigPaths> {
         match self {
-            Self::Diff { place, .. }
+            Self::Anchor { place, .. }
+            | Self::VerifyAnchors { place, .. }
+            | Self::Diff { place, .. }
             | Self::Roles { place, .. }
             | Self::Servers { place, .. }
             | Self::Erase { place, .. }
@@ -172,6 +188,8 @@ fn run(action: AuditAction) -> ExitCode {
         AuditAction::Erase { place, args } => {
             actix_rt::System::new().block_on(Box::pin(operate_on(&place, OperatorCommand::AuditErase(args))))
         }
+        AuditAction::Anchor { place, args } => operate(&place, OperatorCommand::AuditAnchor(args)),
+        AuditAction::VerifyAnchors { place, args } => operate(&place, OperatorCommand::AuditVerifyAnchors(args)),
         AuditAction::Diff { place, args } => operate(&place, OperatorCommand::AuditDiff(args)),
         AuditAction::Roles { place, args } => operate(&place, OperatorCommand::AuditRoles(args)),
         AuditAction::Forward { place, args } => operate(&place, OperatorCommand::AuditForward(args)),

@@ -17,6 +17,7 @@ pub mod export_nova;
 mod failure;
 pub mod host;
 pub mod inspect;
+mod locks;
 pub mod log_copy;
 pub mod log_home;
 pub mod log_pages;
@@ -49,6 +50,8 @@ pub enum OperatorCommand {
     Backup(backup::BackupCommand),
     Cluster(cluster::ClusterCommand),
     ExportNova(export_nova::NovaExportArgs),
+    AuditAnchor(audit::anchors::AnchorArgs),
+    AuditVerifyAnchors(audit::anchors::AnchorVerifyArgs),
     AuditDiff(audit::diff::StateDiffArgs),
     AuditErase(audit::erase::EraseArgs),
     AuditIndex,
@@ -106,6 +109,13 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
         }
         OperatorCommand::Backup(command) => backup::run(&command, place, now, out).await,
         OperatorCommand::Cluster(command) => cluster::run(&command, place.in_database("cluster")?, out).await,
+        OperatorCommand::AuditAnchor(args) => {
+            audit::anchors::run(&args, &*place.read().await?, &data.tree(), now, out).await
+        }
+        OperatorCommand::AuditVerifyAnchors(args) => {
+            let store = place.read_any().await?;
+            audit::anchors::verify(&args, store.as_deref(), &data.tree(), out).await
+        }
         OperatorCommand::AuditDiff(args) => {
             let store = place.read().await?;
             let checkpoints = &data.checkpoints(&*store)?;

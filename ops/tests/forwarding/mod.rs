@@ -74,7 +74,7 @@ impl FakeReceiver {
 }
 
 /// The head and the body of a request.
-fn request(stream: &mut TcpStream) -> (String, Vec<u8>) {
+pub(super) fn request(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while reader.read_line(&mut head).unwrap() > 2 {}

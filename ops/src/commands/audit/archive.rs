@@ -274,28 +274,44 @@ pub async fn verify(
     let all = manifests(folder)?;
     let mut chain = all.first().map_or_else(String::new, |first| first.before.clone());
     let mut next = all.first().map_or(1, |first| first.first);
+    let mut exit = Exit::Yes;
     for manifest in &all {
-        let problem = match check(folder, manifest, &chain, next) {
+        let mut problem = match check(folder, manifest, &chain, next) {
             Ok(problem) => problem,
             Err(failure) => Some(failure.to_string()),
         };
-        if let Some(problem) = problem {
-            writeln!(out, "NOT valid: {}: {problem}", manifest.file)?;
-            return Ok(Exit::No);
-        }
-        if let Some(store) = store
+        if let (None, Some(store)) = (&problem, store)
             && hash_at(store, manifest.last).await?.to_string() != manifest.end
         {
-            writeln!(out, "NOT valid: {}: the log has other events there", manifest.file)?;
-            return Ok(Exit::No);
+            problem = Some("the log has other events there".to_owned());
+        }
+        // The segments after a damaged one are verified, too.
+        if let Some(problem) = problem {
+            writeln!(out, "NOT valid: {}: {problem}", manifest.file)?;
+            exit = Exit::No;
         }
         chain.clone_from(&manifest.end);
         next = manifest.last + 1;
+    }
+    if exit != Exit::Yes {
+        return Ok(exit);
     }
     let with = if store.is_some() { ", as the log has them" } else { "" };
     let first = all.first().map_or(0, |manifest| manifest.first);
     writeln!(out, "valid: {} segments, positions {first} to {}{with}", all.len(), next - 1)?;
     Ok(Exit::Yes)
+}
+
+/// The position of the last event of a damaged segment that can be read and follows the chain.
+fn last_whole(folder: &Path, manifest: &Manifest) -> u64 {
+    let (mut hash, mut last) = (manifest.before.parse::<EventHash>().unwrap_or_default(), manifest.first - 1);
+    // The reading ends where the damage is. The damage is known, so the error tells nothing more.
+    let _ = read_segment(folder, manifest, |entry| {
+        hash = entry.follows(&hash, last + 1).map_err(CommandFailure::Usage)?;
+        last += 1;
+        Ok(())
+    });
+    last
 }
 
 /// The fault of a segment, if it has one.
@@ -305,7 +321,12 @@ pub fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Resu
     }
     let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
     if sha256(&path)? != manifest.sha256 {
-        return Ok(Some("the file was changed after it was written".to_owned()));
+        let whole = match last_whole(folder, manifest) {
+            last if last < manifest.first => "no event in it is whole".to_owned(),
+            last if last >= manifest.last => "all its events are whole".to_owned(),
+            last => format!("only the events up to position {last} are whole"),
+        };
+        return Ok(Some(format!("the file was changed after it was written: {whole}")));
     }
     let Ok(mut hash) = manifest.before.parse::<EventHash>() else { return Ok(Some("malformed".to_owned())) };
     let (mut position, mut problem) = (manifest.first, None);

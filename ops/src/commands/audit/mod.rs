@@ -4,6 +4,7 @@
 //! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match. A
 //! listing with filters writes the index of the log into the data folder ([`index`]).
 
+pub mod anchors;
 pub mod archive;
 pub mod diff;
 pub mod erase;

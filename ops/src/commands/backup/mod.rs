@@ -30,7 +30,6 @@ use std::path::{Path, PathBuf};
 use chronova_events::envelope::Timestamp;
 use clap::{Args, Subcommand};
 
-pub(super) use self::folder::taken;
 use super::moments::AsOf;
 use super::{CommandFailure, Exit, LogPlace};
 use crate::cli::ConfigPaths;

@@ -13,7 +13,7 @@ use chronova_events::store::EventStore;
 use serde::{Deserialize, Serialize};
 
 use super::super::super::CommandFailure;
-use super::super::super::backup::taken;
+use super::super::super::locks::taken;
 
 const FORMAT: &str = "chronova-outbox";
 const VERSION: u32 = 1;
