@@ -78,6 +78,11 @@ ask "Who could use the project web at that time?" at audit roles web --at "$MIDD
 like "Alice could" "$ANSWER" "alice \\($ALICE\\)"
 unlike "Bob could not" "$ANSWER" '^  bob '
 
+ask "Who could use it at any time?" at audit roles web --since 1
+like "Alice could for a time" "$ANSWER" "alice \\($ALICE\\)"
+like "her time has an end" "$ANSWER" 'from +20[^ ]+ to 20'
+like "Bob could, too" "$ANSWER" '^  bob '
+
 ask "What did Alice do and try?" at audit --user alice --output table
 for kind in access.login_failed access.logged_in access.request_refused instance.build_requested instance.delete_requested; do
   like "the answer has $kind" "$ANSWER" " $kind "

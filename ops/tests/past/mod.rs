@@ -46,7 +46,8 @@ impl<'a> PastAsker<'a> {
     }
 
     async fn roles(&self, project: &str, at: Option<&str>, json: bool) -> Result<String, CommandFailure> {
-        let args = ProjectRolesArgs { project: project.into(), at: at.map(|at| at.parse().unwrap()), json };
+        let at = at.map(|at| at.parse().unwrap());
+        let args = ProjectRolesArgs { project: project.into(), at, since: None, until: None, json };
         let mut out = Vec::new();
         assert_eq!(roles::run(&args, self.reader(), &mut out).await?, Exit::Yes);
         Ok(String::from_utf8(out).unwrap())
@@ -239,6 +240,36 @@ async fn audit_roles_shows_who_could_use_a_project_and_why() {
     assert!(unknown.contains("no project wbe"), "{unknown}");
     let early = asked.roles("web", Some("1"), false).await.unwrap_err().to_string();
     assert!(early.contains("no project web at position 1"), "{early}");
+}
+
+#[tokio::test]
+async fn audit_roles_shows_everybody_who_could_use_a_project_in_a_period() {
+    let (store, folder) = (identities().await, tempfile::tempdir().unwrap());
+    let asker = PastAsker::new(&store, &folder);
+    let head = store.head().0;
+    let during = async |since: u64, until: Option<u64>| {
+        let moment = |position: u64| position.to_string().parse().unwrap();
+        let project = "name of web".into();
+        let (since, until) = (Some(moment(since)), until.map(moment));
+        let args = ProjectRolesArgs { project, at: None, since, until, json: true };
+        let mut out = Vec::new();
+        roles::run(&args, asker.reader(), &mut out).await.map(|_| serde_json::from_slice::<Value>(&out).unwrap())
+    };
+    let all = during(0, None).await.unwrap();
+    let ids = |sort: &Value| -> Vec<String> {
+        sort.as_array().unwrap().iter().map(|holder| holder["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&all["users"]), ["alice", "bob"]);
+    assert_eq!(ids(&all["administrators"]), ["carol"]);
+    let time = |position: u64| Timestamp(i64::try_from(position).unwrap()).to_string();
+    let spans = &all["users"][0]["spans"];
+    assert_eq!(*spans, serde_json::json!([{"since": time(head - 1), "until": time(head)}]), "Alice's role was revoked");
+    let open = &all["users"][1]["spans"];
+    assert_eq!(*open, serde_json::json!([{"since": time(head - 3), "until": null}]), "Bob has his role until the end");
+    // After the revocation Alice has nothing. Before the project there is an error.
+    assert_eq!(ids(&during(head, None).await.unwrap()["users"]), ["bob"]);
+    assert!(during(0, Some(1)).await.unwrap_err().to_string().contains("no project name of web in that time"));
+    assert!(during(5, Some(4)).await.unwrap_err().to_string().contains("after its end"));
 }
 
 #[tokio::test]

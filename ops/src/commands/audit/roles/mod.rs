@@ -1,6 +1,8 @@
-//! `chronova audit roles`: the users who had roles on a project at a moment, and why.
+//! `chronova audit roles`: the users who had roles on a project at a moment or in a period, and why.
 //!
 //! The embedded identity service keeps users, roles and assignments in the log. A Keystone keeps them itself.
+
+mod period;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -24,6 +26,12 @@ pub struct ProjectRolesArgs {
     /// A time (2026-01-31T12:00:00Z, 15m ago as `15m`) or a position of the log [default: now]
     #[arg(long, visible_alias = "as-of", value_name = "WHEN")]
     pub at: Option<AsOf>,
+    /// Instead of one moment: everybody who had a role at some time from then on
+    #[arg(long, value_name = "WHEN", conflicts_with = "at")]
+    pub since: Option<AsOf>,
+    /// The end of the period [default: now]
+    #[arg(long, value_name = "WHEN", requires = "since")]
+    pub until: Option<AsOf>,
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
@@ -61,6 +69,9 @@ struct RoleHolder {
 
 /// Prints who had roles on the project of `args`.
 pub async fn run(args: &ProjectRolesArgs, past: PastReader<'_>, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    if let Some(since) = args.since {
+        return period::run(args, (since, args.until), past, out).await;
+    }
     let views = past.at(args.at).await?;
     let moment = ShownMoment::of(&views);
     let told = views.identities.read(|view| tell(&view.identity, &args.project, moment))?;
@@ -75,6 +86,13 @@ pub async fn run(args: &ProjectRolesArgs, past: PastReader<'_>, out: &mut dyn Wr
 
 fn tell(identity: &Identity, project: &str, moment: ShownMoment) -> Result<ProjectRoles, CommandFailure> {
     let project = find(identity, project, &moment)?;
+    let (users, administrators) = holders(identity, project);
+    let named = NamedProject { id: project.id.to_string(), name: project.attributes.name.clone() };
+    Ok(ProjectRoles { moment, project: named, users, administrators })
+}
+
+/// The users with roles on the project, and further users with the role `admin` on any scope.
+fn holders(identity: &Identity, project: &Project) -> (Vec<RoleHolder>, Vec<RoleHolder>) {
     let scope = IdentityScope::Project(project.id.clone());
     let (mut users, mut administrators) = (Vec::new(), Vec::new());
     for (user, grants) in &identity.grants {
@@ -92,8 +110,7 @@ fn tell(identity: &Identity, project: &str, moment: ShownMoment) -> Result<Proje
             administrators.push(holder(identity, user, &admin, because));
         }
     }
-    let named = NamedProject { id: project.id.to_string(), name: project.attributes.name.clone() };
-    Ok(ProjectRoles { moment, project: named, users, administrators })
+    (users, administrators)
 }
 
 /// The project with this id, or the only one with this name.
