@@ -100,7 +100,7 @@ like "Bob's role is granted" "$ANSWER" '^\+ assignment bob: reader on project we
 
 # ------------------------------------------------------------------------------------------------------------ proofs
 
-at audit keygen --help >/dev/null; "$CHRONOVA_BIN" audit keygen --out "$WORK/auditor.key" >/dev/null
+"$CHRONOVA_BIN" audit keygen --out "$WORK/auditor.key" >/dev/null
 FIRST=$(at audit --from-position 1 --to-position 1 | grep -oE '"recorded_at":"[^"]*' | cut -d'"' -f4)
 ask "Which events of the project were there between two dates, as a proof?" \
   at audit export --project "$PROJECT" --since "$FIRST" --sign-key "$WORK/auditor.key" --out "$WORK/project.export"

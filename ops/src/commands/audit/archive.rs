@@ -304,7 +304,8 @@ pub async fn verify(
 
 /// The position of the last event of a damaged segment that can be read and follows the chain.
 fn last_whole(folder: &Path, manifest: &Manifest) -> u64 {
-    let (mut hash, mut last) = (manifest.before.parse::<EventHash>().unwrap_or_default(), manifest.first - 1);
+    let (mut hash, mut last) =
+        (manifest.before.parse::<EventHash>().unwrap_or_default(), manifest.first.saturating_sub(1));
     // The reading ends where the damage is. The damage is known, so the error tells nothing more.
     let _ = read_segment(folder, manifest, |entry| {
         hash = entry.follows(&hash, last + 1).map_err(CommandFailure::Usage)?;
