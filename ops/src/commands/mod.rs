@@ -147,9 +147,10 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             audit::archive::run(&args, &*place.read().await?, &folder, now, out).await
         }
         OperatorCommand::AuditVerifyArchive(args) => {
+            let key = args.public_key.as_deref().map(audit::export::keys::verifying_key).transpose()?;
             let folder = args.folder.unwrap_or_else(|| data.archive());
             let store = place.read_any().await?;
-            audit::archive::verify(store.as_deref(), &folder, out).await
+            audit::archive::verify(store.as_deref(), &folder, key.as_ref(), out).await
         }
         OperatorCommand::Audit(args) if args.without_index => audit::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::Audit(args) => {
