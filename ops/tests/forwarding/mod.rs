@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::log::{self, WEB, filled};
 use super::{NOW, audited, positions};
 
-/// What the receiver does with a request.
+/// The receiver's reaction to a request.
 #[derive(Debug, Clone, Copy)]
 enum Reaction {
     Answer(u16),

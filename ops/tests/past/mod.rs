@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::NOW;
 use super::log::{DB, WEB, filled};
 
-/// What a command answers with the checkpoints in `folder`.
+/// Runs the commands on a log with checkpoints.
 struct PastAsker<'a> {
     store: &'a MemoryStore,
     checkpoints: Arc<Checkpoints>,

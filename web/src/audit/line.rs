@@ -121,8 +121,8 @@ pub fn cloud_event(recorded: &Recorded) -> Result<Value, DecodeError> {
     }))
 }
 
-/// One event in the schema of pyCADF, the library of OpenStack's services. What CADF has no field for is in an
-/// attachment.
+/// One event in the schema of pyCADF, the library of OpenStack's services. An attachment has the fields that CADF
+/// lacks.
 pub fn cadf_event(recorded: &Recorded) -> Result<Value, DecodeError> {
     let event = recorded.event()?;
     let payload = shown(event);

@@ -1,4 +1,4 @@
-//! What two moments are compared by: servers, hosts, host aggregates and flavors, or users and their roles.
+//! The items that are compared at two moments: servers, hosts, host aggregates and flavors, or users and their roles.
 
 use std::collections::BTreeMap;
 
