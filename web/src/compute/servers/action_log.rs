@@ -20,10 +20,12 @@ use crate::route::{Route, get};
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("instance_actions.index", "/servers/{server_id}/os-instance-actions", handler!(index))
         .policy_on_target("os_compute_api:os-instance-actions:list")
-        .query(bodies::instance_actions_index_query),
+        .query(bodies::instance_actions_index_query)
+        .as_of(),
     get("instance_actions.show", "/servers/{server_id}/os-instance-actions/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-instance-actions:show")
-        .query(no_query),
+        .query(no_query)
+        .as_of(),
 ];
 
 fn find(ctx: &Ctx) -> Result<PermittedServer, Fault> {
@@ -85,7 +87,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 fn events(ctx: &Ctx, found: &PermittedServer, action: &InstanceAction, full: bool) -> Result<Value, Fault> {
     let details = ctx.allows("os_compute_api:os-instance-actions:events:details", &found.target);
     let project = &found.server()?.request.project;
-    let (hosts, own) = (&ctx.queries()?.views.hosts, services::own_host(ctx));
+    let (hosts, own) = (&ctx.views()?.hosts, services::own_host(ctx));
     let named = |id: HostId| hosts.read(|hosts| hosts.name_of(id).map(str::to_owned));
     let views: Vec<EventView> = action
         .steps

@@ -22,7 +22,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("server_tags.index", ALL, handler!(index))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:index")
-        .query(bodies::server_tags_index_query),
+        .query(bodies::server_tags_index_query)
+        .as_of(),
     put("server_tags.update_all", ALL, handler!(update_all))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:update_all")
@@ -33,7 +34,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("server_tags.show", ONE, handler!(show))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:show")
-        .query(bodies::server_tags_index_query),
+        .query(bodies::server_tags_index_query)
+        .as_of(),
     put("server_tags.update", ONE, handler!(update))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:update")
