@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use super::bodies::{no_query, server_groups as bodies};
 use super::views::server_group::{SERVER_GROUP, ServerGroupView};
 use super::{quotas, reject};
+use crate::answers::no_content;
+use crate::compute::answers::server_groups as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -24,15 +26,19 @@ use crate::schema::to_integer;
 pub(super) const ROUTES: &[Route] = &[
     get("server_groups.index", "/os-server-groups", handler!(index))
         .policy("os_compute_api:os-server-groups:index")
-        .query(bodies::index_query),
+        .query(bodies::index_query)
+        .answers(answers::index),
     post("server_groups.create", "/os-server-groups", handler!(create))
         .policy("os_compute_api:os-server-groups:create")
-        .body(bodies::create_body),
+        .body(bodies::create_body)
+        .answers(answers::show),
     get("server_groups.show", "/os-server-groups/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-server-groups:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::show),
     delete("server_groups.delete", "/os-server-groups/{id}", handler!(remove))
-        .policy_on_target("os_compute_api:os-server-groups:delete"),
+        .policy_on_target("os_compute_api:os-server-groups:delete")
+        .answers(no_content),
 ];
 
 fn view(groups: &ServerGroupsView, group: &Arc<ServerGroup>) -> ServerGroupView {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::filters::time;
 use super::lookup::{PermittedServer, find_where};
+use crate::compute::answers::server_parts as answers;
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::compute::views::action::{ACTION, ActionView, EVENT, EventView};
 use crate::compute::{paging, versions};
@@ -19,10 +20,12 @@ use crate::route::{Route, get};
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("instance_actions.index", "/servers/{server_id}/os-instance-actions", handler!(index))
         .policy_on_target("os_compute_api:os-instance-actions:list")
-        .query(bodies::instance_actions_index_query),
+        .query(bodies::instance_actions_index_query)
+        .answers(answers::actions),
     get("instance_actions.show", "/servers/{server_id}/os-instance-actions/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-instance-actions:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::action),
 ];
 
 fn find(ctx: &Ctx) -> Result<PermittedServer, Fault> {
