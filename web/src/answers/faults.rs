@@ -26,8 +26,7 @@ const NOVA: [&str; 16] = [
     "allocationUpdateFailed",
 ];
 
-/// The schema of the JSON body with which a service refuses with `status`. The image and metadata services write HTML
-/// or text instead for clients that prefer it; Placement does so for clients that accept HTML and no JSON.
+/// The schema of the JSON body with which a service refuses with `status`.
 pub fn body(service: Service, status: u16, version: Microversion) -> Value {
     let schema = match service {
         // keystonemiddleware writes this body for all services behind it.
@@ -39,6 +38,11 @@ pub fn body(service: Service, status: u16, version: Microversion) -> Value {
         Service::Image | Service::Metadata => webob(),
     };
     schema.render(version)
+}
+
+/// Whether the service writes refusals as HTML or text for clients that prefer it.
+pub const fn may_be_page(service: Service) -> bool {
+    matches!(service, Service::Placement | Service::Image | Service::Metadata)
 }
 
 /// `{"itemNotFound": {"code": 404, "message": "..."}}`

@@ -12,8 +12,9 @@
 
 pub mod faults;
 
-use crate::microversion::Microversion;
+use crate::microversion::{HEADER, LEGACY_HEADER, Microversion};
 use crate::schema::Schema;
+use crate::service::Service;
 
 /// A function that describes the success answers of an operation.
 pub type AnswersFn = fn() -> Answers;
@@ -51,6 +52,17 @@ pub enum AnswerContent {
     Json(Schema),
     /// Another media type.
     Other(&'static str),
+}
+
+/// The headers of every answer of an operation at a version.
+pub const fn common_headers(service: Service) -> &'static [&'static str] {
+    const REQUEST: &str = "x-openstack-request-id";
+    match service {
+        Service::Compute => &[REQUEST, "x-compute-request-id", HEADER, LEGACY_HEADER, "Vary"],
+        Service::Placement | Service::Volume => &[REQUEST, HEADER, "Vary"],
+        Service::Identity => &[REQUEST, "Vary"],
+        Service::Image | Service::Network | Service::Metadata | Service::Chronova => &[REQUEST],
+    }
 }
 
 fn form(status: u16, content: AnswerContent) -> Answers {

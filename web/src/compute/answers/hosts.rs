@@ -98,6 +98,12 @@ pub fn zones_in_detail() -> Answers {
 }
 
 fn audit(name: &'static str) -> Answers {
+    let report = object([
+        req("state", shape::string()),
+        req("instances", shape::integer()),
+        req("errors", shape::integer()),
+        req("message", shape::string()),
+    ]);
     ok(one(
         name,
         object([
@@ -111,7 +117,7 @@ fn audit(name: &'static str) -> Answers {
             req("total_instances", shape::integer()),
             req("total_errors", shape::integer()),
             req("overall_status", shape::string()),
-            req("log", object([]).open()),
+            req("log", shape::map_of(report)),
         ]),
     ))
 }

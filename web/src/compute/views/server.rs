@@ -354,11 +354,11 @@ pub fn group_names() -> Schema {
 }
 
 fn attached_volumes() -> Schema {
-    array(object([req("id", shape::uuid())]))
+    array(object([req("id", shape::string())]))
 }
 
 fn deletable_volumes() -> Schema {
-    array(object([req("id", shape::uuid()), req("delete_on_termination", shape::boolean())]))
+    array(object([req("id", shape::string()), req("delete_on_termination", shape::boolean())]))
 }
 
 fn certificates() -> Schema {
@@ -432,12 +432,16 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
         .when(extended),
     field("OS-EXT-SRV-ATTR:hostname", shape::string, |v: &ServerView| v.with(|s| json!(s.request.hostname)))
         .since(2, 90),
-    field("OS-EXT-SRV-ATTR:kernel_id", shape::string, |v: &ServerView| v.with(|s| json!(image_part(s, "kernel_id"))))
-        .since(2, 3)
-        .when(extended),
-    field("OS-EXT-SRV-ATTR:ramdisk_id", shape::string, |v: &ServerView| v.with(|s| json!(image_part(s, "ramdisk_id"))))
-        .since(2, 3)
-        .when(extended),
+    field("OS-EXT-SRV-ATTR:kernel_id", shape::string_or_null, |v: &ServerView| {
+        v.with(|s| json!(image_part(s, "kernel_id")))
+    })
+    .since(2, 3)
+    .when(extended),
+    field("OS-EXT-SRV-ATTR:ramdisk_id", shape::string_or_null, |v: &ServerView| {
+        v.with(|s| json!(image_part(s, "ramdisk_id")))
+    })
+    .since(2, 3)
+    .when(extended),
     field("OS-EXT-SRV-ATTR:root_device_name", shape::string, |v: &ServerView| v.with(|s| json!(root_name(s))))
         .since(2, 3)
         .when(extended),
