@@ -3,7 +3,7 @@
 use chronova_events::network::{Network, Subnet};
 use serde_json::{Value, json};
 
-use super::{faults, listing, targets};
+use super::{answers, faults, listing, targets};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -11,9 +11,12 @@ use crate::reply::Reply;
 use crate::route::{Route, get};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("ip_availabilities.index", "/network-ip-availabilities", handler!(index)).policy("get_network_ip_availability"),
+    get("ip_availabilities.index", "/network-ip-availabilities", handler!(index))
+        .policy("get_network_ip_availability")
+        .answers(answers::ip_availabilities),
     get("ip_availabilities.show", "/network-ip-availabilities/{id}", handler!(show))
-        .policy("get_network_ip_availability"),
+        .policy("get_network_ip_availability")
+        .answers(answers::ip_availability_shown),
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {

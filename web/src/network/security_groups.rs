@@ -11,7 +11,8 @@ use serde_json::json;
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, preconditions, quotas, targets, views};
+use super::{answers, faults, listing, preconditions, quotas, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -22,16 +23,24 @@ use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
     // The first request to list groups creates the project's default group.
-    get("security_groups.index", "/security-groups", handler!(index)).leader().policy_on_target("get_security_group"),
+    get("security_groups.index", "/security-groups", handler!(index))
+        .leader()
+        .policy_on_target("get_security_group")
+        .answers(answers::groups),
     post("security_groups.create", "/security-groups", handler!(create))
         .policy_on_target("create_security_group")
-        .any_body(),
-    get("security_groups.show", "/security-groups/{id}", handler!(show)).policy_on_target("get_security_group"),
+        .any_body()
+        .answers(answers::group_created),
+    get("security_groups.show", "/security-groups/{id}", handler!(show))
+        .policy_on_target("get_security_group")
+        .answers(answers::group_shown),
     put("security_groups.update", "/security-groups/{id}", handler!(update))
         .policy_on_target("update_security_group")
-        .any_body(),
+        .any_body()
+        .answers(answers::group_shown),
     delete_route("security_groups.delete", "/security-groups/{id}", handler!(delete))
-        .policy_on_target("delete_security_group"),
+        .policy_on_target("delete_security_group")
+        .answers(no_content),
 ];
 
 const READ_ONLY: [&str; 5] = ["id", "tenant_id", "project_id", "security_group_rules", "shared"];
