@@ -75,7 +75,7 @@ mod tests {
     }
 
     /// The services whose operations all describe their answers.
-    const DESCRIBED: [Service; 3] = [Service::Compute, Service::Placement, Service::Network];
+    const DESCRIBED: [Service; 4] = [Service::Compute, Service::Placement, Service::Network, Service::Volume];
 
     #[test]
     fn every_operation_describes_its_answers() {

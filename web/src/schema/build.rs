@@ -259,6 +259,16 @@ impl Schema {
         self
     }
 
+    /// An object with only these keys.
+    pub fn only(mut self, names: &[&str]) -> Self {
+        for part in &mut self.parts {
+            if let SchemaPart::Properties(properties) = part {
+                properties.retain(|property| names.contains(&property.name));
+            }
+        }
+        self
+    }
+
     /// An object none of whose keys must be there.
     pub fn optional(mut self) -> Self {
         for part in &mut self.parts {
@@ -424,6 +434,7 @@ mod tests {
         assert_eq!(shown["additionalProperties"], json!(false));
         assert_eq!(base.clone().render(v(2, 4))["required"], json!(["b"]));
         assert_eq!(base.clone().without(&["b"]).render(v(2, 2))["required"], json!(["a"]));
+        assert_eq!(base.clone().only(&["b"]).render(v(2, 2))["required"], json!(["b"]));
         assert!(base.optional().render(v(2, 2)).get("required").is_none());
     }
 
