@@ -75,7 +75,8 @@ mod tests {
     }
 
     /// The services whose operations all describe their answers.
-    const DESCRIBED: [Service; 4] = [Service::Compute, Service::Placement, Service::Network, Service::Volume];
+    const DESCRIBED: [Service; 6] =
+        [Service::Compute, Service::Placement, Service::Identity, Service::Image, Service::Network, Service::Volume];
 
     #[test]
     fn every_operation_describes_its_answers() {
