@@ -9,6 +9,7 @@ use chronova_events::instance::{Alive, BlockConnection, BlockLocation, BlockSour
 use chronova_projections::servers::ServerRow;
 use serde_json::{Value, json};
 
+use super::answers;
 use super::bodies::ImagePropertiesBody;
 use crate::compute::reject;
 use crate::ctx::Ctx;
@@ -19,10 +20,14 @@ use crate::reply::Reply;
 use crate::route::{Route, get, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("operator.servers.show", "/servers/{server}", handler!(show)).leader().policy("chronova:servers:show"),
+    get("operator.servers.show", "/servers/{server}", handler!(show))
+        .leader()
+        .policy("chronova:servers:show")
+        .answers(answers::server),
     put("operator.image_properties.set", "/servers/{server}/image-properties", handler!(set_image_properties))
         .any_body()
-        .policy("chronova:image_properties:set"),
+        .policy("chronova:image_properties:set")
+        .answers(answers::server),
 ];
 
 /// The server of the path, deleted or not.

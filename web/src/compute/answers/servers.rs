@@ -3,7 +3,7 @@
 use super::{list, one, page};
 use crate::answers::{Answers, accepted, done, json, ok};
 use crate::compute::views::server::{BRIEF, SERVER, group_names};
-use crate::schema::{any_of, array, object, opt, req, shape};
+use crate::schema::{Schema, any_of, array, object, opt, req, shape};
 
 pub fn index() -> Answers {
     ok(page("servers", BRIEF.shape(), "servers_links"))
@@ -58,25 +58,36 @@ pub fn console_output() -> Answers {
     ok(one("output", shape::string()))
 }
 
-/// The decisions of the scheduler about one server.
-pub fn scheduling() -> Answers {
-    let refused = || array(object([req("host", shape::string()), req("reason", shape::string())]));
-    let check = object([req("name", shape::string()), req("left", shape::integer()), req("refused", refused())]);
+/// The hosts that the scheduler refused, with its reasons.
+fn refused_hosts() -> Schema {
+    array(object([req("host", shape::string()), req("reason", shape::string())]))
+}
+
+/// The checks of a decision of the scheduler.
+pub fn checks() -> Schema {
+    array(object([req("name", shape::string()), req("left", shape::integer()), req("refused", refused_hosts())]))
+}
+
+/// The weights of the best hosts in a decision of the scheduler.
+pub fn weighed() -> Schema {
     let weigher =
         object([req("weigher", shape::string()), req("value", shape::number()), req("weight", shape::number())]);
-    let weighed =
-        object([req("host", shape::string()), req("weight", shape::number()), req("weighers", array(weigher))]);
+    array(object([req("host", shape::string()), req("weight", shape::number()), req("weighers", array(weigher))]))
+}
+
+/// The decisions of the scheduler about one server.
+pub fn scheduling() -> Answers {
     let decision = object([
         req("at", shape::string()),
         req("attempt", shape::integer()),
         req("resources", shape::map_of(shape::integer())),
         req("required", shape::strings()),
         req("hosts", shape::integer()),
-        req("checks", array(check)),
-        req("weighed", array(weighed)),
+        req("checks", checks()),
+        req("weighed", weighed()),
         req("chosen", shape::string_or_null()),
         req("alternates", shape::strings()),
-        req("lost", refused()),
+        req("lost", refused_hosts()),
     ]);
     ok(one("chronova:scheduling", list("decisions", decision).plus([req("server_id", shape::uuid())])))
 }
