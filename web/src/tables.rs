@@ -102,7 +102,7 @@ mod tests {
                 for form in answers.at(version) {
                     let media_type = match &form.content {
                         AnswerContent::Empty => "",
-                        AnswerContent::Other(media_type) => media_type,
+                        AnswerContent::Other(media_type) => *media_type,
                         AnswerContent::Json(schema) => {
                             let compiled = Validator::compile(schema.render(version), Dialect::Plain);
                             assert!(compiled.is_ok(), "{route:?} at {version}: {:?}", compiled.err());
