@@ -186,7 +186,7 @@ mod tests {
             ("Vary", HEADER),
         ];
         let pairs = all.iter().chain(more);
-        pairs.map(|(name, value)| (HeaderName::try_from(*name).unwrap(), HeaderValue::from_static(value))).collect()
+        pairs.map(|(name, value)| (HeaderName::try_from(*name).unwrap(), HeaderValue::from_static(*value))).collect()
     }
 
     fn judged(method: &str, path: &str, status: u16, headers: &HeaderMap, body: &Value) -> Result<(), String> {
