@@ -18,6 +18,7 @@ use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::EventStore;
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
 use chronova_projections::history::{History, HistoryOptions};
+use chronova_tests::answers::{self, AnsweredRequest};
 use chronova_tests::compute_api::{ADMIN, Api};
 use chronova_tests::world::Setting;
 use chronova_web::server::configure;
@@ -75,8 +76,11 @@ async fn ask(api: &Api, question: &Question, as_of: Option<&str>) -> Told {
     let response = test::call_service(&serving, request.to_request()).await;
     let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
     let (position, as_of) = (header("X-Chronova-Position"), header("X-Chronova-As-Of"));
-    let status = response.status().as_u16();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let body = String::from_utf8(test::read_body(response).await.to_vec()).unwrap();
+    let (method, bytes) = ("GET", body.as_bytes());
+    let answered = AnsweredRequest { method, path: &path, asked: None, status, headers: &headers, body: bytes };
+    answers::check(&api.routers, &answered).unwrap();
     Told { answer: Answer { status, body }, position, as_of }
 }
 

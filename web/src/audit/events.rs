@@ -8,6 +8,7 @@ use chronova_projections::servers::ServerRow;
 use serde_json::json;
 use uuid::Uuid;
 
+use super::answers;
 use super::feed::{self, FeedRight};
 use super::filters::{AuditQuery, limit};
 use super::line::{Format, cadf_event, cloud_event, json_line};
@@ -21,10 +22,11 @@ pub(super) const RULE: &str = "chronova:events:list";
 /// The rule for personal fields. An auditor of the system need not read tenants' user data.
 pub(super) const PERSONAL: &str = "chronova:events:personal";
 
-pub(super) const ROUTES: &[Route] = &[get("events.list", "/events", handler!(list)).policy(RULE)];
+pub(super) const ROUTES: &[Route] =
+    &[get("events.list", "/events", handler!(list)).policy(RULE).answers(answers::events)];
 
 pub(super) const SSE: &str = "text/event-stream";
-const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
+pub(super) const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     let mut asked = AuditQuery::parse(&ctx.query, names(&ctx)?)?;

@@ -5,6 +5,7 @@
 //! administrators may erase. The feed in [`changes`] is the exception: it tells a project which of the project's own
 //! servers have changed.
 
+mod answers;
 pub mod cadf;
 mod changes;
 mod erasures;

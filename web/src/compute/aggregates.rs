@@ -14,6 +14,8 @@ use serde_json::json;
 use super::bodies::{aggregates as bodies, no_query};
 use super::reject::{self, AggregateAction};
 use super::views::aggregate::{AGGREGATE, CREATED};
+use crate::answers::{accepted, done};
+use crate::compute::answers::aggregates as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -25,31 +27,39 @@ pub(super) const ROUTES: &[Route] = &[
     get("aggregates.index", "/os-aggregates", handler!(index))
         .policy("os_compute_api:os-aggregates:index")
         .query(no_query)
-        .as_of(),
+        .answers(answers::index).as_of(),
     post("aggregates.create", "/os-aggregates", handler!(create))
         .policy("os_compute_api:os-aggregates:create")
-        .body(bodies::create_body),
+        .body(bodies::create_body)
+        .answers(answers::create),
     get("aggregates.show", "/os-aggregates/{id}", handler!(show))
         .policy("os_compute_api:os-aggregates:show")
         .query(no_query)
-        .as_of(),
+        .answers(answers::show).as_of(),
     put("aggregates.update", "/os-aggregates/{id}", handler!(update))
         .policy("os_compute_api:os-aggregates:update")
-        .body(bodies::update_body),
-    delete("aggregates.delete", "/os-aggregates/{id}", handler!(remove)).policy("os_compute_api:os-aggregates:delete"),
+        .body(bodies::update_body)
+        .answers(answers::show),
+    delete("aggregates.delete", "/os-aggregates/{id}", handler!(remove))
+        .policy("os_compute_api:os-aggregates:delete")
+        .answers(done),
     action("aggregates.add_host", "/os-aggregates/{id}/action", "add_host", handler!(add_host))
         .policy("os_compute_api:os-aggregates:add_host")
-        .body(bodies::add_host_body),
+        .body(bodies::add_host_body)
+        .answers(answers::show),
     action("aggregates.remove_host", "/os-aggregates/{id}/action", "remove_host", handler!(remove_host))
         .policy("os_compute_api:os-aggregates:remove_host")
-        .body(bodies::remove_host_body),
+        .body(bodies::remove_host_body)
+        .answers(answers::show),
     action("aggregates.set_metadata", "/os-aggregates/{id}/action", "set_metadata", handler!(set_metadata))
         .policy("os_compute_api:os-aggregates:set_metadata")
-        .body(bodies::set_metadata_body),
+        .body(bodies::set_metadata_body)
+        .answers(answers::show),
     post("aggregates.images", "/os-aggregates/{id}/images", handler!(cache_images))
         .since(2, 81)
         .policy("compute:aggregates:images")
-        .body(bodies::images_body),
+        .body(bodies::images_body)
+        .answers(accepted),
 ];
 
 /// The aggregate's number in the path. A sign and blanks around the number are accepted, as in Python.

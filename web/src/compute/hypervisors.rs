@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::bodies::hosts as bodies;
 use super::views::hypervisor::{BRIEF, HYPERVISOR, HostLoad, HypervisorView};
 use super::{paging, reject, services, versions};
+use crate::compute::answers::hosts as answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::fields::FieldTable;
@@ -27,31 +28,38 @@ pub(super) const ROUTES: &[Route] = &[
         .leader()
         .policy("os_compute_api:os-hypervisors:list")
         .query(bodies::hypervisors_index_query)
-        .as_of(),
+        .as_of()
+        .answers(answers::hypervisors),
     get("hypervisors.detail", "/os-hypervisors/detail", handler!(detail))
         .leader()
         .policy("os_compute_api:os-hypervisors:list-detail")
         .query(bodies::hypervisors_index_query)
-        .as_of(),
+        .as_of()
+        .answers(answers::hypervisors_in_detail),
     get("hypervisors.statistics", "/os-hypervisors/statistics", handler!(statistics))
         .leader()
         .until(2, 87)
-        .policy("os_compute_api:os-hypervisors:statistics"),
+        .policy("os_compute_api:os-hypervisors:statistics")
+        .answers(answers::statistics),
     get("hypervisors.show", "/os-hypervisors/{id}", handler!(show))
         .leader()
         .policy("os_compute_api:os-hypervisors:show")
         .query(bodies::hypervisors_show_query)
-        .as_of(),
+        .as_of()
+        .answers(answers::hypervisor),
     get("hypervisors.uptime", "/os-hypervisors/{id}/uptime", handler!(uptime))
         .until(2, 87)
         .leader()
-        .policy("os_compute_api:os-hypervisors:uptime"),
+        .policy("os_compute_api:os-hypervisors:uptime")
+        .answers(answers::uptime),
     get("hypervisors.search", "/os-hypervisors/{id}/search", handler!(search))
         .until(2, 52)
-        .policy("os_compute_api:os-hypervisors:search"),
+        .policy("os_compute_api:os-hypervisors:search")
+        .answers(answers::hypervisors_found),
     get("hypervisors.servers", "/os-hypervisors/{id}/servers", handler!(servers))
         .until(2, 52)
-        .policy("os_compute_api:os-hypervisors:servers"),
+        .policy("os_compute_api:os-hypervisors:servers")
+        .answers(answers::hypervisors_found),
 ];
 
 /// Measurements from the host's heartbeats. Measurements are not in the log, so answers about the past lack them.

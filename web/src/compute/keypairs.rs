@@ -12,6 +12,7 @@ use super::bodies::keypairs as bodies;
 use super::keys::{self, GeneratedKeyPair, x509};
 use super::views::keypair::{CREATED, LISTED, SHOWN};
 use super::{paging, quotas, reject, versions};
+use crate::compute::answers::keypairs as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -24,17 +25,19 @@ pub(super) const ROUTES: &[Route] = &[
     get("keypairs.index", "/os-keypairs", handler!(index))
         .policy_on_target("os_compute_api:os-keypairs:index")
         .query(bodies::index_query)
-        .as_of(),
+        .answers(answers::index).as_of(),
     post("keypairs.create", "/os-keypairs", handler!(create))
         .policy_on_target("os_compute_api:os-keypairs:create")
-        .body(bodies::create_body),
+        .body(bodies::create_body)
+        .answers(answers::create),
     get("keypairs.show", "/os-keypairs/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-keypairs:show")
         .query(bodies::show_query)
-        .as_of(),
+        .answers(answers::show).as_of(),
     delete("keypairs.delete", "/os-keypairs/{id}", handler!(remove))
         .policy_on_target("os_compute_api:os-keypairs:delete")
-        .query(bodies::show_query),
+        .query(bodies::show_query)
+        .answers(answers::remove),
 ];
 
 /// The user whose key pairs the request is about, and the permit.

@@ -16,6 +16,8 @@ use serde_json::{Map, Value, json};
 
 use super::bodies::{no_query, quotas as bodies};
 use super::versions;
+use crate::answers::accepted;
+use crate::compute::answers::quotas as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -28,27 +30,37 @@ use crate::schema::to_integer;
 pub(super) const ROUTES: &[Route] = &[
     get("quota_sets.show", "/os-quota-sets/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-quota-sets:show")
-        .query(bodies::quota_sets_show_query),
+        .query(bodies::quota_sets_show_query)
+        .answers(answers::show),
     get("quota_sets.detail", "/os-quota-sets/{id}/detail", handler!(detail))
         .policy_on_target("os_compute_api:os-quota-sets:detail")
-        .query(bodies::quota_sets_show_query),
+        .query(bodies::quota_sets_show_query)
+        .answers(answers::detail),
     get("quota_sets.defaults", "/os-quota-sets/{id}/defaults", handler!(defaults))
         .policy_on_target("os_compute_api:os-quota-sets:defaults")
-        .query(bodies::quota_sets_defaults_query),
+        .query(bodies::quota_sets_defaults_query)
+        .answers(answers::show),
     put("quota_sets.update", "/os-quota-sets/{id}", handler!(update))
         .policy_on_target("os_compute_api:os-quota-sets:update")
         .body(bodies::quota_sets_update_body)
-        .query(bodies::quota_sets_show_query),
+        .query(bodies::quota_sets_show_query)
+        .answers(answers::update),
     delete("quota_sets.delete", "/os-quota-sets/{id}", handler!(reset))
         .policy_on_target("os_compute_api:os-quota-sets:delete")
-        .query(bodies::quota_sets_show_query),
+        .query(bodies::quota_sets_show_query)
+        .answers(accepted),
     get("quota_classes.show", "/os-quota-class-sets/{id}", handler!(class))
         .policy_on_target("os_compute_api:os-quota-class-sets:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::class),
     put("quota_classes.update", "/os-quota-class-sets/{id}", handler!(update_class))
         .policy_on_target("os_compute_api:os-quota-class-sets:update")
-        .body(bodies::quota_classes_update_body),
-    get("limits.index", "/limits", handler!(limits)).policy("os_compute_api:limits").query(bodies::limits_index_query),
+        .body(bodies::quota_classes_update_body)
+        .answers(answers::update_class),
+    get("limits.index", "/limits", handler!(limits))
+        .policy("os_compute_api:limits")
+        .query(bodies::limits_index_query)
+        .answers(answers::limits),
 ];
 
 const NETWORK: &[&str] = &["fixed_ips", "floating_ips", "security_group_rules", "security_groups"];

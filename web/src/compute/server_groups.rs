@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use super::bodies::{no_query, server_groups as bodies};
 use super::views::server_group::{SERVER_GROUP, ServerGroupView};
 use super::{quotas, reject};
+use crate::answers::no_content;
+use crate::compute::answers::server_groups as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -25,16 +27,18 @@ pub(super) const ROUTES: &[Route] = &[
     get("server_groups.index", "/os-server-groups", handler!(index))
         .policy("os_compute_api:os-server-groups:index")
         .query(bodies::index_query)
-        .as_of(),
+        .answers(answers::index).as_of(),
     post("server_groups.create", "/os-server-groups", handler!(create))
         .policy("os_compute_api:os-server-groups:create")
-        .body(bodies::create_body),
+        .body(bodies::create_body)
+        .answers(answers::show),
     get("server_groups.show", "/os-server-groups/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-server-groups:show")
         .query(no_query)
-        .as_of(),
+        .answers(answers::show).as_of(),
     delete("server_groups.delete", "/os-server-groups/{id}", handler!(remove))
-        .policy_on_target("os_compute_api:os-server-groups:delete"),
+        .policy_on_target("os_compute_api:os-server-groups:delete")
+        .answers(no_content),
 ];
 
 fn view(groups: &ServerGroupsView, group: &Arc<ServerGroup>) -> ServerGroupView {

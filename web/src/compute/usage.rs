@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::bodies::quotas as bodies;
 use super::{paging, versions};
+use crate::compute::answers::quotas as answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -23,10 +24,12 @@ use crate::route::{Route, get};
 pub(super) const ROUTES: &[Route] = &[
     get("simple_tenant_usage.index", "/os-simple-tenant-usage", handler!(index))
         .policy("os_compute_api:os-simple-tenant-usage:list")
-        .query(bodies::simple_tenant_usage_index_query),
+        .query(bodies::simple_tenant_usage_index_query)
+        .answers(answers::usages),
     get("simple_tenant_usage.show", "/os-simple-tenant-usage/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-simple-tenant-usage:show")
-        .query(bodies::simple_tenant_usage_show_query),
+        .query(bodies::simple_tenant_usage_show_query)
+        .answers(answers::usage),
 ];
 
 /// The start and the end of the requested period.

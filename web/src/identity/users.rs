@@ -11,8 +11,9 @@ use uuid::Uuid;
 use super::extra::extra;
 use super::realm::{command, read};
 use super::service::open_project;
-use super::{fault, listing};
+use super::{answers, fault, listing};
 use crate::address;
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -23,16 +24,27 @@ use crate::schema::typed::SentField;
 use crate::schema::{Property, Schema, boolean, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("users.index", "/users", handler!(index)).policy_on_target("identity:list_users").as_of(),
-    post("users.create", "/users", handler!(create)).policy_on_target("identity:create_user").body(create_body),
-    get("users.show", "/users/{id}", handler!(show)).policy_on_target("identity:get_user").as_of(),
-    patch("users.update", "/users/{id}", handler!(update)).policy_on_target("identity:update_user").body(update_body),
-    delete("users.delete", "/users/{id}", handler!(remove)).policy_on_target("identity:delete_user"),
+    get("users.index", "/users", handler!(index)).policy_on_target("identity:list_users").answers(answers::users).as_of(),
+    post("users.create", "/users", handler!(create))
+        .policy_on_target("identity:create_user")
+        .body(create_body)
+        .answers(answers::user_created),
+    get("users.show", "/users/{id}", handler!(show)).policy_on_target("identity:get_user").answers(answers::user_shown).as_of(),
+    patch("users.update", "/users/{id}", handler!(update))
+        .policy_on_target("identity:update_user")
+        .body(update_body)
+        .answers(answers::user_shown),
+    delete("users.delete", "/users/{id}", handler!(remove))
+        .policy_on_target("identity:delete_user")
+        .answers(no_content),
     // As in Keystone, this operation needs no token, because the old password authenticates the user.
-    post("users.password", "/users/{id}/password", handler!(password)).optional_token().body(password_body),
+    post("users.password", "/users/{id}/password", handler!(password))
+        .optional_token()
+        .body(password_body)
+        .answers(no_content),
     get("users.projects", "/users/{id}/projects", handler!(projects))
         .policy_on_target("identity:list_user_projects")
-        .as_of(),
+        .answers(answers::projects).as_of(),
 ];
 
 /// Attributes with a meaning; all others are stored unchanged.

@@ -8,7 +8,8 @@ use chronova_events::image::{ImageAttributes, ImageCreated, ImageRecord, Visibil
 use serde_json::{Map, Value, json};
 
 use super::access::{command, make, permitted, target};
-use super::{filters, patch, views};
+use super::{answers, filters, patch, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -19,12 +20,24 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, patch as patch_route, post};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("images.index", "/images", handler!(index)).policy("get_images").as_of(),
-    post("images.create", "/images", handler!(create)).policy_on_target("add_image").any_body(),
-    get("images.show", "/images/{image_id}", handler!(show)).policy_on_target("get_image").as_of(),
-    patch_route("images.update", "/images/{image_id}", handler!(update)).policy_on_target("modify_image").any_body(),
-    delete("images.delete", "/images/{image_id}", handler!(remove)).policy_on_target("delete_image"),
-    get("images.tasks", "/images/{image_id}/tasks", handler!(tasks)).policy_on_target("get_image"),
+    get("images.index", "/images", handler!(index)).policy("get_images").answers(answers::images).as_of(),
+    post("images.create", "/images", handler!(create))
+        .policy_on_target("add_image")
+        .any_body()
+        .answers(answers::image_created),
+    get("images.show", "/images/{image_id}", handler!(show))
+        .policy_on_target("get_image")
+        .answers(answers::image_shown).as_of(),
+    patch_route("images.update", "/images/{image_id}", handler!(update))
+        .policy_on_target("modify_image")
+        .any_body()
+        .answers(answers::image_shown),
+    delete("images.delete", "/images/{image_id}", handler!(remove))
+        .policy_on_target("delete_image")
+        .answers(no_content),
+    get("images.tasks", "/images/{image_id}/tasks", handler!(tasks))
+        .policy_on_target("get_image")
+        .answers(answers::tasks),
 ];
 
 /// Glance's `limit_param_default` and `api_limit_max`.

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, preconditions, quotas, targets, views};
+use super::{answers, faults, listing, preconditions, quotas, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -26,11 +27,23 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("floating_ips.index", "/floatingips", handler!(index)).policy_on_target("get_floatingip").as_of(),
-    post("floating_ips.create", "/floatingips", handler!(create)).policy_on_target("create_floatingip").any_body(),
-    get("floating_ips.show", "/floatingips/{id}", handler!(show)).policy_on_target("get_floatingip").as_of(),
-    put("floating_ips.update", "/floatingips/{id}", handler!(update)).policy_on_target("update_floatingip").any_body(),
-    delete_route("floating_ips.delete", "/floatingips/{id}", handler!(delete)).policy_on_target("delete_floatingip"),
+    get("floating_ips.index", "/floatingips", handler!(index))
+        .policy_on_target("get_floatingip")
+        .answers(answers::floating_ips).as_of(),
+    post("floating_ips.create", "/floatingips", handler!(create))
+        .policy_on_target("create_floatingip")
+        .any_body()
+        .answers(answers::floating_ip_created),
+    get("floating_ips.show", "/floatingips/{id}", handler!(show))
+        .policy_on_target("get_floatingip")
+        .answers(answers::floating_ip_shown).as_of(),
+    put("floating_ips.update", "/floatingips/{id}", handler!(update))
+        .policy_on_target("update_floatingip")
+        .any_body()
+        .answers(answers::floating_ip_shown),
+    delete_route("floating_ips.delete", "/floatingips/{id}", handler!(delete))
+        .policy_on_target("delete_floatingip")
+        .answers(no_content),
 ];
 
 const READ_ONLY: [&str; 10] = [

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::attributes::Attributes;
 use super::gateways::send;
-use super::{faults, preconditions, quotas, targets};
+use super::{answers, faults, preconditions, quotas, targets};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -24,10 +24,12 @@ use crate::route::{Route, put};
 pub(super) const ROUTES: &[Route] = &[
     put("routers.add_interface", "/routers/{id}/add_router_interface", handler!(add))
         .policy_on_target("add_router_interface")
-        .any_body(),
+        .any_body()
+        .answers(answers::router_interface),
     put("routers.remove_interface", "/routers/{id}/remove_router_interface", handler!(remove))
         .policy_on_target("remove_router_interface")
-        .any_body(),
+        .any_body()
+        .answers(answers::router_interface),
 ];
 
 /// The port or subnet that a body names. Refuses `If-Match`. A network's aggregate decides about the change, and it

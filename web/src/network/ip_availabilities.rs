@@ -3,7 +3,7 @@
 use chronova_events::network::{Network, Subnet};
 use serde_json::{Value, json};
 
-use super::{faults, listing, targets};
+use super::{answers, faults, listing, targets};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -13,10 +13,10 @@ use crate::route::{Route, get};
 pub(super) const ROUTES: &[Route] = &[
     get("ip_availabilities.index", "/network-ip-availabilities", handler!(index))
         .policy("get_network_ip_availability")
-        .as_of(),
+        .answers(answers::ip_availabilities).as_of(),
     get("ip_availabilities.show", "/network-ip-availabilities/{id}", handler!(show))
         .policy("get_network_ip_availability")
-        .as_of(),
+        .answers(answers::ip_availability_shown).as_of(),
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, preconditions, quotas, targets, views};
+use super::{answers, faults, listing, preconditions, quotas, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -21,11 +22,21 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("networks.index", "/networks", handler!(index)).policy_on_target("get_network").as_of(),
-    post("networks.create", "/networks", handler!(create)).policy_on_target("create_network").any_body(),
-    get("networks.show", "/networks/{id}", handler!(show)).policy_on_target("get_network").as_of(),
-    put("networks.update", "/networks/{id}", handler!(update)).policy_on_target("update_network").any_body(),
-    delete_route("networks.delete", "/networks/{id}", handler!(delete)).policy_on_target("delete_network"),
+    get("networks.index", "/networks", handler!(index)).policy_on_target("get_network").answers(answers::networks).as_of(),
+    post("networks.create", "/networks", handler!(create))
+        .policy_on_target("create_network")
+        .any_body()
+        .answers(answers::network_created),
+    get("networks.show", "/networks/{id}", handler!(show))
+        .policy_on_target("get_network")
+        .answers(answers::network_shown).as_of(),
+    put("networks.update", "/networks/{id}", handler!(update))
+        .policy_on_target("update_network")
+        .any_body()
+        .answers(answers::network_shown),
+    delete_route("networks.delete", "/networks/{id}", handler!(delete))
+        .policy_on_target("delete_network")
+        .answers(no_content),
 ];
 
 /// Restricted attributes, with the rules for creating and for updating a network.

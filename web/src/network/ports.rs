@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
 use super::subnets::network_filter;
-use super::{faults, gateways, listing, preconditions, quotas, security_groups, tags, targets, views};
+use super::{answers, faults, gateways, listing, preconditions, quotas, security_groups, tags, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -26,11 +27,17 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("ports.index", "/ports", handler!(index)).policy_on_target("get_port").as_of(),
-    post("ports.create", "/ports", handler!(create)).policy_on_target("create_port").any_body(),
-    get("ports.show", "/ports/{id}", handler!(show)).policy_on_target("get_port").as_of(),
-    put("ports.update", "/ports/{id}", handler!(update)).policy_on_target("update_port").any_body(),
-    delete_route("ports.delete", "/ports/{id}", handler!(delete)).policy_on_target("delete_port"),
+    get("ports.index", "/ports", handler!(index)).policy_on_target("get_port").answers(answers::ports).as_of(),
+    post("ports.create", "/ports", handler!(create))
+        .policy_on_target("create_port")
+        .any_body()
+        .answers(answers::port_created),
+    get("ports.show", "/ports/{id}", handler!(show)).policy_on_target("get_port").answers(answers::port_shown).as_of(),
+    put("ports.update", "/ports/{id}", handler!(update))
+        .policy_on_target("update_port")
+        .any_body()
+        .answers(answers::port_shown),
+    delete_route("ports.delete", "/ports/{id}", handler!(delete)).policy_on_target("delete_port").answers(no_content),
 ];
 
 /// Restricted attributes, with the rules for creating and for updating a port.

@@ -6,7 +6,8 @@ use chronova_events::ids::ProjectId;
 use serde_json::{Map, Value, json};
 
 use super::attributes::{Attributes, as_integer};
-use super::{faults, preconditions, targets};
+use super::{answers, faults, preconditions, targets};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -16,15 +17,24 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("quotas.index", "/quotas", handler!(index)).policy_on_target("get_quota"),
-    get("quotas.own", "/quotas/tenant", handler!(own)),
-    get("quotas.own_project", "/quotas/project", handler!(own)),
-    get("quotas.show", "/quotas/{id}", handler!(show)).policy_on_target("get_quota"),
-    get("quotas.default", "/quotas/{id}/default", handler!(defaults)).policy_on_target("get_quota"),
-    get("quotas.details", "/quotas/{id}/details", handler!(details)).policy_on_target("get_quota"),
-    get("quotas.details_json", "/quotas/{id}/details.json", handler!(details)).policy_on_target("get_quota"),
-    put("quotas.update", "/quotas/{id}", handler!(update)).policy_on_target("update_quota").any_body(),
-    delete("quotas.delete", "/quotas/{id}", handler!(reset)).policy_on_target("delete_quota"),
+    get("quotas.index", "/quotas", handler!(index)).policy_on_target("get_quota").answers(answers::quotas),
+    get("quotas.own", "/quotas/tenant", handler!(own)).answers(answers::own_project),
+    get("quotas.own_project", "/quotas/project", handler!(own)).answers(answers::own_project),
+    get("quotas.show", "/quotas/{id}", handler!(show)).policy_on_target("get_quota").answers(answers::quota),
+    get("quotas.default", "/quotas/{id}/default", handler!(defaults))
+        .policy_on_target("get_quota")
+        .answers(answers::quota),
+    get("quotas.details", "/quotas/{id}/details", handler!(details))
+        .policy_on_target("get_quota")
+        .answers(answers::quota_details),
+    get("quotas.details_json", "/quotas/{id}/details.json", handler!(details))
+        .policy_on_target("get_quota")
+        .answers(answers::quota_details),
+    put("quotas.update", "/quotas/{id}", handler!(update))
+        .policy_on_target("update_quota")
+        .any_body()
+        .answers(answers::quota),
+    delete("quotas.delete", "/quotas/{id}", handler!(reset)).policy_on_target("delete_quota").answers(no_content),
 ];
 
 /// The project's limit for a resource.

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
 use super::gateways::{self, ExternalGatewayInfo};
-use super::{faults, listing, preconditions, targets, views};
+use super::{answers, faults, listing, preconditions, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -24,11 +25,19 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("routers.index", "/routers", handler!(index)).policy_on_target("get_router").as_of(),
-    post("routers.create", "/routers", handler!(create)).policy_on_target("create_router").any_body(),
-    get("routers.show", "/routers/{id}", handler!(show)).policy_on_target("get_router").as_of(),
-    put("routers.update", "/routers/{id}", handler!(update)).policy_on_target("update_router").any_body(),
-    delete_route("routers.delete", "/routers/{id}", handler!(delete)).policy_on_target("delete_router"),
+    get("routers.index", "/routers", handler!(index)).policy_on_target("get_router").answers(answers::routers).as_of(),
+    post("routers.create", "/routers", handler!(create))
+        .policy_on_target("create_router")
+        .any_body()
+        .answers(answers::router_created),
+    get("routers.show", "/routers/{id}", handler!(show)).policy_on_target("get_router").answers(answers::router_shown).as_of(),
+    put("routers.update", "/routers/{id}", handler!(update))
+        .policy_on_target("update_router")
+        .any_body()
+        .answers(answers::router_shown),
+    delete_route("routers.delete", "/routers/{id}", handler!(delete))
+        .policy_on_target("delete_router")
+        .answers(no_content),
 ];
 
 const READ_ONLY: [&str; 6] =

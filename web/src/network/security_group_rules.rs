@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::attributes::LONG_TEXT;
 use super::attributes::{Attributes, as_integer};
-use super::{faults, listing, preconditions, quotas, security_groups, targets, views};
+use super::{answers, faults, listing, preconditions, quotas, security_groups, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -23,15 +24,17 @@ pub(super) const ROUTES: &[Route] = &[
     get("security_group_rules.index", "/security-group-rules", handler!(index))
         .leader()
         .policy_on_target("get_security_group_rule")
-        .as_of(),
+        .answers(answers::rules).as_of(),
     post("security_group_rules.create", "/security-group-rules", handler!(create))
         .policy_on_target("create_security_group_rule")
-        .any_body(),
+        .any_body()
+        .answers(answers::rule_created),
     get("security_group_rules.show", "/security-group-rules/{id}", handler!(show))
         .policy_on_target("get_security_group_rule")
-        .as_of(),
+        .answers(answers::rule_shown).as_of(),
     delete_route("security_group_rules.delete", "/security-group-rules/{id}", handler!(delete))
-        .policy_on_target("delete_security_group_rule"),
+        .policy_on_target("delete_security_group_rule")
+        .answers(no_content),
 ];
 
 /// The key of a body with several rules.

@@ -11,7 +11,8 @@ use serde_json::json;
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, preconditions, quotas, targets, views};
+use super::{answers, faults, listing, preconditions, quotas, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -25,16 +26,21 @@ pub(super) const ROUTES: &[Route] = &[
     get("security_groups.index", "/security-groups", handler!(index))
         .leader()
         .policy_on_target("get_security_group")
-        .as_of(),
+        .answers(answers::groups).as_of(),
     post("security_groups.create", "/security-groups", handler!(create))
         .policy_on_target("create_security_group")
-        .any_body(),
-    get("security_groups.show", "/security-groups/{id}", handler!(show)).policy_on_target("get_security_group").as_of(),
+        .any_body()
+        .answers(answers::group_created),
+    get("security_groups.show", "/security-groups/{id}", handler!(show))
+        .policy_on_target("get_security_group")
+        .answers(answers::group_shown).as_of(),
     put("security_groups.update", "/security-groups/{id}", handler!(update))
         .policy_on_target("update_security_group")
-        .any_body(),
+        .any_body()
+        .answers(answers::group_shown),
     delete_route("security_groups.delete", "/security-groups/{id}", handler!(delete))
-        .policy_on_target("delete_security_group"),
+        .policy_on_target("delete_security_group")
+        .answers(no_content),
 ];
 
 const READ_ONLY: [&str; 5] = ["id", "tenant_id", "project_id", "security_group_rules", "shared"];

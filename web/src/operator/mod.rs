@@ -6,6 +6,7 @@
 //! any crash.
 
 mod allocations;
+mod answers;
 mod bodies;
 mod forecasts;
 mod hosts;

@@ -13,7 +13,8 @@ use chronova_events::instance::{Alive, BlockConnection, BlockLocation, BlockSour
 use chronova_projections::servers::ServerRow;
 use serde_json::{Value, json};
 
-use super::bodies::{ConnectorBody, ImagePropertiesBody};
+use super::answers;
+use super::bodies::ImagePropertiesBody;
 use crate::compute::reject;
 use crate::ctx::Ctx;
 use crate::dispatch;
@@ -23,13 +24,14 @@ use crate::reply::Reply;
 use crate::route::{Route, get, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("operator.servers.show", "/servers/{server}", handler!(show)).leader().policy("chronova:servers:show"),
+    get("operator.servers.show", "/servers/{server}", handler!(show))
+        .leader()
+        .policy("chronova:servers:show")
+        .answers(answers::server),
     put("operator.image_properties.set", "/servers/{server}/image-properties", handler!(set_image_properties))
         .any_body()
-        .policy("chronova:image_properties:set"),
-    put("operator.volume_attachments.refresh", "/servers/{server}/attachments/{volume}", handler!(refresh_attachment))
-        .any_body()
-        .policy("chronova:volume_attachments:refresh"),
+        .policy("chronova:image_properties:set")
+        .answers(answers::server),
 ];
 
 /// The server of the path, deleted or not.

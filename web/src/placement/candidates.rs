@@ -6,7 +6,7 @@ use chronova_events::ids::ProviderId;
 use chronova_events::ledger::Ledger;
 use chronova_projections::placement::candidates::{CandidatesRequest, RequestGroup, TraitFilter, search};
 
-use super::{bodies, filters, replies, versions, views};
+use super::{answers, bodies, filters, replies, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -21,7 +21,7 @@ pub(super) const ROUTES: &[Route] = &[get("allocation_candidates.list", "/alloca
     .policy("placement:allocation_candidates:list")
     .since(1, 10)
     .query(bodies::candidates_query)
-    .as_of()];
+    .answers(answers::candidates).as_of()];
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     replies::check_accept(&ctx)?;

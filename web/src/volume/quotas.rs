@@ -9,7 +9,8 @@ use chronova_events::ids::ProjectId;
 use chronova_events::volume_quota::VolumeQuota;
 use serde_json::{Map, Value, json};
 
-use super::{bodies, listing, types};
+use super::{answers, bodies, listing, types};
+use crate::answers::done;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -19,17 +20,23 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("quota_sets.show", "/os-quota-sets/{project}", handler!(show)).policy_on_target("volume_extension:quotas:show"),
+    get("quota_sets.show", "/os-quota-sets/{project}", handler!(show))
+        .policy_on_target("volume_extension:quotas:show")
+        .answers(answers::quota_set),
     get("quota_sets.defaults", "/os-quota-sets/{project}/defaults", handler!(defaults))
-        .policy_on_target("volume_extension:quotas:show"),
+        .policy_on_target("volume_extension:quotas:show")
+        .answers(answers::quota_defaults),
     put("quota_sets.update", "/os-quota-sets/{project}", handler!(update))
         .policy_on_target("volume_extension:quotas:update")
-        .body(bodies::update_quota),
+        .body(bodies::update_quota)
+        .answers(answers::quota_updated),
     delete("quota_sets.delete", "/os-quota-sets/{project}", handler!(reset))
-        .policy_on_target("volume_extension:quotas:delete"),
+        .policy_on_target("volume_extension:quotas:delete")
+        .answers(done),
     get("quota_class_sets.show", "/os-quota-class-sets/{class}", handler!(class))
-        .policy("volume_extension:quota_classes:get"),
-    get("limits.index", "/limits", handler!(limits)),
+        .policy("volume_extension:quota_classes:get")
+        .answers(answers::quota_class),
+    get("limits.index", "/limits", handler!(limits)).answers(answers::limits),
 ];
 
 /// The resources that the volume service limits.

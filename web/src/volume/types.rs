@@ -9,7 +9,8 @@ use chronova_events::volume_type::{DEFAULT_TYPE, TypeCreated, VolumeType};
 use serde_json::{Value, json};
 
 use super::views::types::shown;
-use super::{bodies, faults, listing};
+use super::{answers, bodies, faults, listing};
+use crate::answers::accepted;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -19,14 +20,24 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("types.index", "/types", handler!(index)).policy("volume_extension:type_get_all").as_of(),
-    post("types.create", "/types", handler!(create)).policy("volume_extension:type_create").body(bodies::create_type),
-    get("types.default", "/types/default", handler!(default)).policy("volume_extension:type_get").as_of(),
-    get("types.show", "/types/{type_id}", handler!(show)).policy("volume_extension:type_get").as_of(),
+    get("types.index", "/types", handler!(index)).policy("volume_extension:type_get_all").answers(answers::types).as_of(),
+    post("types.create", "/types", handler!(create))
+        .policy("volume_extension:type_create")
+        .body(bodies::create_type)
+        .answers(answers::type_shown),
+    get("types.default", "/types/default", handler!(default))
+        .policy("volume_extension:type_get")
+        .answers(answers::type_shown).as_of(),
+    get("types.show", "/types/{type_id}", handler!(show))
+        .policy("volume_extension:type_get")
+        .answers(answers::type_shown).as_of(),
     put("types.update", "/types/{type_id}", handler!(update))
         .policy("volume_extension:type_update")
-        .body(bodies::update_type),
-    delete("types.delete", "/types/{type_id}", handler!(remove)).policy("volume_extension:type_delete"),
+        .body(bodies::update_type)
+        .answers(answers::type_shown),
+    delete("types.delete", "/types/{type_id}", handler!(remove))
+        .policy("volume_extension:type_delete")
+        .answers(accepted),
 ];
 
 /// The types that the caller sees.

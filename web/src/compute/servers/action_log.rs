@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::filters::time;
 use super::lookup::{PermittedServer, find_where};
+use crate::compute::answers::server_parts as answers;
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::compute::views::action::{ACTION, ActionView, EVENT, EventView, request_id};
 use crate::compute::{paging, services, versions};
@@ -21,11 +22,11 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("instance_actions.index", "/servers/{server_id}/os-instance-actions", handler!(index))
         .policy_on_target("os_compute_api:os-instance-actions:list")
         .query(bodies::instance_actions_index_query)
-        .as_of(),
+        .answers(answers::actions).as_of(),
     get("instance_actions.show", "/servers/{server_id}/os-instance-actions/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-instance-actions:show")
         .query(no_query)
-        .as_of(),
+        .answers(answers::action).as_of(),
 ];
 
 fn find(ctx: &Ctx) -> Result<PermittedServer, Fault> {

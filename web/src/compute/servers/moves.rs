@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::change::{asker, call, send};
 use super::create::visible_flavor;
-use super::lookup::find;
+use super::lookup::{PermittedServer, find};
+use crate::answers::{accepted, no_content};
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{quotas, reject, versions};
 use crate::ctx::Ctx;
@@ -24,16 +25,20 @@ const PATH: &str = "/servers/{id}/action";
 pub(in crate::compute) const ROUTES: &[Route] = &[
     action("servers.resize", PATH, "resize", handler!(resize))
         .policy_on_target("os_compute_api:servers:resize")
-        .body(bodies::servers_resize_body),
+        .body(bodies::servers_resize_body)
+        .answers(accepted),
     action("servers.confirmResize", PATH, "confirmResize", handler!(confirm))
         .policy_on_target("os_compute_api:servers:confirm_resize")
-        .body(bodies::servers_confirm_resize_body),
+        .body(bodies::servers_confirm_resize_body)
+        .answers(no_content),
     action("servers.revertResize", PATH, "revertResize", handler!(revert))
         .policy_on_target("os_compute_api:servers:revert_resize")
-        .body(bodies::servers_revert_resize_body),
+        .body(bodies::servers_revert_resize_body)
+        .answers(accepted),
     action("migrate_server.migrate", PATH, "migrate", handler!(migrate))
         .policy_on_target("os_compute_api:os-migrate-server:migrate")
-        .body(bodies::migrate_server_migrate_body),
+        .body(bodies::migrate_server_migrate_body)
+        .answers(accepted),
 ];
 
 pub(super) async fn resize(ctx: Ctx) -> Result<Reply, Fault> {
