@@ -30,6 +30,8 @@ pub(super) const ROUTES: &[Route] = &[
     delete("users.delete", "/users/{id}", handler!(remove)).policy_on_target("identity:delete_user"),
     // As in Keystone, this operation needs no token, because the old password authenticates the user.
     post("users.password", "/users/{id}/password", handler!(password)).optional_token().body(password_body),
+    get("users.application_credentials", "/users/{id}/application_credentials", handler!(application_credentials))
+        .policy_on_target("identity:list_application_credentials"),
     get("users.projects", "/users/{id}/projects", handler!(projects)).policy_on_target("identity:list_user_projects"),
 ];
 
@@ -240,6 +242,17 @@ async fn prove(ctx: &Ctx, user: &UserId, password: &Password) -> Result<(), Faul
 async fn set_password(ctx: &Ctx, permit: &Permit, user: UserId, hash: PasswordHash) -> Result<(), Fault> {
     let change = UserChange { password: Some(hash), ..UserChange::default() };
     command(ctx, permit, IdentityCommand::ChangeUser { user, change }).await.map(drop)
+}
+
+/// The service has no application credentials, so the list of every user is empty.
+async fn application_credentials(ctx: Ctx) -> Result<Reply, Fault> {
+    let user = UserId::new(ctx.param("id"));
+    ctx.authorize(&target_of(&ctx, &user)?)?;
+    let known = read(&ctx, |identity| identity.users.contains_key(&user))?;
+    match known {
+        true => Ok(listing::reply(&ctx, "application_credentials", vec![], &[])),
+        false => Err(fault::not_found(IdentityResourceKind::User, user.as_str())),
+    }
 }
 
 async fn projects(ctx: Ctx) -> Result<Reply, Fault> {

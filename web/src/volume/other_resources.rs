@@ -28,6 +28,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("volume_transfers.detail", "/volume-transfers/detail", handler!(empty))
         .policy("volume:get_all_transfers")
         .since(3, 55),
+    get("group_types.index", "/group_types", handler!(empty)).since(3, 11),
     get("groups.index", "/groups", handler!(empty)).policy("group:get_all").since(3, 13),
     get("groups.detail", "/groups/detail", handler!(empty)).policy("group:get_all").since(3, 13),
     get("group_snapshots.index", "/group_snapshots", handler!(empty))

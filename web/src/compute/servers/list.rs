@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use chronova_events::ids::InstanceId;
 use chronova_events::instance::Alive;
 use chronova_events::instance::status;
 use chronova_projections::servers::ServerRow;
@@ -107,12 +108,18 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
     // Filtering and sorting run outside the read model's lock.
     let mut all: Vec<Arc<ServerRow>> =
         views.servers.read(|servers| servers.all().filter(|row| wanted.is_of(row)).cloned().collect());
+    // As in Nova, the marker may be a server that the list does not show any more.
+    let last = match marker {
+        Some(text) => {
+            let id = text.parse::<InstanceId>().map_err(|_| no_marker(text))?;
+            let found = all.iter().find(|row| row.id == id && row.server().is_some());
+            Some(Arc::clone(found.ok_or_else(|| no_marker(text))?))
+        }
+        None => None,
+    };
     all.retain(|row| wanted.holds(row));
     all.sort_by(|a, b| compare(&order, a, b));
-    let after = match marker {
-        Some(marker) => all.iter().position(|row| row.id.to_string() == marker).ok_or_else(|| no_marker(marker))? + 1,
-        None => 0,
-    };
+    let after = last.map_or(0, |last| all.partition_point(|row| compare(&order, row, &last).is_le()));
     let items: Vec<_> = all.into_iter().skip(after).take(limit).collect();
     let more = limit > 0 && items.len() == limit;
     Ok(ResultPage { items, more })
