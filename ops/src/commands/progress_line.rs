@@ -82,15 +82,15 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Screen(Arc<Mutex<Vec<u8>>>);
+    struct FakeTerminal(Arc<Mutex<Vec<u8>>>);
 
-    impl Screen {
+    impl FakeTerminal {
         fn take(&self) -> String {
             String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
         }
     }
 
-    impl Write for Screen {
+    impl Write for FakeTerminal {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn long_work_has_a_line_that_disappears() {
-        let (screen, begun) = (Screen::default(), Instant::now());
+        let (screen, begun) = (FakeTerminal::default(), Instant::now());
         let mut line = ProgressLine::on(Some(Box::new(screen.clone())), "reads the log", (1_000, 2_000), begun);
         line.tell(1_200, begun + Duration::from_millis(999));
         assert_eq!(screen.take(), "", "the line came too early");
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn short_work_and_redirected_output_have_no_line() {
-        let (screen, begun) = (Screen::default(), Instant::now());
+        let (screen, begun) = (FakeTerminal::default(), Instant::now());
         let mut line = ProgressLine::on(Some(Box::new(screen.clone())), "reads the log", (0, 10), begun);
         line.tell(10, begun);
         drop(line);

@@ -53,13 +53,13 @@ struct OpenSpan {
     kind: SpanKind,
     begun: i64,
     since: Instant,
-    fields: SpanFields,
+    fields: TraceFields,
 }
 
 #[derive(Default)]
-struct SpanFields(Vec<(&'static str, SpanValue)>);
+struct TraceFields(Vec<(&'static str, SpanValue)>);
 
-impl SpanFields {
+impl TraceFields {
     fn set(&mut self, field: &Field, value: SpanValue) {
         match self.0.iter_mut().find(|(name, _)| *name == field.name()) {
             Some((_, known)) => *known = value,
@@ -82,7 +82,7 @@ impl SpanFields {
     }
 }
 
-impl Visit for SpanFields {
+impl Visit for TraceFields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.set(field, SpanValue::Text(format!("{value:?}")));
     }
@@ -133,7 +133,7 @@ fn root_of(trace: u128) -> u64 {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let mut fields = SpanFields::default();
+        let mut fields = TraceFields::default();
         attributes.record(&mut fields);
         let metadata = attributes.metadata();
         let above = span
