@@ -1,6 +1,7 @@
 #!/bin/bash
 # Debian's Horizon on a simulated fleet: a user logs in, looks at every page of the menu, launches a server, opens its
-# consoles, uses forms and buttons, and deletes the server. Neither log has an error.
+# consoles, presses buttons, and deletes the server. Neither log has an error. The long form of the visit also fills in
+# the forms of all services, as an administrator and as a new user.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 [ -e /usr/share/openstack-dashboard/wsgi.py ] && [ -x /usr/bin/uwsgi_python3 ] || cannot "no openstack-dashboard and uwsgi-plugin-python3 are installed"
@@ -14,18 +15,23 @@ PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
 
 # An image, a flavor and a network.
 sim_client
+quiet() { "$@" >"$WORK/out" 2>&1; }
 head -c 1048576 /dev/zero >"$WORK/image.raw"
-expect "an image is uploaded" os image create --disk-format raw --container-format bare --file "$WORK/image.raw" --public horizon -f value -c id
-expect "a flavor is made" os flavor create --vcpus 1 --ram 64 --disk 1 horizon -f value -c id
-expect "a network is made" os network create horizon -f value -c id
-expect "a subnet is made" os subnet create --network horizon --subnet-range 10.99.1.0/24 horizon -f value -c id
+expect "an image is uploaded" quiet os image create --disk-format raw --container-format bare --file "$WORK/image.raw" --public horizon
+expect "a flavor is made" quiet os flavor create --vcpus 1 --ram 64 --disk 1 horizon
+expect "a network is made" quiet os network create horizon
+expect "a subnet is made" quiet os subnet create --network horizon --subnet-range 10.99.1.0/24 horizon
+expect "an external network is made" quiet os network create --external outside
+expect "its subnet is made" quiet os subnet create --network outside --no-dhcp --subnet-range 198.51.100.0/24 outside
 
 # Horizon's own user reads its settings.
 chmod 0755 "$SITE"
 expect "Horizon starts" bash "$HERE/horizon.sh" up "$SITE" "$URL/identity/v3"
 [ $FAILED = 0 ] || { tail -n 30 "$SITE/uwsgi.log"; verdict; }
 mkdir "$WORK/visit"
-timeout 600 python3 "$HERE/horizon.py" "$(cat "$SITE/url")" admin "$PASSWORD" horizon "$WORK/visit" >"$WORK/visit/told" 2>"$WORK/visit/err" & VISIT=$!
+LONG=()
+! long_run || LONG=(--long)
+timeout 900 python3 "$HERE/horizon.py" "$(cat "$SITE/url")" admin "$PASSWORD" horizon "$WORK/visit" "${LONG[@]}" >"$WORK/visit/told" 2>"$WORK/visit/err" & VISIT=$!
 
 # The consoles that Horizon gives to its user.
 visited() { [ -e "$WORK/visit/$1" ] || ! kill -0 $VISIT 2>/dev/null; }
