@@ -6,6 +6,7 @@ mod forwarding;
 mod log;
 mod past;
 
+use chronova::commands::list_form::ListFormArgs;
 use chronova::commands::{Exit, audit, inspect, rebuild};
 use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
 use chronova_events::instance::{self, InstanceEvent};
@@ -29,7 +30,8 @@ async fn audited(store: &Arc<MemoryStore>, args: audit::AuditArgs) -> String {
 
 async fn inspected(store: &Arc<MemoryStore>, words: &[&str], json: bool) -> (Exit, String) {
     let subject = words.iter().map(ToString::to_string).collect();
-    let args = inspect::InspectArgs { subject, json, ..inspect::InspectArgs::default() };
+    let form = ListFormArgs { json, ..ListFormArgs::default() };
+    let args = inspect::InspectArgs { subject, form, ..inspect::InspectArgs::default() };
     let mut out = Vec::new();
     let exit = inspect::run(&args, &**store, NOW, &mut out).await.unwrap();
     (exit, String::from_utf8(out).unwrap())

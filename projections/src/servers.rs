@@ -166,8 +166,8 @@ impl Servers {
     }
 
     /// The servers of a project, or of all projects, that are not deleted. They are sorted newest first, and begin with
-    /// the server after `after`. `None` if the list does not contain `after`. The cost does not depend on the position
-    /// of `after`.
+    /// the server after `after`. As in Nova, that server may be deleted: it may have ended after the client read its
+    /// page. `None` if the project never had it. The cost does not depend on the position of `after`.
     pub fn newest(
         &self,
         project: Option<&ProjectId>,
@@ -180,8 +180,11 @@ impl Servers {
         };
         let end = match after {
             Some(id) => {
-                let key = (self.by_id.get(&id)?.server()?.created_at, id);
-                Bound::Excluded(*set.get(&key)?)
+                let marker = self.by_id.get(&id)?.server()?;
+                if project.is_some_and(|project| marker.request.project != *project) {
+                    return None;
+                }
+                Bound::Excluded((marker.created_at, id))
             }
             None => Bound::Unbounded,
         };

@@ -1,4 +1,4 @@
-//! The operator's commands. Most of them read the log. `host`, `manage` and `status` call the running server, but
+//! The operator's commands. Most of them read the log. `host`, `manage`, `status` and `top` call the running server, but
 //! `host check` and `host claim` call the hosts. `cluster` asks the log's database who leads. `policy` and
 //! `nova-policy` read the policy files. `adopt`, `backup restore` and `log copy` write a new log. `audit erase` appends
 //! to an existing log, and `host claim` may begin a generation in it.
@@ -17,6 +17,7 @@ pub mod export_nova;
 mod failure;
 pub mod host;
 pub mod inspect;
+pub mod list_form;
 mod locks;
 pub mod log_copy;
 pub mod log_home;
@@ -27,9 +28,11 @@ pub mod moments;
 pub mod nova_policy;
 mod operator_client;
 pub mod policy;
+mod progress_line;
 pub mod rebuild;
 pub mod schedule;
 pub mod status;
+pub mod top;
 pub mod verify;
 
 use std::io::{self, Write};

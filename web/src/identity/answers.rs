@@ -226,6 +226,11 @@ pub(super) fn groups() -> Answers {
     list("groups", object([]).open())
 }
 
+/// There are no application credentials.
+pub(super) fn application_credentials() -> Answers {
+    list("application_credentials", object([]).open())
+}
+
 fn role() -> Schema {
     named().plus([
         req("domain_id", shape::string_or_null()),

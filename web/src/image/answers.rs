@@ -51,6 +51,19 @@ pub(super) fn image_shown() -> Answers {
     ok(image())
 }
 
+/// There are no definitions of metadata.
+pub(super) fn metadef_namespaces() -> Answers {
+    ok(object([
+        req("namespaces", array(object([]).open())),
+        req("first", shape::string()),
+        req("schema", shape::string()),
+    ]))
+}
+
+pub(super) fn metadef_resource_types() -> Answers {
+    ok(object([req("resource_types", array(object([]).open()))]))
+}
+
 /// There are no tasks.
 pub(super) fn tasks() -> Answers {
     ok(object([req("tasks", array(object([]).open()))]))

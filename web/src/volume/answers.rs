@@ -107,6 +107,11 @@ pub(super) fn spec() -> Answers {
     ok(shape::pairs().min_properties(1).max_properties(1))
 }
 
+/// The volumes of a type are not encrypted.
+pub(super) fn type_encryption() -> Answers {
+    ok(object([]))
+}
+
 /// The answer repeats the request.
 pub(super) fn spec_updated() -> Answers {
     ok(shape::map_of(shape::string_or_null()).min_properties(1).max_properties(1))
@@ -227,6 +232,10 @@ pub(super) fn backups() -> Answers {
 
 pub(super) fn transfers() -> Answers {
     none("transfers")
+}
+
+pub(super) fn group_types() -> Answers {
+    none("group_types")
 }
 
 pub(super) fn groups() -> Answers {

@@ -45,6 +45,7 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("volume:get_all_transfers")
         .since(3, 55)
         .answers(answers::transfers),
+    get("group_types.index", "/group_types", handler!(empty)).since(3, 11).answers(answers::group_types),
     get("groups.index", "/groups", handler!(empty)).policy("group:get_all").since(3, 13).answers(answers::groups),
     get("groups.detail", "/groups/detail", handler!(empty))
         .policy("group:get_all")

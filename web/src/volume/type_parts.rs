@@ -34,6 +34,9 @@ pub(super) const ROUTES: &[Route] = &[
     delete("type_specs.delete", "/types/{type_id}/extra_specs/{key}", handler!(remove))
         .policy("volume_extension:types_extra_specs:delete")
         .answers(accepted),
+    get("type_encryption.index", "/types/{type_id}/encryption", handler!(encryption))
+        .policy("volume_extension:volume_type_encryption:get")
+        .answers(answers::type_encryption),
     get("type_access.index", "/types/{type_id}/os-volume-type-access", handler!(access))
         .policy("volume_extension:volume_type_access:get_all_for_type")
         .answers(answers::type_access).as_of(),
@@ -88,6 +91,12 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let key = ctx.param("key").to_owned();
     send(&ctx, &ctx.permit()?, VolumeTypeCommand::RemoveSpec { volume_type: kind.id, key }).await?;
     Ok(Reply::empty(202))
+}
+
+/// The volumes of this service are not encrypted by their type. Cinder answers for such a type with an empty object.
+async fn encryption(ctx: Ctx) -> Result<Reply, Fault> {
+    named(&ctx)?;
+    Ok(Reply::ok(json!({})))
 }
 
 async fn access(ctx: Ctx) -> Result<Reply, Fault> {

@@ -26,6 +26,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::super::moments::{MomentArg, NoTime};
+use super::super::progress_line::ProgressLine;
 use super::super::{CommandFailure, Exit};
 use super::export::record::ExportEntry;
 use super::export::{hash_at, keys};
@@ -231,7 +232,9 @@ pub async fn segment(
     let file = begin(&temporary)?;
     let mut lines = zstd::Encoder::new(BufWriter::new(file), 9).map_err(at(&temporary))?;
     let mut position = first - 1;
+    let mut progress = ProgressLine::new(&format!("writes {name}"), position, last);
     while position < last {
+        progress.at(position);
         let page =
             store.read_all(Position(position), PAGE.min(usize::try_from(last - position).unwrap_or(PAGE))).await?;
         for recorded in &page {
@@ -243,6 +246,7 @@ pub async fn segment(
             return Err(CommandFailure::Usage(format!("the log ends at position {position}")));
         }
     }
+    drop(progress);
     let file = lines.finish().and_then(|file| file.into_inner().map_err(io::IntoInnerError::into_error));
     file.and_then(|file| file.sync_all()).map_err(at(&temporary))?;
     let mut manifest = Manifest {
@@ -302,6 +306,7 @@ pub fn read_segment(
     let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
     let file = File::open(&path).map_err(at(&path))?;
     let mut lines = BufReader::new(zstd::Decoder::new(file).map_err(at(&path))?);
+    let mut progress = ProgressLine::new(&format!("reads {}", manifest.file), manifest.first.max(1) - 1, manifest.last);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -309,8 +314,9 @@ pub fn read_segment(
         if line.is_empty() {
             return Ok(());
         }
-        let entry = serde_json::from_slice(&line)
+        let entry: ExportEntry = serde_json::from_slice(&line)
             .map_err(|error| CommandFailure::Usage(format!("{}: {error}", path.display())))?;
+        progress.at(entry.position);
         each(entry)?;
     }
 }

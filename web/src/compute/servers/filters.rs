@@ -137,7 +137,7 @@ impl ServerListQuery {
     }
 
     /// Whether the row belongs to a listed project.
-    fn is_of(&self, row: &ServerRow) -> bool {
+    pub(super) fn is_of(&self, row: &ServerRow) -> bool {
         let Some(project) = &self.project else { return true };
         row.instance.known().is_some_and(|server| server.request.project == *project)
     }

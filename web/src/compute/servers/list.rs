@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use chronova_events::ids::InstanceId;
 use chronova_events::instance::Alive;
 use chronova_events::instance::status;
 use chronova_projections::servers::ServerRow;
@@ -107,12 +108,19 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
     }
     // Filtering and sorting run outside the read model's lock.
     let mut all = views.servers.read(|servers| wanted.candidates(servers));
+    // As in Nova, the marker may be a server that the list does not show any more.
+    let last = match marker {
+        Some(text) => {
+            let id = text.parse::<InstanceId>().map_err(|_| no_marker(text))?;
+            let found = views.servers.read(|servers| servers.get(id).cloned());
+            let found = found.filter(|row| row.server().is_some() && wanted.is_of(row));
+            Some(found.ok_or_else(|| no_marker(text))?)
+        }
+        None => None,
+    };
     all.retain(|row| wanted.holds(row));
     all.sort_by(|a, b| compare(&order, a, b));
-    let after = match marker {
-        Some(marker) => all.iter().position(|row| row.id.to_string() == marker).ok_or_else(|| no_marker(marker))? + 1,
-        None => 0,
-    };
+    let after = last.map_or(0, |last| all.partition_point(|row| compare(&order, row, &last).is_le()));
     let items: Vec<_> = all.into_iter().skip(after).take(limit).collect();
     let more = limit > 0 && items.len() == limit;
     Ok(ResultPage { items, more })
