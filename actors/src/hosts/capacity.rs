@@ -102,6 +102,7 @@ pub fn inventories(
     [
         line("DISK_GB", found.disk_gib, reserved_disk_mib.div_ceil(1024), options.disk_allocation_ratio),
         line("MEMORY_MB", found.memory_mib, options.reserved_host_memory_mb, options.ram_allocation_ratio),
+        line("MEM_ENCRYPTION_CONTEXT", found.encrypted_guests.into(), 0, 1.0),
         // Dedicated processors are never overcommitted. None are reserved, because the operator has chosen them for
         // guests.
         line("PCPU", dedicated, 0, 1.0),
