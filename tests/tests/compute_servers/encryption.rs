@@ -70,7 +70,9 @@ async fn hosts_offer_slots_for_encrypted_guests_and_each_guest_takes_one() {
     // A deleted server gives its slot back.
     assert_eq!(api.call("DELETE", &format!("/servers/{one}"), "2.1", OWNER, None).await.status, 204);
     api.life.settled().await;
-    let four = create(&api, "four", PROPERTIES).await;
+    // An image may insist on the kind of encryption.
+    let insisting = [PROPERTIES, &[("trait:HW_CPU_X86_AMD_SEV", "required")]].concat();
+    let four = create(&api, "four", &insisting).await;
     assert_eq!(shown(&api, &four).await, ("ACTIVE".to_owned(), first.1));
     api.world.check().await;
     api.stop().await;

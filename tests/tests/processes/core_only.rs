@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_actors::instance::InstanceRequest;
+use chronova_events::envelope::Position;
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{BuildRequested, PowerAction, RequestedNetworks};
 use chronova_events::process::ProcessEvent;
 use chronova_events::registry::Event;
-use chronova_events::store::{EventStore as _, Position};
+use chronova_events::store::EventStore as _;
 use chronova_hypervisor::capability::{Capability, offered_by};
 use chronova_hypervisor::sim::DriverCall;
 use chronova_tests::core_only::CoreOnly;

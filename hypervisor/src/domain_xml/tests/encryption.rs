@@ -33,7 +33,7 @@ fn a_guest_with_encrypted_memory_has_a_policy_locked_memory_and_devices_behind_t
     ] {
         assert!(flat.contains(part), "{part}: {flat}");
     }
-    // Of the two volumes, only the one on virtio's own bus has a driver for the IOMMU.
+    // The volume on virtio's own bus uses the IOMMU itself. The other one uses that of its controller.
     assert_eq!(flat.matches("<driver name='qemu' type='raw' cache='none' iommu='on'/>").count(), 1, "{flat}");
     assert_eq!(flat.matches("<driver name='qemu' type='raw' cache='none'/>").count(), 1, "{flat}");
     let plain = render(&with(&[UEFI, Q35]), &sev_host()).unwrap();
