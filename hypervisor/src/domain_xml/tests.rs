@@ -14,6 +14,7 @@ use uuid::Uuid;
 mod encryption;
 mod foreign;
 mod hardware_wishes;
+mod limits;
 
 fn host() -> HostFacts {
     HostFacts {
