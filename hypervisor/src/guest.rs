@@ -383,4 +383,17 @@ pub struct HostUsage {
     pub running_guests: u32,
     /// The seconds since boot, if the host reports them.
     pub uptime_seconds: Option<u64>,
+    /// The times of the host's processors, if the host reports them.
+    pub cpu: Option<CpuTimes>,
+}
+
+/// The times that all processors of a host together have spent since its boot, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTimes {
+    pub kernel: u64,
+    pub user: u64,
+    pub idle: u64,
+    pub iowait: u64,
+    /// The frequency in MHz.
+    pub mhz: u32,
 }

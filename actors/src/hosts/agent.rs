@@ -377,6 +377,9 @@ impl Agent {
         let asked = Instant::now();
         match timeout(patience, self.driver.usage()).await {
             Ok(Ok(usage)) => {
+                if !options.monitors.is_empty() {
+                    member.measure(&usage);
+                }
                 member.beat(usage, self.context.clock.now().0);
                 self.silent_since = None;
                 return;

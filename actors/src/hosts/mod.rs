@@ -7,6 +7,7 @@
 //! | [`consoles`] | copies the console log of a guest to the guest's new host |
 //! | [`images`] | caches images on hosts before servers are built from them |
 //! | [`capacity`] | converts a host's resources into the types of the events and of Placement |
+//! | [`metrics`] | the metrics of the last heartbeats, for the scheduler |
 //! | [`readings`] | the readings of a host that APIs may use |
 //! | [`context`], [`options`] | the parts that all agents share, and their options |
 //! | [`due`] | which comparisons of a host with the log are due |
@@ -25,6 +26,7 @@ mod due;
 pub mod fence;
 pub mod fleet;
 pub mod images;
+pub mod metrics;
 pub mod options;
 pub mod plan;
 pub mod readings;

@@ -361,6 +361,7 @@ pub(super) fn usage(
         disk_free_gib: space.available / GIB,
         running_guests: u32::try_from(running.count()).unwrap_or(u32::MAX),
         uptime_seconds: None,
+        cpu: node::cpu_times(connect)?,
     })
 }
 

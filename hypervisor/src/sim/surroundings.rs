@@ -70,7 +70,10 @@ impl SimMachine {
         }
     }
 
-    pub(super) fn usage(&self) -> HostUsage {
+    /// Each answer is a second of the processors after the last one.
+    pub(super) fn usage(&mut self) -> HostUsage {
+        self.cpu.user += self.busy * 10_000_000;
+        self.cpu.idle += self.busy.abs_diff(100) * 10_000_000;
         let running = || self.guests.values().filter(|guest| guest.is_on());
         let disk_used_gib = self.guests.values().map(|guest| guest.disk_gib).sum();
         HostUsage {
@@ -79,6 +82,7 @@ impl SimMachine {
             disk_free_gib: self.uri.disk_gib.saturating_sub(disk_used_gib),
             running_guests: u32::try_from(running().count()).unwrap_or(u32::MAX),
             uptime_seconds: Some(self.up_since.elapsed().as_secs()),
+            cpu: Some(self.cpu),
         }
     }
 

@@ -138,3 +138,32 @@ fn a_positive_multiplier_of_tasks_prefers_busy_hosts() {
     cell.options.multipliers.io_ops = 1.0;
     assert_eq!(cell.names(&small()), ["h2", "h1", "h3"]);
 }
+
+#[test]
+fn reported_metrics_are_demanded_and_weighed() {
+    let mut cell = Cell::three();
+    let metrics = |busy: f64| BTreeMap::from([("cpu.percent", busy), ("cpu.frequency", 2_000.0)]);
+    cell.metrics = HostMetrics(BTreeMap::from([(host_id(1), metrics(0.75)), (host_id(2), metrics(0.25))]));
+    cell.options.weighers = vec!["MetricsWeigher"];
+    cell.options.metrics_weight_setting =
+        BTreeMap::from([("cpu.percent".to_owned(), -100.0), ("cpu.frequency".to_owned(), 0.01)]);
+    let (passing, reason) = cell.pass("MetricsFilter", &small());
+    assert_eq!(passing, ["h1", "h2"]);
+    assert_eq!(reason, "metrics: the host does not report cpu.frequency, cpu.percent");
+    // With `[metrics] required`, a host without metrics is left out.
+    assert_eq!(cell.names(&small()), ["h2", "h1"]);
+    let values = |cell: &Cell| -> BTreeMap<String, f64> {
+        let weighed = cell.decide(&small()).reasons.weighed;
+        weighed.into_iter().map(|host| (host.hostname, host.parts[0].value)).collect()
+    };
+    assert_eq!(values(&cell), BTreeMap::from([("h1".to_owned(), -55.0), ("h2".to_owned(), -5.0)]));
+    cell.options.metrics_required = false;
+    assert_eq!(cell.names(&small()), ["h2", "h1", "h3"], "a host without metrics comes last");
+    assert!((values(&cell)["h3"] + 10_000.0).abs() < f64::EPSILON);
+    cell.options.metrics_weight_of_unavailable = -50.0;
+    assert_eq!(cell.names(&small()), ["h2", "h3", "h1"]);
+    cell.options.multipliers.metrics = -1.0;
+    assert_eq!(cell.names(&small()), ["h1", "h3", "h2"]);
+    cell.options.multipliers.metrics = 0.0;
+    assert_eq!(cell.names(&small()), ["h1", "h2", "h3"], "nothing weighs metrics");
+}

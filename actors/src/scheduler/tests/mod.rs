@@ -27,6 +27,7 @@ use super::context::InstanceGroup;
 use super::request::tests::{flavor, request};
 use super::*;
 use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
+use crate::hosts::metrics::HostMetrics;
 use crate::instance::sample_image::image_with;
 
 /// A cell without a log.
@@ -37,6 +38,7 @@ struct Cell {
     groups: ServerGroupsView,
     servers: Servers,
     pending: PendingClaims,
+    metrics: HostMetrics,
     options: SchedulerOptions,
     aggregates: u128,
 }
@@ -166,6 +168,7 @@ impl Cell {
             placement: &self.placement,
             servers: &self.servers,
             pending: &self.pending,
+            metrics: &self.metrics,
         }
     }
 
