@@ -361,6 +361,8 @@ pub struct HostCapabilities {
     /// The host's NUMA cells, sorted by id; empty if it does not report any.
     pub cells: Vec<NumaCell>,
     pub pci: HostPci,
+    /// Whether the host has an IOMMU that is on, without which no guest can have a PCI device.
+    pub iommu: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]

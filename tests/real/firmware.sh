@@ -49,6 +49,8 @@ same "h1 reports the CPU features of the model and of the flags" "$(traits h1 | 
 check_host() { printf '[libvirt]\n%s\n' "$@" >"$WORK/check.conf"; "$CHRONOVA_BIN" host check --config-file "$WORK/check.conf" "$(uri_of h1)" 2>&1; } # options...
 like "the check of a host names its firmware" "$(check_host 'swtpm_enabled = true')" 'ok +guests can have an emulated TPM 2.0'
 like "the check of a host says why guests are emulated" "$(check_host 'virt_type = qemu')" 'emulated.*virt_type is qemu'
+like "the check of a host says whether guests can have PCI devices" "$(check_host 'virt_type = qemu')" 'guests can(not)? have PCI devices'
+like "the API tells how long a real host has been up" "$(curl -fsS -m 10 -H "X-Auth-Token: $(os token issue -f value -c id)" -H 'OpenStack-API-Version: compute 2.88' "$URL/compute/v2.1/os-hypervisors/detail")" '"uptime": *"up [^"]*"'
 like "a CPU model that the host can present is accepted" "$(check_host 'cpu_mode = custom' 'cpu_models = Nehalem')" 'ok +h1: QEMU'
 like "a CPU model that the host cannot present fails, with its name" "$(check_host 'cpu_mode = custom' 'cpu_models = Nehalem,SapphireRapids')" 'FAIL.*SapphireRapids'
 like "a CPU flag that the host cannot present fails, with its name" "$(check_host 'cpu_mode = host-model' 'cpu_model_extra_flags = amx-tile')" 'FAIL.*amx-tile'

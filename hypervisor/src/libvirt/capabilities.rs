@@ -12,7 +12,7 @@ use super::{cells, node, pci, pool, storage};
 use crate::domain_xml::{CpuModel, ForeignArch, HostFacts, IommuModel};
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
-use crate::guest::{CpuInfo, HostCapabilities, HostUsage};
+use crate::guest::{CpuInfo, CpuTimes, HostCapabilities, HostUsage};
 use crate::memory_encryption::SevFacts;
 use crate::options::{CpuMode, LibvirtOptions, VirtType};
 use crate::pci::HostPci;
@@ -53,6 +53,7 @@ pub(super) struct ProbedHost {
     emulates_because: Option<&'static str>,
     /// The features that guests can have. The host's CPU traits are derived from them.
     guest_features: BTreeSet<String>,
+    iommu: bool,
 }
 
 pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult<ProbedHost> {
@@ -114,7 +115,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         sev: sev(secure_domain.root_element()).filter(|_| kvm),
         foreign,
     };
-    Ok(ProbedHost { facts, cpu, emulates_because, guest_features })
+    Ok(ProbedHost { facts, cpu, emulates_because, guest_features, iommu: has_iommu(&document) })
 }
 
 /// The other architectures that the host can emulate.
@@ -177,6 +178,12 @@ fn firmware(domain: Node<'_, '_>, secure: Node<'_, '_>, options: &LibvirtOptions
 /// The capabilities of one kind of device.
 fn device<'a, 'i>(domain: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     child(child(domain, "devices")?, name)
+}
+
+/// Whether the host's IOMMU is on (libvirt 4.6.0 and later tell it).
+fn has_iommu(document: &Document<'_>) -> bool {
+    let host = child(document.root_element(), "host");
+    host.and_then(|host| child(host, "iommu")).is_some_and(|iommu| iommu.attribute("support") == Some("yes"))
 }
 
 fn virt_name(kvm: bool) -> &'static str {
@@ -316,6 +323,7 @@ pub(super) fn capabilities(
         encrypted_guests: known.facts.sev.map_or(0, |sev| sev.slots(options.encrypted_guests)),
         cells: cells::learn(connect)?,
         pci: if options.reads_pci { pci::learn(connect)? } else { HostPci::default() },
+        iommu: known.iommu,
     })
 }
 
@@ -354,15 +362,23 @@ pub(super) fn usage(
     pool::refresh(&pool);
     let space = pool.info().during("usage")?;
     let active = connect.list_all_domains(virt_sys::VIR_CONNECT_LIST_DOMAINS_ACTIVE).during("usage")?;
+    let cpu = node::cpu_times(connect)?;
     let running = active.iter().filter(|domain| domain.uuid().is_ok_and(|uuid| ours.contains(&InstanceId(uuid))));
     Ok(HostUsage {
         memory_used_mib: node::memory_used_mib(connect)?,
         disk_used_gib: space.allocation / GIB,
         disk_free_gib: space.available / GIB,
         running_guests: u32::try_from(running.count()).unwrap_or(u32::MAX),
-        uptime_seconds: None,
-        cpu: node::cpu_times(connect)?,
+        uptime_seconds: cpu.map(|times| uptime(times, connect.node_info().map_or(1, |node| node.cpus))),
+        cpu,
     })
+}
+
+/// The seconds since the host's boot, which libvirt does not tell. Each of the host's processors has counted them. Time
+/// that a hypervisor below the host has taken is missing.
+fn uptime(times: CpuTimes, cpus: u32) -> u64 {
+    let all = [times.kernel, times.user, times.idle, times.iowait].into_iter().fold(0, u64::saturating_add);
+    all / u64::from(cpus.max(1)) / 1_000_000_000
 }
 
 /// The host of `qemu+tls://user@host:port/system`; the loopback address if the URI has none.
@@ -416,6 +432,24 @@ mod tests {
         assert_eq!(of("<sev supported='no'/>"), None);
         assert_eq!(of(""), None);
         assert_eq!(sev(parse("<domainCapabilities/>").unwrap().root_element()), None);
+    }
+
+    #[test]
+    fn an_iommu_is_on_if_libvirt_says_so() {
+        let of = |inner: &str| {
+            let xml = format!("<capabilities><host><cpu/>{inner}</host><guest/></capabilities>");
+            has_iommu(&parse(&xml).unwrap())
+        };
+        assert!(of("<iommu support='yes'/>"));
+        assert!(!of("<iommu support='no'/>") && !of(""));
+    }
+
+    #[test]
+    fn the_uptime_is_the_time_that_each_processor_has_counted() {
+        let second = 1_000_000_000;
+        let times =
+            CpuTimes { kernel: 10 * second, user: 30 * second, idle: 150 * second, iowait: 10 * second, mhz: 1 };
+        assert_eq!((uptime(times, 4), uptime(times, 1), uptime(times, 0)), (50, 200, 200));
     }
 
     #[test]
