@@ -180,7 +180,7 @@ fn device<'a, 'i>(domain: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     child(child(domain, "devices")?, name)
 }
 
-/// Whether the host's IOMMU is on (libvirt 4.6.0 and later tell it).
+/// Whether the host's IOMMU is on. An old libvirt that does not tell it counts as no.
 fn has_iommu(document: &Document<'_>) -> bool {
     let host = child(document.root_element(), "host");
     host.and_then(|host| child(host, "iommu")).is_some_and(|iommu| iommu.attribute("support") == Some("yes"))

@@ -69,8 +69,9 @@ pub(super) struct SimMachine {
     /// The TPM state of each guest: the passphrase that decrypts it. The state is not stored, so it is lost with this
     /// process.
     pub(super) tpms: BTreeMap<InstanceId, String>,
-    /// The share of its time that the machine's processors are busy, in percent, and their times so far.
+    /// The share of their time that the machine's processors are busy, in percent.
     pub(super) busy: u64,
+    /// The times of the processors so far.
     pub(super) cpu: CpuTimes,
     signals: Option<broadcast::Sender<HostSignal>>,
     image_gate: Arc<tokio::sync::Mutex<()>>,
