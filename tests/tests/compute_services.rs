@@ -150,7 +150,7 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
         .unwrap();
     ledger(&life, LedgerCommand::CreateTrait { name: "CUSTOM_FAST".into() }).await;
     let add = vec!["CUSTOM_FAST".to_owned(), "HW_CPU_X86_AVX512F".to_owned(), "HW_GPU_API_VULKAN".to_owned()];
-    let add = [add, vec!["COMPUTE_VOLUME_EXTEND".to_owned(), DISABLED.to_owned()]].concat();
+    let add = [add, vec!["COMPUTE_REMOTE_MANAGED_PORTS".to_owned(), DISABLED.to_owned()]].concat();
     let remove = vec!["COMPUTE_NODE".to_owned(), "HW_CPU_X86_AVX2".to_owned()];
     ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove }).await;
     life.stop().await;
@@ -163,7 +163,7 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     let known = provider(&life, host);
     assert!(known.traits.contains("CUSTOM_FAST") && known.traits.contains("HW_GPU_API_VULKAN"), "{:?}", known.traits);
     assert!(known.traits.contains("COMPUTE_NODE") && known.traits.contains("HW_CPU_X86_AVX2"), "a trait stays removed");
-    assert!(!known.traits.contains("COMPUTE_VOLUME_EXTEND"), "a host's trait that no driver reports is left");
+    assert!(!known.traits.contains("COMPUTE_REMOTE_MANAGED_PORTS"), "a host's trait that no driver reports is left");
     assert!((known.inventories["VCPU"].inventory.allocation_ratio - 9.0).abs() < f64::EPSILON, "the ratio changed");
     life.stop().await;
 
@@ -175,6 +175,41 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
         })
     };
     life.until(imposed).await;
+    life.stop().await;
+}
+
+/// Nova restores a host's traits with each periodic update. The host neither leaves nor connects again meanwhile.
+#[actix_rt::test]
+async fn a_host_restores_its_own_traits_and_leaves_those_of_others() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let host = world.fleet.uri().host_id(0);
+    let id = ProviderId(host.0);
+    let own = provider(&life, host).traits;
+    ledger(&life, LedgerCommand::CreateTrait { name: "CUSTOM_FAST".into() }).await;
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let add = names(&["CUSTOM_FAST", "HW_GPU_API_VULKAN", "COMPUTE_REMOTE_MANAGED_PORTS"]);
+    let remove = names(&["COMPUTE_NODE", "HW_CPU_X86_AVX2", "COMPUTE_VOLUME_EXTEND"]);
+    ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove }).await;
+    let restored = |context: &chronova_actors::process::context::StepContext| {
+        context.views.placement.read(|view| {
+            let traits = &view.ledger.providers[&id].traits;
+            traits.contains("CUSTOM_FAST") && own.is_subset(traits)
+        })
+    };
+    assert!(life.until(restored).await);
+    let now = provider(&life, host).traits;
+    let added: Vec<&String> = now.difference(&own).collect();
+    assert_eq!(
+        added,
+        ["CUSTOM_FAST", "HW_GPU_API_VULKAN"],
+        "a trait of drivers that this driver does not report stays"
+    );
+    assert!(
+        now.iter()
+            .all(|name| name.starts_with("CUSTOM_") || chronova_events::ledger::standard::is_standard_trait(name))
+    );
     life.stop().await;
 }
 

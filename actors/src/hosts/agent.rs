@@ -8,7 +8,6 @@ use chronova_events::envelope::{Meta, Position};
 use chronova_events::host::{KnownHost, Registered};
 use chronova_events::ids::{HostId, InstanceId, ProviderId};
 use chronova_events::instance::{Instance, Power};
-use chronova_events::ledger::Ledger;
 use chronova_events::store::EventStore;
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, HostSignal, StopMode};
@@ -16,7 +15,7 @@ use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::capacity::{capabilities, power, resources};
+use super::capacity::{capabilities, power, resources, settle_traits};
 use super::consoles;
 use super::context::HostContext;
 use super::due::{DueChecks, ResyncClock};
@@ -24,11 +23,11 @@ use super::fence::{self, FenceVerdict, LogIdentity};
 use super::fleet::ConnectedHost;
 use super::options::DeletedGuests;
 use super::plan::{self, ResyncAction};
-use super::{resume, unquiesce};
+use super::{renewal, resume, unquiesce};
 use crate::coordination::host_turns::ConcurrencyLimits;
 use crate::host::{HostCommand, HostRoot};
 use crate::instance::{InstanceRecord, InstanceRoot};
-use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci, provider_config};
+use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci};
 use crate::reconcile::{devices, leftovers, placement};
 
 /// Runs the agent of one host until the task is dropped.
@@ -125,7 +124,7 @@ impl Agent {
             return;
         }
         let options = &self.context.options;
-        found.traits.retain(|name| options.offers(name));
+        settle_traits(&mut found, &*self.driver, options);
         let at_once =
             ConcurrencyLimits { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
         let member = self.context.fleet.join(found.host, &found.hostname, &self.driver, at_once);
@@ -203,22 +202,6 @@ impl Agent {
                 );
             }
         });
-    }
-
-    /// Applies `provider.yaml` again if a client of Placement has changed the additions.
-    async fn renew_additions(&self, host: HostId) {
-        let (host, configs) = (ProviderId(host.0), Arc::clone(&self.context.options.provider_configs));
-        let differs = |ledger: &Ledger| {
-            ledger.providers.contains_key(&host)
-                && provider_config::applied(ledger, host, &configs).is_ok_and(|events| !events.is_empty())
-        };
-        if !self.context.views.placement.read(|view| differs(&view.ledger)) {
-            return;
-        }
-        let (apply, meta) = (LedgerCommand::ApplyProviderConfig { host, configs }, Meta::system("host-watch"));
-        if let Err(error) = self.context.gateway.send::<LedgerRoot>(&CELL, apply, meta).await {
-            tracing::warn!(%host, %error, "applying [compute] provider_config_location failed, retrying");
-        }
     }
 
     /// Logs the devices that guests still have although the options no longer offer them. The guests keep these
@@ -377,6 +360,9 @@ impl Agent {
         let asked = Instant::now();
         match timeout(patience, self.driver.usage()).await {
             Ok(Ok(usage)) => {
+                if !options.monitors.is_empty() {
+                    member.measure(&usage);
+                }
                 member.beat(usage, self.context.clock.now().0);
                 self.silent_since = None;
                 return;
@@ -441,7 +427,7 @@ impl Agent {
             self.apply(&member, instance, remedy).await;
         }
         self.correct_devices(member.host).await;
-        self.renew_additions(member.host).await;
+        renewal::put_right(&self.context, member.host).await;
         self.context.volumes.sweep_host(member.host, &self.driver, self.context.fleet.doubt()).await;
         leftovers::sweep(&self.context, member.host, &self.driver).await;
     }

@@ -15,13 +15,14 @@ use serde_json::Value;
 use super::options::SchedulerOptions;
 use super::request::RequestSpec;
 use crate::coordination::pending_claims::PendingClaims;
+use crate::hosts::metrics::HostMetrics;
 use crate::ledger::cells::{bounds, held};
 use crate::pci::alias::PciRequest;
 use crate::pci::assign::FreePci;
 use crate::topology::fit::{CellDevices, fit_beside};
 use crate::topology::{GuestNumaTopology, usage};
 
-/// The read models and the pending claims that a decision reads.
+/// The read models, the pending claims and the metrics of hosts that a decision reads.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerViews<'a> {
     pub fleet: &'a FleetView,
@@ -29,6 +30,7 @@ pub struct SchedulerViews<'a> {
     pub placement: &'a Placement,
     pub servers: &'a Servers,
     pub pending: &'a PendingClaims,
+    pub metrics: &'a HostMetrics,
 }
 
 /// Everything that a decision depends on.
@@ -38,6 +40,7 @@ pub struct SchedulingContext<'a> {
     pub placement: &'a Placement,
     pub servers: &'a Servers,
     pub pending: &'a PendingClaims,
+    pub metrics: &'a HostMetrics,
     pub request: &'a RequestSpec,
     pub options: &'a SchedulerOptions,
     pub group: Option<InstanceGroup>,
@@ -76,13 +79,14 @@ pub struct SchedulerHints {
 
 impl<'a> SchedulingContext<'a> {
     pub fn new(sources: SchedulerViews<'a>, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Self {
-        let SchedulerViews { fleet, groups, placement, servers, pending } = sources;
+        let SchedulerViews { fleet, groups, placement, servers, pending, metrics } = sources;
         let hints = SchedulerHints::of(request, fleet, servers);
         let mut context = Self {
             fleet,
             placement,
             servers,
             pending,
+            metrics,
             request,
             options,
             group: None,
@@ -228,6 +232,11 @@ impl<'a> HostState<'a> {
         let requests = self.context.devices.as_ref().map_err(Clone::clone)?;
         let devices = CellDevices { free: free.as_ref(), requests };
         fit_beside(topology, usage::cells(cells, guests), bounds, devices).map(Some)
+    }
+
+    /// A metric of the host; `None` if the host does not report it.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        self.context.metrics.value(self.row.id, name)
     }
 
     fn coming(&self) -> u32 {

@@ -100,6 +100,8 @@ fn image_properties_are_shown_and_set() {
     site.manage(&set(&server, "--property hw_disk_bus"), 4);
     site.manage(&set(&server, "--property hw_disk_buss=scsi"), 5);
     site.manage(&set(&server, "--property hw_disk_bus=nvme"), 6);
+    let unfit = site.manage(&set(&server, "--property hw_viommu_model=intel"), 6);
+    assert!(unfit.contains("does not work with machine type pc"), "{unfit}");
     site.manage(&show(&server, "hw_disk_bus"), 3);
     site.manage(&set(&server, "--property hw_disk_bus=scsi --property hw_cdrom_bus=sata"), 0);
     assert_eq!(site.manage(&show(&server, "hw_disk_bus"), 0), "scsi\n");

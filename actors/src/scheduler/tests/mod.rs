@@ -3,6 +3,7 @@
 
 mod each_filter;
 mod each_weigher;
+mod edges;
 
 use std::collections::BTreeMap;
 
@@ -28,6 +29,7 @@ use super::context::InstanceGroup;
 use super::request::tests::{flavor, request};
 use super::*;
 use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
+use crate::hosts::metrics::HostMetrics;
 use crate::instance::sample_image::image_with;
 
 /// A cell without a log.
@@ -38,6 +40,7 @@ struct Cell {
     groups: ServerGroupsView,
     servers: Servers,
     pending: PendingClaims,
+    metrics: HostMetrics,
     options: SchedulerOptions,
     aggregates: u128,
 }
@@ -192,6 +195,7 @@ impl Cell {
             placement: &self.placement,
             servers: &self.servers,
             pending: &self.pending,
+            metrics: &self.metrics,
         }
     }
 
