@@ -1,4 +1,5 @@
-//! The index of the log: a search by it finds what the log alone finds, whatever happens to its file.
+//! The index of the log: a search by it finds what the log alone finds, even if its file is removed or damaged. A
+//! forged index with correct checksums is an exception, which these tests leave out.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
@@ -43,7 +44,7 @@ const KINDS: [&str; 6] = ["instance.", "*_failed", "ledger.released", "nothing",
 const STREAMS: [&str; 7] =
     ["instance", "instance-6f9d2a31-8c54", "quota-*", "*-6f9d2a31*", "l", "access-user-anna", "instance-6f9?2*"];
 
-/// One event of a random log, by numbers.
+/// The numbers from which [`event`] makes one event of a random log.
 type Draw = (u16, u8, u8, u8, u8, i64);
 
 fn event(draw: Draw, samples: &[Event]) -> (StreamId, NewEvent) {
@@ -95,7 +96,8 @@ fn draw() -> impl Strategy<Value = Draw> {
     (any::<u16>(), any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>(), 0_i64..1_000)
 }
 
-/// Filters by numbers: mostly one value, sometimes two, often none.
+/// A random query. Each filter has no values in two of three cases, otherwise one or two. Each end of the time range is
+/// set in one of five cases.
 fn criteria() -> impl Strategy<Value = Criteria> {
     let texts = |of: &'static [&'static str]| {
         let one = prop::sample::select(of).prop_map(str::to_owned);
@@ -231,7 +233,7 @@ async fn complete(indexed: &IndexedLog) -> Position {
     }
 }
 
-/// A log that counts the events that are read from it.
+/// A log that counts the events that [`EventStore::read_all`] returns. Other reads do not count.
 struct CountingLog {
     log: Arc<MemoryStore>,
     read: AtomicUsize,
@@ -340,8 +342,8 @@ async fn a_question_reads_little_more_than_its_answer() {
     for (criteria, events) in asked {
         log.read.store(0, Ordering::SeqCst);
         let found = answer(&*indexed, &criteria, 0, 1_000).await.len();
-        // The search also reads the events after the last part. A search by time or stream may also read all events of
-        // the parts that it touches.
+        // The search also reads the events after the last part. A search by time may also read all events of the steps
+        // of 256 events that it touches.
         let rest = usize::try_from(20_000 - end.0).unwrap();
         let read = log.read.load(Ordering::SeqCst) - rest;
         assert_eq!(found, events, "{criteria:?}");

@@ -34,7 +34,7 @@ impl Backend for Sqlite {
     }
 }
 
-/// Limits so small that the suite reaches each of them all the time.
+/// Limits so small that the suite reaches each of them often.
 fn narrow() -> SqliteOptions {
     SqliteOptions {
         queue: 1,

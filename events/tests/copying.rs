@@ -98,7 +98,7 @@ async fn another_log_is_refused() {
     assert_eq!(database.sql("SELECT position, hash FROM chronova_head"), head);
 }
 
-/// Each kind of damage is found at its position.
+/// Damage of an event is found at its position, and a wrong hash of the log's end at the last position.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_in_the_database_is_found() {
     let database = Postgres::new();

@@ -1,4 +1,5 @@
-//! Tests of the SQLite log with changed files. The log reports a clear error, and changes and loses nothing.
+//! Tests of the SQLite log with changed files: damage is found, and a file that the log refuses stays as it was.
+//! Further tests cover the modes of the files, readers with plain SQL, closing, and the index by stream.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,4 +1,4 @@
-//! Runs random operations on SQLite and on the model. Both must behave alike.
+//! Runs random operations on SQLite and on the store in memory, which is the model. Both must give the same answers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

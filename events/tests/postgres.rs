@@ -213,7 +213,7 @@ async fn a_wrong_cell_address_or_key_file_is_refused() {
     assert_eq!(newer, StoreError::NewerFormat { found: 99, supported: 3 });
 }
 
-/// The writer stops asking a database that always refuses.
+/// The writer gives up on a database that always refuses.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusing_database_ends_the_append() {
     let database = Postgres::new();

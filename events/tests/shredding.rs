@@ -1,5 +1,5 @@
-//! Personal fields in the SQLite log: sealed on disk, readable in memory, gone after their keys are destroyed. Nothing
-//! else changes.
+//! Personal fields in the SQLite log: sealed on disk, readable in memory, gone after their keys are destroyed. The
+//! other fields and the chain of hashes stay. One more test compares searches by SQL with the criteria.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
@@ -116,7 +116,7 @@ async fn a_missing_key_file_refuses_writes_until_an_operator_accepts_the_loss() 
     let file = folder.path().join("log.db.keys");
     let kept = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
-    // Reading is possible: the fields are lost, but they do not count as erased.
+    // Reading is possible: the fields are reported as lost, not as erased.
     let log = ReadOnlyLog::open(&path).unwrap();
     assert_eq!(log.read_all(Position::START, 9).await.unwrap()[0].personal(), Personal::Lost);
     assert_eq!(names(&*log).await, [ERASED]);
@@ -141,7 +141,7 @@ async fn a_missing_key_file_refuses_writes_until_an_operator_accepts_the_loss() 
     assert!(!folder.path().join("log.db.keys.lost").exists());
 }
 
-/// For every query, SQL finds exactly the events that `Criteria::admits` admits.
+/// For each of these queries, SQL finds exactly the events that `Criteria::admits` admits.
 #[tokio::test]
 async fn searching_by_sql_finds_what_the_criteria_say() {
     use chronova_events::envelope::Cause;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "compute_servers/action_types.rs"]
+mod action_types;
 #[path = "compute_servers/live.rs"]
 mod live;
 

@@ -24,6 +24,7 @@ pub const fn of(service: Service) -> &'static [&'static [Route]] {
             crate::operator::FORECASTS,
             crate::operator::PERMISSIONS,
             crate::operator::ALLOCATIONS,
+            crate::operator::LIMITS,
             crate::operator::MACHINE_TYPES,
             crate::operator::SERVERS,
         ],

@@ -225,7 +225,8 @@ async fn a_plain_request() {
     assert_eq!(answer.headers.iter().filter(|(name, _)| name == "vary").count(), 2);
     assert!(answer.header("x-openstack-request-id").unwrap().starts_with("req-"));
     assert_eq!(answer.header("x-compute-request-id"), answer.header("x-openstack-request-id"));
-    // Every answer has both headers of the request id, at every version and also if it is a refusal.
+    // Every answer of Compute has both headers of the request id, at every version and also if it is a refusal. The
+    // other services have only the first one.
     for (path, version, status) in
         [("/things", "2.1", 200), ("/things", "2.45", 200), ("/nothing", "2.46", 404), ("/things", "2.999", 406)]
     {

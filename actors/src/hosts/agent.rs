@@ -98,8 +98,8 @@ struct Agent {
     silent_since: Option<Instant>,
     clock: ResyncClock,
     connected: bool,
-    /// Whether the devices of the host's guests must be compared with the log. True after the host was away, and until
-    /// the first comparison since start-up.
+    /// Whether all guests of the host must be compared with the log. True after the host was away, and until the first
+    /// comparison since start-up. A guest that cannot be corrected stays suspect by itself.
     suspect: bool,
 }
 
@@ -139,7 +139,7 @@ impl Agent {
         let was_away = self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up));
         if was_away {
             self.put_right(&member, self.clock.all()).await;
-            self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
+            self.correct_devices(member.host).await;
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");
@@ -440,12 +440,17 @@ impl Agent {
         for (instance, remedy) in missing {
             self.apply(&member, instance, remedy).await;
         }
-        if self.suspect {
-            self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
-        }
+        self.correct_devices(member.host).await;
         self.renew_additions(member.host).await;
         self.context.volumes.sweep_host(member.host, &self.driver, self.context.fleet.doubt()).await;
         leftovers::sweep(&self.context, member.host, &self.driver).await;
+    }
+
+    async fn correct_devices(&mut self, host: HostId) {
+        if self.suspect {
+            self.suspect = !devices::suspect_all(&self.context, host).await;
+        }
+        devices::put_right(&self.context, host, &self.driver).await;
     }
 
     /// Corrects the guests on the host and the disks without a guest. Returns the guests.

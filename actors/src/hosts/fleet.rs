@@ -11,6 +11,7 @@ use chronova_hypervisor::guest::HostUsage;
 use tokio::sync::Notify;
 
 use super::doubt::CopyDoubt;
+use crate::coordination::SuspectServers;
 use crate::coordination::host_numbers::HostNumbers;
 use crate::coordination::host_turns::{ConcurrencyLimits, HostTurns};
 
@@ -70,6 +71,8 @@ pub struct ConnectedHosts {
     /// The URIs of hosts that a copy of this log drives.
     refused: RwLock<BTreeSet<String>>,
     doubt: RwLock<CopyDoubt>,
+    /// The servers whose guests must be compared with the log.
+    pub(crate) suspects: SuspectServers,
     /// The drivers of all hosts of the fleet, including hosts that have not answered yet.
     drivers: RwLock<Vec<Arc<dyn Driver>>>,
     numbers: HostNumbers,

@@ -66,8 +66,8 @@ pub struct InstanceGroup {
 /// The parsed scheduler hints.
 #[derive(Debug, Default)]
 pub struct SchedulerHints {
-    /// The hosts of the servers that the hints `different_host` and `same_host` name. `None` if the request lacks the
-    /// hint.
+    /// The hosts of the project's servers that the hints `different_host` and `same_host` name. `None` if the request
+    /// lacks the hint, or if the hint names nothing.
     pub different: Option<Slots>,
     pub same: Option<Slots>,
     pub near: Option<Option<IpNet>>,
@@ -77,7 +77,7 @@ pub struct SchedulerHints {
 impl<'a> SchedulingContext<'a> {
     pub fn new(sources: SchedulerViews<'a>, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Self {
         let SchedulerViews { fleet, groups, placement, servers, pending } = sources;
-        let hints = SchedulerHints::of(request, fleet);
+        let hints = SchedulerHints::of(request, fleet, servers);
         let mut context = Self {
             fleet,
             placement,
@@ -128,9 +128,16 @@ impl<'a> SchedulingContext<'a> {
 }
 
 impl SchedulerHints {
-    fn of(request: &RequestSpec, fleet: &FleetView) -> Self {
+    /// Nova finds the servers of all projects. Then a user who knows the id of another project's server could find out
+    /// on which host it is. So here another project's server is like a server that does not exist.
+    fn of(request: &RequestSpec, fleet: &FleetView, servers: &Servers) -> Self {
+        let is_own = |id: &InstanceId| {
+            let server = servers.get(*id).and_then(|row| row.server());
+            server.is_some_and(|server| server.request.project == request.project)
+        };
         let servers = |name: &str| -> Option<Slots> {
-            let ids = request.hints.get(name)?.iter().filter_map(|id| id.parse::<InstanceId>().ok());
+            let ids = request.hints.get(name).filter(|ids| !ids.is_empty())?;
+            let ids = ids.iter().filter_map(|id| id.parse::<InstanceId>().ok()).filter(is_own);
             Some(ids.filter_map(|id| fleet.whereabouts(id)).collect())
         };
         let near = request.hint("build_near_host_ip").map(|address| {

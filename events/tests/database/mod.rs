@@ -1,4 +1,5 @@
-//! A real PostgreSQL that a test starts for itself. It has a Unix socket in a folder of its own and no network.
+//! A real PostgreSQL that a test starts for itself. It has a Unix socket in a folder of its own. It listens on no
+//! network address, unless the test adds one with [`Postgres::start_with`].
 
 #![allow(dead_code, reason = "each test uses another part of this module")]
 

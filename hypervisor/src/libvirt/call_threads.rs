@@ -3,7 +3,7 @@
 //! libvirt calls block, and a hung libvirtd blocks them for ever. So each host has a few threads of its own, and a hung
 //! host does not block the other hosts. A caller waits only until its deadline. If a caller leaves before a thread
 //! takes its call, the call is never made. A session lasts as long as one connection to the host. Threads that hang in
-//! an earlier session do not count for the limit, so each session begins with the full number of threads.
+//! an earlier session are no longer part of the limit, so each session begins with the full number of threads.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

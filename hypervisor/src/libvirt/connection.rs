@@ -141,8 +141,8 @@ impl ThreadStop {
 }
 
 /// Owns the connection's thread. Dropping this value asks the thread to end. If the thread cannot hang for minutes, the
-/// drop also waits for its end. Otherwise the thread could still be inside libvirt when `main` returns, and would
-/// crash.
+/// drop also waits for its end. Without the wait, the thread could still be inside libvirt when `main` returns, and
+/// would crash.
 pub(super) struct ConnectionThread {
     link: Arc<Link>,
     thread: Option<JoinHandle<()>>,

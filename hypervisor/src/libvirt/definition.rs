@@ -98,7 +98,7 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
 }
 
 /// Lets `provide` prepare the disks, defines the guest, and starts it if `on`. If the guest already runs, changes
-/// nothing. The call then succeeds if `on` is true, and fails otherwise.
+/// nothing: the call succeeds if `on` is true, and fails if `on` is false.
 pub(super) fn install(
     site: HostStorage<'_>,
     facts: &HostFacts,

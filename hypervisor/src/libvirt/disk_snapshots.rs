@@ -69,9 +69,9 @@ impl DiskSnapshots for LibvirtDriver {
     }
 }
 
-/// The chunks that a call sends. If the call fails or is never made, the last item is an error. Otherwise the reader
-/// would take an incomplete copy as complete. Dropping the stream drops `sent`. A call that has not begun by then is
-/// never made.
+/// The chunks that a call sends. If the call fails or is never made, the last item is an error. Without the error, the
+/// reader would take an incomplete copy as complete. Dropping the stream drops `sent`. A call that has not begun by
+/// then is never made.
 pub(super) fn whole_or_error(
     chunks: mpsc::Receiver<std::io::Result<bytes::Bytes>>,
     sent: oneshot::Receiver<DriverResult<()>>,

@@ -30,7 +30,7 @@ const NOVA_NAMESPACES: [&str; 2] =
     ["http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0"];
 
 /// Whether the domain has our metadata element or Nova's. If libvirt does not answer, the result is an error and never
-/// `false`, because a guest that counts as absent would lose its disks.
+/// `false`, because the driver removes the disks of a guest that is absent.
 fn is_ours(domain: &Domain) -> Result<bool, Error> {
     for namespace in [NAMESPACE].into_iter().chain(NOVA_NAMESPACES) {
         if carries(domain, namespace)? {
@@ -40,7 +40,7 @@ fn is_ours(domain: &Domain) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Whether Chronova defined the domain. Otherwise Nova defined the domain, and `chronova adopt` took it over.
+/// Whether Chronova defined this domain of ours. If not, Nova defined it, and `chronova adopt` took it over.
 pub(super) fn has_our_definition(domain: &Domain) -> Result<bool, Error> {
     carries(domain, NAMESPACE)
 }
@@ -70,7 +70,7 @@ pub(super) fn ours(connect: &Connect) -> Result<BTreeSet<InstanceId>, Error> {
 fn power(domain: &Domain) -> Result<PowerState, Error> {
     // `Domain::state` of the bindings hides an error; `info` does not.
     Ok(match domain.info()?.state {
-        // Nova counts "being shut down" as running.
+        // As in Nova, libvirt's states `blocked` and `being shut down` are the power state RUNNING.
         Enum::Known(DomainState::Running | DomainState::Blocked | DomainState::Shutdown) => PowerState::Running,
         Enum::Known(DomainState::Paused) => PowerState::Paused,
         Enum::Known(DomainState::Shutoff) => PowerState::Shutdown,
@@ -91,7 +91,7 @@ pub(super) fn one(connect: &Connect, instance: InstanceId) -> DriverResult<Guest
     })
 }
 
-/// The status of every guest of ours.
+/// Name and power state of each guest of ours.
 pub(super) fn list(connect: &Connect, known: &BTreeSet<InstanceId>) -> DriverResult<Vec<GuestStatus>> {
     const CALL: &str = "guest list";
     let mut guests = Vec::new();

@@ -17,7 +17,7 @@ use crate::driver::{DriverError, DriverResult};
 
 const CALL: &str = "live migration";
 
-/// The guest's state and its reason.
+/// libvirt's state of the guest, and libvirt's reason for it.
 fn state(domain: &Domain) -> Result<(u32, u32), Error> {
     let (mut state, mut reason) = (0, 0);
     // SAFETY: the domain is alive (we hold a reference), and both variables live until the call returns.
@@ -28,7 +28,8 @@ fn state(domain: &Domain) -> Result<(u32, u32), Error> {
     Ok((state.cast_unsigned(), reason.cast_unsigned()))
 }
 
-/// The guest's state on this host, and whether the guest already runs at its destination in post-copy.
+/// The guest's presence on this host, from libvirt's state, and whether the guest already runs at its destination in
+/// post-copy.
 pub(super) fn presence(domain: &Domain) -> Result<(GuestPresence, bool), Error> {
     let (state, reason) = state(domain)?;
     Ok(match (state, reason) {

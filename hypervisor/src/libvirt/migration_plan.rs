@@ -257,8 +257,8 @@ mod tests {
             (uris_of(far, None, None, None, false), "qemu+tcp://10.0.0.2/system", None),
             (uris_of(far, scheme, None, None, false), "qemu+tls://10.0.0.2/system", None),
             (uris_of(far, scheme, pattern, None, false), "qemu+ssh://10.0.0.2:2222/system", None),
-            // With an address for migrations, the connection uses it, too. The stream is TCP, whatever the scheme of
-            // the connection.
+            // With an address for migrations, the connection uses it, too. The stream is TCP, even if the connection
+            // uses TLS or SSH.
             (uris_of(far, None, None, Some("h2.m"), false), "qemu+tcp://h2.m/system", Some("tcp://h2.m")),
             (uris_of(far, scheme, None, Some("h2.m"), false), "qemu+tls://h2.m/system", Some("tcp://h2.m")),
             (uris_of(far, scheme, pattern, Some("h2.m"), false), "qemu+ssh://h2.m:2222/system", Some("tcp://h2.m")),

@@ -93,7 +93,7 @@ fn detach(domain: &Domain, side: Side, mac: &str) -> DriverResult<()> {
 /// How an interface of a domain is connected to its host.
 #[derive(Debug, PartialEq, Eq)]
 struct NicCable {
-    /// The type of the interface: `network`, `bridge` or `ethernet`.
+    /// libvirt's type of the interface: `network`, `bridge` or `ethernet`.
     kind: String,
     /// The attribute of `<source>` that this type needs, and its value.
     source: Option<(&'static str, String)>,

@@ -58,7 +58,7 @@ fn device(node: Node<'_, '_>) -> Option<PciDevice> {
         node.children().find(|part| part.has_tag_name("capability") && part.attribute("type") == Some(kind))
     };
     let parent = capability("phys_function").and_then(|part| of_attributes(child(part, "address")?));
-    // As in Nova, a device that can have virtual functions counts as a physical function, even while it has no virtual
+    // As in Nova, a device that can have virtual functions is a physical function, even while it has no virtual
     // function.
     let kind = match (parent.is_some(), capability("virt_functions").is_some()) {
         (true, _) => PciDeviceType::Vf,

@@ -1,4 +1,4 @@
-//! Defines a guest again, for a rebuild or a rescue.
+//! Gives an existing guest another definition, for a rebuild, a rescue or an unrescue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! Streams that report holes. The safe bindings have no such streams. A hole is a part of a disk to which no data was
-//! ever written. Most of a raw disk is holes.
+//! Streams that report holes. The safe bindings have no such streams. A hole is a part of a disk that uses no space and
+//! reads as zeros. A new raw disk consists mostly of holes.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Tests of a connection that ends during a query, and of a host's interfaces.
+//! Tests of a connection that ends during a query, of a host's interfaces, and of the mode of a config drive.
 
 #![allow(clippy::unwrap_used)]
 use super::host::{LibvirtDriver, QUESTIONERS};

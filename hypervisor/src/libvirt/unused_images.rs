@@ -135,7 +135,7 @@ impl ImageCache for LibvirtDriver {
     }
 
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
-        // An image counts as used while it is being uploaded.
+        // An image that is being uploaded is in use.
         let Ok(pass) = self.images.alone_with(checksum, BRIEFLY).await else { return Ok(()) };
         let checksum = checksum.to_owned();
         self.call(CALL, move |connect, options| {

@@ -250,7 +250,7 @@ fn resize(
 }
 
 /// Sends a volume's content as a guest would read it. Copies the volume first. So the stream shows the volume at one
-/// moment, and has raw bytes whatever the volume's format is.
+/// moment. It has raw bytes, even if the volume is qcow2.
 fn send(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -382,7 +382,9 @@ impl VolumeStore for LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let (name, options) = (name.to_owned(), Arc::clone(&self.options));
         let (chunks, incoming) = mpsc::channel(4);
-        let sent = self.threads.start("volume download", move || {
+        // The thread waits for its reader, so it must not be one of those that change the host.
+        self.readings.serve(Arc::as_ptr(&session).addr());
+        let sent = self.readings.start("volume download", move || {
             let _until_done = pass;
             link.line(&session).and_then(|line| send(&line, &options, &name, user, &chunks))
         })?;

@@ -10,7 +10,8 @@ use super::domain;
 use crate::driver::{HostSignal, SignalStream};
 use crate::guest::PowerState;
 
-/// The signal for an event. `None` if the event concerns no guest of ours, or changes nothing.
+/// The signal for an event. `None` if the event changes no power state, or if its guest is not ours. Also `None` if the
+/// driver is destroying the guest, or if libvirt cannot look up a guest that the driver did not know.
 pub(super) fn signal(link: &Link, connect: &Connect, instance: InstanceId, event: u32) -> Option<HostSignal> {
     if event == virt_sys::VIR_DOMAIN_EVENT_UNDEFINED {
         return undefined(link, connect, instance);
@@ -44,8 +45,10 @@ fn undefined(link: &Link, connect: &Connect, instance: InstanceId) -> Option<Hos
     Some(HostSignal::GuestGone { instance })
 }
 
-/// The power state after an event. If QEMU crashes, libvirt reports `shut off (crashed)` and Nova SHUTDOWN. Only a
-/// guest that is kept in the crashed state is CRASHED. `STOPPED` follows `SHUTDOWN`; `DEFINED` changes nothing.
+/// The power state after a lifecycle event of libvirt; `None` if the event does not change it. If QEMU crashes,
+/// libvirt's event is `STOPPED` and libvirt's state is `shut off (crashed)`. Nova's power state is then SHUTDOWN. It is
+/// CRASHED only for a guest that libvirt keeps in its state `crashed`. libvirt's event `SHUTDOWN` is ignored, because
+/// `STOPPED` follows. `DEFINED` changes no power state.
 fn power_after(event: u32) -> Option<PowerState> {
     match event {
         virt_sys::VIR_DOMAIN_EVENT_STARTED | virt_sys::VIR_DOMAIN_EVENT_RESUMED => Some(PowerState::Running),

@@ -87,7 +87,8 @@ async fn serve(config: Config, logging: Logging, read_config: ReadConfig) -> Res
     };
     opener.open(&control_plane.app);
     tracing::info!("ready");
-    let reload = Reload { logging, certificate: serving.tls.clone(), read_config };
+    let hypervisors = config.chronova.hypervisors.0.clone().into();
+    let reload = Reload { logging, certificate: serving.tls.clone(), read_config, hypervisors };
     let mut ended = Ok(WorkEnd::Leads);
     if let Some(membership) = &membership {
         ended = follow((&reload, &mut signals), &config, &mut control_plane, membership, &opener).await;
@@ -220,7 +221,7 @@ async fn until_told(
     loop {
         tokio::select! {
             () = end.told() => return Ok(WorkEnd::Told),
-            _ = hang_up.recv() => reload.all(&control_plane.app.policy),
+            _ = hang_up.recv() => control_plane.add_hosts(&reload.all(&control_plane.app.policy)).await,
             _ = rebuild.recv() => control_plane.member.rebuild_all(),
             _ = report.recv() => {
                 let now = control_plane.member.clock.now();

@@ -1,4 +1,4 @@
-//! An identity service that breaks one promise. The conformance suite must detect it.
+//! An identity service that breaks one chosen promise. A case of the conformance suite must detect it.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use tokio::sync::Mutex;
 pub enum IdentityFault {
     /// No token has a scope.
     LosesScope,
-    /// Every user is an administrator.
+    /// Every token has the role `admin`, too.
     AddsRoles,
-    /// Any text is a valid token.
+    /// A text that the service refuses is a valid token without a scope.
     BelievesAll,
-    /// A token that was valid once is valid for ever.
+    /// A token that was valid at one question is valid at all later questions.
     RemembersFirst,
     /// Expired tokens are valid even if the caller does not allow them.
     IgnoresEnds,
     /// Expired tokens are never valid.
     RefusesExpired,
-    /// Every id is that of an existing project.
+    /// A project exists for every id.
     KnowsAll,
 }
 

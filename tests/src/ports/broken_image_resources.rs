@@ -1,4 +1,5 @@
-//! The users' side of [`BrokenImages`], which breaks one promise. The conformance suite must detect it.
+//! The users' side of [`BrokenImages`], which breaks one chosen promise. A case of the conformance suite must detect
+//! it.
 
 use async_trait::async_trait;
 use chronova_actors::ports::{ImageInfo, ImageListRequest, ImageResources, PortError, PropertyChange, ServiceCaller};

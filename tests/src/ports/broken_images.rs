@@ -1,4 +1,4 @@
-//! An image service that breaks one promise. The conformance suite must detect it.
+//! An image service that breaks one chosen promise. A case of the conformance suite must detect it.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ pub enum ImageFault {
     ReadsStale,
     /// A second upload is refused.
     UploadsOnlyOnce,
-    /// A broken upload is reported as done.
+    /// An upload that fails is reported as a success.
     TakesHalf,
     DeletesNothing,
     /// Backups come oldest first.
     TurnsBackups,
-    /// Every created image counts as a backup.
+    /// Lists of backups have every image that was created through the port.
     BelievesAll,
     /// Every user sees every image.
     ShowsAllUsers,
@@ -40,7 +40,7 @@ pub enum ImageFault {
 pub struct BrokenImages {
     pub images: Arc<dyn ImageService>,
     pub fault: ImageFault,
-    /// All created images. [`ImageFault::BelievesAll`] adds them to every list of backups.
+    /// The images that were created through the port. [`ImageFault::BelievesAll`] adds them to every list of backups.
     pub foreign: std::sync::Mutex<Vec<ImageId>>,
 }
 

@@ -1,4 +1,5 @@
-//! The users' side of [`BrokenNetworks`], which breaks one promise. The conformance suite must detect it.
+//! The users' side of [`BrokenNetworks`], which breaks one chosen promise. A case of the conformance suite must detect
+//! it.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! A network service that breaks one promise. The conformance suite must detect it.
+//! A network service that breaks one chosen promise. A case of the conformance suite must detect it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
 /// The promise that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkFault {
-    /// Everything is allowed.
+    /// The checks before an allocation or an attachment accept everything.
     ChecksNothing,
-    /// A repeated call makes other ports.
+    /// A repeated allocation makes other ports.
     AllocatesAgain,
     /// A repeated attachment makes another port.
     AttachesAgain,
@@ -35,7 +35,7 @@ pub enum NetworkFault {
     /// Ports are not found by their address.
     KnowsNoAddress,
     TellsNoFloatingAddress,
-    /// Deleted ports are shown for ever.
+    /// A refresh returns the interfaces as they were given, even if their ports are deleted.
     RefreshesNothing,
     RebindsNothing,
     /// The traffic moves to the destination of a live migration before the guest does.

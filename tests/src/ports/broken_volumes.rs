@@ -1,4 +1,4 @@
-//! A volume service that breaks one promise. The conformance suite must detect it.
+//! A volume service that breaks one chosen promise. A case of the conformance suite must detect it.
 
 use std::sync::Arc;
 
@@ -23,21 +23,21 @@ pub enum VolumeFault {
     DeletesOnce,
     /// Attachments are never completed.
     CompletesNothing,
-    /// A repeated call returns other connection information.
+    /// Each call returns connection information for another volume.
     ConnectsAgain,
-    /// Several servers can reserve the volume.
+    /// A reservation that the service refuses is reported as a success.
     ReservesForAll,
     /// Released attachments stay.
     ReleasesNothing,
     /// A request to end one server's attachments ends those of every server.
     ReleasesAll,
-    /// Detaching succeeds for a volume that no server has attached.
+    /// A request to begin detaching that the service refuses is reported as a success.
     DetachesFree,
     /// A project can create snapshots of other projects' volumes.
     CopiesAnything,
     /// A project can create volumes from other projects' snapshots.
     MakesOfAnything,
-    /// All volumes on a host are removed.
+    /// The removal of leftovers removes all volumes on the host.
     SweepsAll,
 }
 

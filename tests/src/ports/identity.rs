@@ -1,4 +1,5 @@
-//! The promises that every implementation of [`IdentityProvider`] keeps.
+//! The promises of an [`IdentityProvider`] that caches nothing. With `token_cache_time`, a revoked token may be
+//! accepted until the cached answer expires.
 
 use std::sync::Arc;
 
@@ -115,23 +116,23 @@ async fn believes_none(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -
             let found = owner(port, &UserToken::new(forged), allow_expired).await;
             promise!(
                 found == Err(TokenError::Invalid),
-                "a forged token of {} letters is not refused as invalid: {found:?}",
+                "a forged token of {} bytes is not refused as invalid: {found:?}",
                 forged.len()
             );
         }
     }
-    promise!(owner(port, &token, false).await.is_ok(), "a valid token no longer counts after the forged ones");
+    promise!(owner(port, &token, false).await.is_ok(), "a valid token is refused after the forged ones");
     Ok(())
 }
 
 async fn forgets_revoked(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -> anyhow::Result<()> {
     let user = stage.user().await?;
     let token = stage.token(&user, StagedScope::Project).await?;
-    promise!(owner(port, &token, false).await.is_ok(), "the token does not count");
+    promise!(owner(port, &token, false).await.is_ok(), "the token is refused");
     stage.revoke(&user, &token).await?;
     for allow_expired in [false, true] {
         let found = owner(port, &token, allow_expired).await;
-        promise!(found == Err(TokenError::Invalid), "a revoked token counts: {found:?}");
+        promise!(found == Err(TokenError::Invalid), "a revoked token is accepted: {found:?}");
     }
     Ok(())
 }
@@ -141,7 +142,7 @@ async fn forgets_roles(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -
     let token = stage.token(&user, StagedScope::Project).await?;
     stage.dismiss(&user).await?;
     let found = owner(port, &token, false).await;
-    promise!(found == Err(TokenError::Invalid), "a token counts after its user lost the role: {found:?}");
+    promise!(found == Err(TokenError::Invalid), "a token is accepted after its user lost the role: {found:?}");
     Ok(())
 }
 
@@ -149,13 +150,13 @@ async fn checks_expiry(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -
     let user = stage.user().await?;
     let token = stage.expired(&user).await?;
     let found = owner(port, &token, false).await;
-    promise!(found == Err(TokenError::Invalid), "an expired token counts: {found:?}");
+    promise!(found == Err(TokenError::Invalid), "an expired token is accepted: {found:?}");
     let found = owner(port, &token, true).await?;
     promise!(found.user == user.user, "the expired token is somebody else's: {found:?}");
     let found = owner(port, &token, false).await;
     promise!(
         found == Err(TokenError::Invalid),
-        "an expired token counts without allow_expired, after a question that allowed it: {found:?}"
+        "an expired token is accepted without allow_expired, after a question that allowed it: {found:?}"
     );
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The promises that every implementation of [`NetworkResources`] keeps.
+//! The promises of an implementation of [`NetworkResources`]. The suite runs on the embedded service, but not on
+//! Neutron.
 
 use std::net::IpAddr;
 

@@ -246,7 +246,7 @@ impl AdoptedCloud {
         let options = quick();
         let (gateway, views) = (Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let images = Arc::new(OneImage::default());
-        let networks = EmbeddedNetworks::new(Arc::clone(&gateway), Arc::clone(&views));
+        let networks = EmbeddedNetworks::new(Arc::clone(&gateway), Arc::clone(&views), Arc::clone(&leadership.clock));
         let volumes =
             EmbeddedVolumes::new(gateway, Arc::clone(&views), Arc::clone(&images) as _, options.volume.clone());
         let ports = Ports {

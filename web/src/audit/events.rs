@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::feed::{self, FeedRight};
 use super::filters::{AuditQuery, limit};
-use super::line::{Format, cloud_event, json_line};
+use super::line::{Format, cadf_event, cloud_event, json_line};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -76,8 +76,10 @@ fn format(ctx: &Ctx, accept: &str) -> Result<Format, Fault> {
         None if accept.contains("cloudevents") => Ok(Format::CloudEvents),
         None => Ok(Format::Json),
         Some(name) => Format::parse(name)
-            .filter(|format| matches!(format, Format::Json | Format::CloudEvents))
-            .ok_or_else(|| Fault::bad_request(format!("The format {name:?} is unknown: use json or cloudevents."))),
+            .filter(|format| matches!(format, Format::Json | Format::CloudEvents | Format::Cadf))
+            .ok_or_else(|| {
+                Fault::bad_request(format!("The format {name:?} is unknown: use json, cloudevents or cadf."))
+            }),
     }
 }
 
@@ -94,6 +96,7 @@ async fn page(ctx: &Ctx, asked: AuditQuery, format: Format) -> Result<Reply, Fau
         for recorded in found.events.iter().filter(|recorded| recorded.position <= asked.up_to) {
             let shown = without(recorded, personal).and_then(|blank| match format {
                 Format::CloudEvents => cloud_event(blank.as_ref().unwrap_or(recorded)),
+                Format::Cadf => cadf_event(blank.as_ref().unwrap_or(recorded)),
                 _ => json_line(blank.as_ref().unwrap_or(recorded)),
             });
             events.push(shown.map_err(unreadable)?);

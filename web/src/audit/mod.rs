@@ -13,6 +13,7 @@ pub mod feed;
 mod filters;
 pub mod line;
 pub mod open_feeds;
+pub mod syslog;
 
 use crate::route::Route;
 

@@ -24,13 +24,15 @@ use crate::route::{Route, action, delete, get, post, put};
 pub(super) const ROUTES: &[Route] = &[
     get("aggregates.index", "/os-aggregates", handler!(index))
         .policy("os_compute_api:os-aggregates:index")
-        .query(no_query),
+        .query(no_query)
+        .as_of(),
     post("aggregates.create", "/os-aggregates", handler!(create))
         .policy("os_compute_api:os-aggregates:create")
         .body(bodies::create_body),
     get("aggregates.show", "/os-aggregates/{id}", handler!(show))
         .policy("os_compute_api:os-aggregates:show")
-        .query(no_query),
+        .query(no_query)
+        .as_of(),
     put("aggregates.update", "/os-aggregates/{id}", handler!(update))
         .policy("os_compute_api:os-aggregates:update")
         .body(bodies::update_body),
@@ -61,7 +63,7 @@ fn number(ctx: &Ctx) -> Result<u64, Fault> {
 }
 
 fn find(ctx: &Ctx, number: u64) -> Result<Arc<HostAggregate>, Fault> {
-    let found = ctx.queries()?.views.host_aggregates.read(|view| view.get(number).cloned());
+    let found = ctx.views()?.host_aggregates.read(|view| view.get(number).cloned());
     found.ok_or_else(|| reject::no_aggregate(number))
 }
 
@@ -81,14 +83,13 @@ fn shown(ctx: &Ctx, number: u64) -> Result<Reply, Fault> {
 /// The number of servers on each of these hosts.
 fn occupants(ctx: &Ctx, hosts: impl IntoIterator<Item = HostId>) -> Result<ServersPerHost, Fault> {
     Ok(ctx
-        .queries()?
-        .views
+        .views()?
         .servers
         .read(|servers| hosts.into_iter().map(|host| (host, servers.on_host(host).count())).collect()))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    let all: Vec<_> = ctx.queries()?.views.host_aggregates.read(|view| view.all().cloned().collect());
+    let all: Vec<_> = ctx.views()?.host_aggregates.read(|view| view.all().cloned().collect());
     Ok(Reply::ok(json!({"aggregates": AGGREGATE.render_all(&all, ctx.version)})))
 }
 
@@ -102,7 +103,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let aggregate = HostAggregateId::random();
     let create = HostAggregateCommand::Create { aggregate, name: body.name(), zone: body.availability_zone };
     send(&ctx, AggregateAction::Create, create).await?;
-    let view = &ctx.queries()?.views.host_aggregates;
+    let view = &ctx.views()?.host_aggregates;
     let made = view.read(|view| view.all().find(|known| known.id == aggregate).cloned());
     let made = made.ok_or_else(|| Fault::internal("the read models do not show what was made"))?;
     Ok(Reply::ok(json!({"aggregate": CREATED.render(&made, ctx.version)})))
@@ -142,7 +143,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
 /// The host that the body of the action names.
 fn host(ctx: &Ctx) -> Result<(String, Option<HostId>), Fault> {
     let hostname = ctx.action_body()["host"].as_str().unwrap_or_default().to_owned();
-    let host = ctx.queries()?.views.hosts.read(|hosts| hosts.named(&hostname).map(|host| host.id));
+    let host = ctx.views()?.hosts.read(|hosts| hosts.named(&hostname).map(|host| host.id));
     Ok((hostname, host))
 }
 

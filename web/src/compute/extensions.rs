@@ -1,5 +1,5 @@
-//! `GET /extensions`: the extensions of version 2 of the API. Today every version has them. Old clients look for names
-//! in this list, so the list never changes.
+//! `GET /extensions`: the extensions of version 2 of the API. Every microversion lists the same extensions. Old clients
+//! look for names in this list, so the list never changes.
 
 use serde_json::{Value, json};
 

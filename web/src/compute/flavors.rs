@@ -19,12 +19,12 @@ use crate::reply::Reply;
 use crate::route::{Route, action, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("flavors.index", "/flavors", handler!(index)).query(bodies::flavors_index_query),
-    get("flavors.detail", "/flavors/detail", handler!(detail)).query(bodies::flavors_index_query),
+    get("flavors.index", "/flavors", handler!(index)).query(bodies::flavors_index_query).as_of(),
+    get("flavors.detail", "/flavors/detail", handler!(detail)).query(bodies::flavors_index_query).as_of(),
     post("flavors.create", "/flavors", handler!(create))
         .policy("os_compute_api:os-flavor-manage:create")
         .body(bodies::flavors_create_body),
-    get("flavors.show", "/flavors/{id}", handler!(show)).query(no_query),
+    get("flavors.show", "/flavors/{id}", handler!(show)).query(no_query).as_of(),
     put("flavors.update", "/flavors/{id}", handler!(update))
         .since(2, 55)
         .policy("os_compute_api:os-flavor-manage:update")
@@ -32,7 +32,8 @@ pub(super) const ROUTES: &[Route] = &[
     delete("flavors.delete", "/flavors/{id}", handler!(remove)).policy("os_compute_api:os-flavor-manage:delete"),
     get("flavor_access.index", "/flavors/{flavor_id}/os-flavor-access", handler!(access))
         .policy("os_compute_api:os-flavor-access")
-        .query(no_query),
+        .query(no_query)
+        .as_of(),
     action("flavor_access.addTenantAccess", "/flavors/{id}/action", "addTenantAccess", handler!(grant))
         .policy("os_compute_api:os-flavor-access:add_tenant_access")
         .body(bodies::flavor_access_add_tenant_access_body),
@@ -41,13 +42,15 @@ pub(super) const ROUTES: &[Route] = &[
         .body(bodies::flavor_access_remove_tenant_access_body),
     get("flavors_extraspecs.index", "/flavors/{flavor_id}/os-extra_specs", handler!(specs))
         .policy("os_compute_api:os-flavor-extra-specs:index")
-        .query(no_query),
+        .query(no_query)
+        .as_of(),
     post("flavors_extraspecs.create", "/flavors/{flavor_id}/os-extra_specs", handler!(set_specs))
         .policy("os_compute_api:os-flavor-extra-specs:create")
         .body(bodies::flavors_extraspecs_create_body),
     get("flavors_extraspecs.show", "/flavors/{flavor_id}/os-extra_specs/{id}", handler!(spec))
         .policy("os_compute_api:os-flavor-extra-specs:show")
-        .query(no_query),
+        .query(no_query)
+        .as_of(),
     put("flavors_extraspecs.update", "/flavors/{flavor_id}/os-extra_specs/{id}", handler!(set_spec))
         .policy("os_compute_api:os-flavor-extra-specs:update")
         .body(bodies::flavors_extraspecs_update_body),
@@ -115,11 +118,7 @@ fn wanted(ctx: &Ctx) -> Result<Vec<Arc<Flavor>>, Fault> {
             && u64::from(definition.root_gib) >= least_disk
             && name.is_none_or(|name| definition.name == name)
     };
-    Ok(ctx
-        .queries()?
-        .views
-        .flavors
-        .read(|view| view.flavors.by_id.values().filter(|flavor| keep(flavor)).cloned().collect()))
+    Ok(ctx.views()?.flavors.read(|view| view.flavors.by_id.values().filter(|flavor| keep(flavor)).cloned().collect()))
 }
 
 fn parse_public(text: Option<&str>) -> Result<Option<bool>, Fault> {
@@ -160,7 +159,7 @@ fn sort(ctx: &Ctx, flavors: &mut [Arc<Flavor>]) {
 /// A flavor that the caller may see.
 fn find(ctx: &Ctx, name: &str) -> Result<Arc<Flavor>, Fault> {
     let id = FlavorId::new(ctx.param(name));
-    let flavor = ctx.queries()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
+    let flavor = ctx.views()?.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     let visible = |flavor: &Arc<Flavor>| {
         ctx.caller().is_admin
             || ctx.caller().project.as_ref().is_some_and(|project| flavor.visible_to(project))
@@ -191,7 +190,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let request = definition(ctx.parse_at("flavor")?);
     let id = request.flavor.clone();
     send(&ctx, FlavorCommand::Create(request)).await?;
-    let flavor = ctx.queries()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
+    let flavor = ctx.views()?.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     flavor.map(|flavor| reply(&ctx, flavor)).ok_or_else(|| reject::no_flavor(id))
 }
 

@@ -1,9 +1,9 @@
 //! Quotas, limits and quota classes.
 //!
-//! Limits are kept per project; `user_id` is accepted and ignored, as with unified limits. Resources that Chronova does
-//! not count (fixed addresses, security groups, injected files) show their limit and a usage of 0. With `[quota] driver
-//! = nova.quota.NoopQuotaDriver`, every limit is shown as -1. Limits that are set are stored, and apply again when
-//! quotas are enforced.
+//! Limits are kept per project; `user_id` is accepted and ignored, as with unified limits. Only servers, vCPUs, memory
+//! and server groups have a usage here. All other resources show their limit and a usage of 0. With `[quota] driver =
+//! nova.quota.NoopQuotaDriver`, every limit is shown as -1. Limits that are set are stored, and apply again when quotas
+//! are enforced.
 
 use std::collections::BTreeMap;
 
@@ -67,6 +67,19 @@ pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     Ok(of_class.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
 }
 
+/// The default limits of all resources that compute limits.
+pub(crate) fn default_of_each(ctx: &Ctx) -> Result<BTreeMap<&'static str, i64>, Fault> {
+    let names = ctx.app.compute.config.quota.keys().copied().filter(|name| !NETWORK.contains(name));
+    names.map(|name| Ok((name, default(ctx, name)?))).collect()
+}
+
+/// The limits that are set for a project.
+pub(crate) fn own_limits(ctx: &Ctx, project: &ProjectId) -> Result<BTreeMap<String, i64>, Fault> {
+    let views = &ctx.queries()?.views;
+    let limits = views.quotas.read(|view| view.by_project.get(project).map(|quota| quota.limits.clone()));
+    Ok(limits.unwrap_or_default())
+}
+
 /// The limits that the quota aggregate enforces for a project without limits of its own.
 pub(super) fn default_limits(ctx: &Ctx) -> Result<DefaultLimits, Fault> {
     Ok(DefaultLimits {
@@ -106,8 +119,8 @@ fn state(ctx: &Ctx, project: &ProjectId) -> Result<ProjectQuotaState, Fault> {
     Ok(ProjectQuotaState { quota, server_groups: views.server_groups.read(|groups| groups.of_project(project).len()) })
 }
 
-/// A project's usage of a resource. Members of server groups are counted per group and user, so a project has no usage
-/// for them.
+/// A project's usage of a resource. The limit of members is a limit of each server group, so a project has no usage for
+/// it. Other resources without a usage here are 0, too.
 fn used(state: &ProjectQuotaState, resource: &str) -> u64 {
     match resource {
         "instances" => state.held.len() as u64,

@@ -226,7 +226,8 @@ pub(super) fn server_change(id: InstanceId, reject: ServerChangeReject) -> Fault
     }
 }
 
-/// The refusal of a request for new servers. A server group that was deleted meanwhile counts as missing.
+/// The refusal of a request for new servers. If the server group was deleted meanwhile, the answer is 400, as for a
+/// group that never existed.
 pub(super) fn create(reject: CreateReject) -> Fault {
     match reject {
         CreateReject::Quota(reject) => over_limit(reject),

@@ -63,10 +63,14 @@ fn of_host(queries: &Queries, host: &KnownHost) -> ServiceView {
     }
 }
 
+/// The host of the control plane's own services.
+pub(super) fn own_host(ctx: &Ctx) -> String {
+    ctx.app.compute.config.host.clone().unwrap_or_else(|| "chronova".to_owned())
+}
+
 fn own(ctx: &Ctx, queries: &Queries) -> impl Iterator<Item = ServiceView> {
-    let config = &ctx.app.compute.config;
-    let host = config.host.clone().unwrap_or_else(|| "chronova".to_owned());
-    let zone = config.internal_availability_zone.clone();
+    let host = own_host(ctx);
+    let zone = ctx.app.compute.config.internal_availability_zone.clone();
     let now = queries.clock.now();
     OWN.into_iter().zip(1..).map(move |(binary, number)| ServiceView {
         id: HostId::derive(uuid::Uuid::NAMESPACE_DNS, &format!("{binary}.{host}")),

@@ -38,7 +38,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"instance_usage_audit_log": audit(&ctx, before)?})))
 }
 
-/// The last month that ended before `before`. As in Nova, a month that ends exactly at `before` does not count.
+/// The last month that ended before `before`. As in Nova, the month must not end exactly at `before`.
 fn period(before: NaiveDateTime) -> Option<(NaiveDateTime, NaiveDateTime)> {
     let first = NaiveDate::from_ymd_opt(before.year(), before.month(), 1)?.and_time(NaiveTime::MIN);
     let end = if first >= before { first.checked_sub_months(Months::new(1))? } else { first };

@@ -1,4 +1,7 @@
-//! The differences between microversions that the tables in `views` and `bodies` do not express.
+//! The differences between microversions that handlers ask about. Most other differences are in the tables of `views`
+//! and `bodies`.
+//!
+//! The documentation of each function is a sentence. The function returns whether the sentence holds at the version.
 
 use crate::microversion::{Microversion, v};
 
@@ -12,7 +15,7 @@ pub(super) const fn images_are_named_in_the_body(version: Microversion) -> bool 
     version.at_least(v(2, 45))
 }
 
-/// The quota of metadata limits the metadata of images made of servers.
+/// The quota `metadata_items` limits the number of metadata pairs in a `createImage` or `createBackup` request.
 pub(super) const fn image_metadata_counts_for_quota(version: Microversion) -> bool {
     !version.at_least(v(2, 39))
 }
@@ -42,7 +45,8 @@ pub(super) const fn keypairs_use_fitting_codes(version: Microversion) -> bool {
     version.at_least(v(2, 2))
 }
 
-/// A caller may show, create and delete key pairs of other users.
+/// `user_id` selects the user whose key pairs a request lists, shows, creates or deletes. The policy decides who may
+/// name another user. Earlier versions ignore `user_id`.
 pub(super) const fn keypairs_of_others(version: Microversion) -> bool {
     version.at_least(v(2, 10))
 }
@@ -62,7 +66,7 @@ pub(super) const fn actions_of_deleted(version: Microversion) -> bool {
     version.at_least(v(2, 21))
 }
 
-/// Every caller sees the events of an action. In earlier versions the policy decides.
+/// A caller that may show an action also sees its events. In earlier versions a further policy rule decides.
 pub(super) const fn action_events_for_all(version: Microversion) -> bool {
     version.at_least(v(2, 51))
 }
@@ -72,22 +76,23 @@ pub(super) const fn public_flavor_has_no_access_list(version: Microversion) -> b
     version.at_least(v(2, 7))
 }
 
-/// The Compute API has quotas of network resources: fixed and floating addresses, security groups and their rules.
+/// Quota sets and `GET /limits` show network resources: fixed and floating addresses, security groups and their rules.
+/// Quota classes show them until 2.49.
 pub(super) const fn network_quotas(version: Microversion) -> bool {
     !version.at_least(v(2, 36))
 }
 
-/// Image metadata has a limit.
+/// `GET /limits` shows `maxImageMeta`.
 pub(super) const fn image_metadata_limit(version: Microversion) -> bool {
     !version.at_least(v(2, 39))
 }
 
-/// Injected files have quotas.
+/// Quota sets, quota classes and `GET /limits` show the limits of injected files.
 pub(super) const fn file_quotas(version: Microversion) -> bool {
     !version.at_least(v(2, 57))
 }
 
-/// Hypervisors show their uptime and no longer their load.
+/// The uptime is needed, because `HYPERVISOR` shows it.
 pub(super) const fn hypervisors_show_uptime(version: Microversion) -> bool {
     version.at_least(v(2, 88))
 }
@@ -112,7 +117,8 @@ pub(super) const fn keypairs_are_paged(version: Microversion) -> bool {
     version.at_least(v(2, 35))
 }
 
-/// Quota classes have the resources that quota sets have.
+/// Quota classes show the resources that quota sets show. Earlier versions show the network resources instead of the
+/// server groups.
 pub(super) const fn quota_classes_follow_quota_sets(version: Microversion) -> bool {
     version.at_least(v(2, 50))
 }
@@ -162,7 +168,8 @@ pub(super) const fn diagnostics_are_standard(version: Microversion) -> bool {
     version.at_least(v(2, 48))
 }
 
-/// Console tokens of all kinds are shown. Earlier versions show only RDP tokens, which no longer exist.
+/// Console tokens of all kinds are shown. In earlier versions Nova shows only RDP tokens, which no longer exist, so the
+/// request is refused.
 pub(super) const fn console_tokens_are_shown(version: Microversion) -> bool {
     version.at_least(v(2, 31))
 }
@@ -182,12 +189,12 @@ pub(super) const fn shelved_servers_take_volumes(version: Microversion) -> bool 
     version.at_least(v(2, 20))
 }
 
-/// A rebuild writes the image to a root volume.
+/// If the root disk is a volume, a rebuild writes the image to this volume.
 pub(super) const fn rebuild_writes_volumes(version: Microversion) -> bool {
     version.at_least(v(2, 93))
 }
 
-/// Servers whose root disk is a volume can be rescued.
+/// A server whose root disk is a volume can be rescued with an image that names the rescue disk's device and bus.
 pub(super) const fn rescues_servers_on_volumes(version: Microversion) -> bool {
     version.at_least(v(2, 87))
 }
@@ -202,7 +209,7 @@ pub(super) const fn migrations_are_paged(version: Microversion) -> bool {
     version.at_least(v(2, 59))
 }
 
-/// Migrations show the requesting user and project, and can be filtered by them.
+/// Migrations can be filtered by the requesting user and project.
 pub(super) const fn migrations_have_askers(version: Microversion) -> bool {
     version.at_least(v(2, 80))
 }
@@ -227,7 +234,7 @@ pub(super) const fn waiting_live_migrations_can_be_aborted(version: Microversion
     version.at_least(v(2, 65))
 }
 
-/// Migrations show their type. A live migration under way shows a link to itself.
+/// A live migration under way shows a link to itself.
 pub(super) const fn migrations_have_links(version: Microversion) -> bool {
     version.at_least(v(2, 23))
 }
@@ -247,7 +254,7 @@ pub(super) const fn evacuation_can_be_forced(version: Microversion) -> bool {
     version.at_least(v(2, 29)) && !version.at_least(v(2, 68))
 }
 
-/// Evacuated servers are stopped, whatever their previous state was.
+/// Evacuated servers are stopped on their new host. In earlier versions they run if they ran before.
 pub(super) const fn evacuated_servers_are_stopped(version: Microversion) -> bool {
     version.at_least(v(2, 95))
 }

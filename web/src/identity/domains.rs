@@ -18,9 +18,9 @@ use crate::route::{Route, delete, get, patch, post};
 use crate::schema::{Schema, boolean, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("domains.index", "/domains", handler!(index)).policy_on_target("identity:list_domains"),
+    get("domains.index", "/domains", handler!(index)).policy_on_target("identity:list_domains").as_of(),
     post("domains.create", "/domains", handler!(create)).policy("identity:create_domain").body(create_body),
-    get("domains.show", "/domains/{id}", handler!(show)).policy_on_target("identity:get_domain"),
+    get("domains.show", "/domains/{id}", handler!(show)).policy_on_target("identity:get_domain").as_of(),
     patch("domains.update", "/domains/{id}", handler!(update)).policy("identity:update_domain").body(update_body),
     delete("domains.delete", "/domains/{id}", handler!(remove)).policy("identity:delete_domain"),
 ];

@@ -22,24 +22,32 @@ const CREATE: &str = "identity:create_grant";
 const REVOKE: &str = "identity:revoke_grant";
 
 pub(super) const ROUTES: &[Route] = &[
-    get("grants.project.index", "/projects/{project_id}/users/{user_id}/roles", handler!(index)).policy_on_target(LIST),
+    get("grants.project.index", "/projects/{project_id}/users/{user_id}/roles", handler!(index))
+        .policy_on_target(LIST)
+        .as_of(),
     head("grants.project.check", "/projects/{project_id}/users/{user_id}/roles/{role_id}", handler!(check))
-        .policy_on_target(CHECK),
+        .policy_on_target(CHECK)
+        .as_of(),
     put("grants.project.create", "/projects/{project_id}/users/{user_id}/roles/{role_id}", handler!(create))
         .policy_on_target(CREATE),
     delete("grants.project.revoke", "/projects/{project_id}/users/{user_id}/roles/{role_id}", handler!(revoke))
         .policy_on_target(REVOKE),
-    get("grants.domain.index", "/domains/{domain_id}/users/{user_id}/roles", handler!(index)).policy_on_target(LIST),
+    get("grants.domain.index", "/domains/{domain_id}/users/{user_id}/roles", handler!(index))
+        .policy_on_target(LIST)
+        .as_of(),
     head("grants.domain.check", "/domains/{domain_id}/users/{user_id}/roles/{role_id}", handler!(check))
-        .policy_on_target(CHECK),
+        .policy_on_target(CHECK)
+        .as_of(),
     put("grants.domain.create", "/domains/{domain_id}/users/{user_id}/roles/{role_id}", handler!(create))
         .policy_on_target(CREATE),
     delete("grants.domain.revoke", "/domains/{domain_id}/users/{user_id}/roles/{role_id}", handler!(revoke))
         .policy_on_target(REVOKE),
     get("grants.system.index", "/system/users/{user_id}/roles", handler!(index))
-        .policy_on_target("identity:list_system_grants_for_user"),
+        .policy_on_target("identity:list_system_grants_for_user")
+        .as_of(),
     head("grants.system.check", "/system/users/{user_id}/roles/{role_id}", handler!(check))
-        .policy_on_target("identity:check_system_grant_for_user"),
+        .policy_on_target("identity:check_system_grant_for_user")
+        .as_of(),
     put("grants.system.create", "/system/users/{user_id}/roles/{role_id}", handler!(create))
         .policy_on_target("identity:create_system_grant_for_user"),
     delete("grants.system.revoke", "/system/users/{user_id}/roles/{role_id}", handler!(revoke))
@@ -49,7 +57,8 @@ pub(super) const ROUTES: &[Route] = &[
         "/OS-INHERIT/projects/{project_id}/users/{user_id}/roles/inherited_to_projects",
         handler!(index),
     )
-    .policy_on_target(LIST),
+    .policy_on_target(LIST)
+    .as_of(),
     put(
         "grants.inherited.project.create",
         "/OS-INHERIT/projects/{project_id}/users/{user_id}/roles/{role_id}/inherited_to_projects",
@@ -67,7 +76,8 @@ pub(super) const ROUTES: &[Route] = &[
         "/OS-INHERIT/domains/{domain_id}/users/{user_id}/roles/inherited_to_projects",
         handler!(index),
     )
-    .policy_on_target(LIST),
+    .policy_on_target(LIST)
+    .as_of(),
     put(
         "grants.inherited.domain.create",
         "/OS-INHERIT/domains/{domain_id}/users/{user_id}/roles/{role_id}/inherited_to_projects",
@@ -81,7 +91,8 @@ pub(super) const ROUTES: &[Route] = &[
     )
     .policy_on_target(REVOKE),
     get("role_assignments.index", "/role_assignments", handler!(assignments))
-        .policy_on_target("identity:list_role_assignments"),
+        .policy_on_target("identity:list_role_assignments")
+        .as_of(),
 ];
 
 /// The grant in a path.

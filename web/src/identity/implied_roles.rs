@@ -18,9 +18,11 @@ use crate::route::{Route, delete, get, put};
 const ONE: &str = "/roles/{id}/implies/{implied_id}";
 
 pub(super) const ROUTES: &[Route] = &[
-    get("roles.inferences", "/role_inferences", handler!(inferences)).policy("identity:list_role_inference_rules"),
-    get("implied_roles.index", "/roles/{id}/implies", handler!(index)).policy("identity:list_implied_roles"),
-    get("implied_roles.show", ONE, handler!(show)).policy("identity:get_implied_role"),
+    get("roles.inferences", "/role_inferences", handler!(inferences))
+        .policy("identity:list_role_inference_rules")
+        .as_of(),
+    get("implied_roles.index", "/roles/{id}/implies", handler!(index)).policy("identity:list_implied_roles").as_of(),
+    get("implied_roles.show", ONE, handler!(show)).policy("identity:get_implied_role").as_of(),
     put("implied_roles.create", ONE, handler!(create)).policy("identity:create_implied_role"),
     delete("implied_roles.delete", ONE, handler!(remove)).policy("identity:delete_implied_role"),
 ];

@@ -19,11 +19,11 @@ use crate::route::{Route, delete, get, patch, post};
 use crate::schema::{Property, Schema, array, boolean, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("projects.index", "/projects", handler!(index)).policy_on_target("identity:list_projects"),
+    get("projects.index", "/projects", handler!(index)).policy_on_target("identity:list_projects").as_of(),
     post("projects.create", "/projects", handler!(create))
         .policy_on_target("identity:create_project")
         .body(create_body),
-    get("projects.show", "/projects/{id}", handler!(show)).policy_on_target("identity:get_project"),
+    get("projects.show", "/projects/{id}", handler!(show)).policy_on_target("identity:get_project").as_of(),
     patch("projects.update", "/projects/{id}", handler!(update))
         .policy_on_target("identity:update_project")
         .body(update_body),

@@ -18,9 +18,9 @@ use crate::schema::typed::SentField;
 use crate::schema::{Schema, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("roles.index", "/roles", handler!(index)).policy("identity:list_roles"),
+    get("roles.index", "/roles", handler!(index)).policy("identity:list_roles").as_of(),
     post("roles.create", "/roles", handler!(create)).policy("identity:create_role").body(create_body),
-    get("roles.show", "/roles/{id}", handler!(show)).policy("identity:get_role"),
+    get("roles.show", "/roles/{id}", handler!(show)).policy("identity:get_role").as_of(),
     patch("roles.update", "/roles/{id}", handler!(update)).policy("identity:update_role").body(update_body),
     delete("roles.delete", "/roles/{id}", handler!(remove)).policy("identity:delete_role"),
 ];

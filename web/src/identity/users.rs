@@ -23,16 +23,18 @@ use crate::schema::typed::SentField;
 use crate::schema::{Property, Schema, boolean, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("users.index", "/users", handler!(index)).policy_on_target("identity:list_users"),
+    get("users.index", "/users", handler!(index)).policy_on_target("identity:list_users").as_of(),
     post("users.create", "/users", handler!(create)).policy_on_target("identity:create_user").body(create_body),
-    get("users.show", "/users/{id}", handler!(show)).policy_on_target("identity:get_user"),
+    get("users.show", "/users/{id}", handler!(show)).policy_on_target("identity:get_user").as_of(),
     patch("users.update", "/users/{id}", handler!(update)).policy_on_target("identity:update_user").body(update_body),
     delete("users.delete", "/users/{id}", handler!(remove)).policy_on_target("identity:delete_user"),
     // As in Keystone, this operation needs no token, because the old password authenticates the user.
     post("users.password", "/users/{id}/password", handler!(password)).optional_token().body(password_body),
     get("users.application_credentials", "/users/{id}/application_credentials", handler!(application_credentials))
         .policy_on_target("identity:list_application_credentials"),
-    get("users.projects", "/users/{id}/projects", handler!(projects)).policy_on_target("identity:list_user_projects"),
+    get("users.projects", "/users/{id}/projects", handler!(projects))
+        .policy_on_target("identity:list_user_projects")
+        .as_of(),
 ];
 
 /// Attributes with a meaning; all others are stored unchanged.

@@ -18,9 +18,11 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("members.index", "/images/{image_id}/members", handler!(index)).policy_on_target("get_members"),
+    get("members.index", "/images/{image_id}/members", handler!(index)).policy_on_target("get_members").as_of(),
     post("members.create", "/images/{image_id}/members", handler!(create)).policy_on_target("add_member").any_body(),
-    get("members.show", "/images/{image_id}/members/{member_id}", handler!(show)).policy_on_target("get_member"),
+    get("members.show", "/images/{image_id}/members/{member_id}", handler!(show))
+        .policy_on_target("get_member")
+        .as_of(),
     put("members.update", "/images/{image_id}/members/{member_id}", handler!(update))
         .policy_on_target("modify_member")
         .any_body(),
@@ -49,7 +51,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn reply(ctx: &Ctx, image: &ImageRecord, member: &ProjectId) -> Result<Reply, Fault> {
-    let image = ctx.app.queries()?.views.images.read(|images| images.get(image.id));
+    let image = ctx.views()?.images.read(|images| images.get(image.id));
     let shown = image.as_ref().and_then(|image| Some(views::member(image, member, image.members.get(member)?)));
     let image_id = ctx.param("image_id");
     shown

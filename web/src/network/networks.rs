@@ -21,9 +21,9 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("networks.index", "/networks", handler!(index)).policy_on_target("get_network"),
+    get("networks.index", "/networks", handler!(index)).policy_on_target("get_network").as_of(),
     post("networks.create", "/networks", handler!(create)).policy_on_target("create_network").any_body(),
-    get("networks.show", "/networks/{id}", handler!(show)).policy_on_target("get_network"),
+    get("networks.show", "/networks/{id}", handler!(show)).policy_on_target("get_network").as_of(),
     put("networks.update", "/networks/{id}", handler!(update)).policy_on_target("update_network").any_body(),
     delete_route("networks.delete", "/networks/{id}", handler!(delete)).policy_on_target("delete_network"),
 ];
@@ -52,7 +52,7 @@ const READ_ONLY: [&str; 9] = [
 
 pub(super) fn render(ctx: &Ctx, row: &NetworkRow) -> Result<Value, Fault> {
     let id = row.created.network;
-    let subnets = ctx.app.queries()?.views.networks.read(|view| subnet_ids(view.whole(id)));
+    let subnets = ctx.views()?.networks.read(|view| subnet_ids(view.whole(id)));
     Ok(views::network(ctx, row, &subnets))
 }
 
@@ -63,7 +63,7 @@ fn subnet_ids(network: Option<&chronova_events::network::Network>) -> Vec<String
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
     let wanted: BTreeSet<NetworkId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
-    let rows: Vec<(Arc<NetworkRow>, Vec<String>)> = ctx.app.queries()?.views.networks.read(|view| {
+    let rows: Vec<(Arc<NetworkRow>, Vec<String>)> = ctx.views()?.networks.read(|view| {
         let with_subnets = |row: &Arc<NetworkRow>| (Arc::clone(row), subnet_ids(view.whole(row.created.network)));
         match wanted.is_empty() {
             true => view.networks().map(with_subnets).collect(),

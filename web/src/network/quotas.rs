@@ -29,12 +29,12 @@ pub(super) const ROUTES: &[Route] = &[
 
 /// The project's limit for a resource.
 pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
-    Ok(ctx.app.queries()?.views.networks.read(|view| limit_of(view.limits(project), resource)))
+    Ok(ctx.views()?.networks.read(|view| limit_of(view.limits(project), resource)))
 }
 
 /// The project's use of a resource.
 fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> {
-    let views = &ctx.app.queries()?.views;
+    let views = ctx.views()?;
     let groups = || views.security_groups.read(|view| view.of_project(project).map(|g| (g.by_id.len(), g.rules)));
     let held = || views.networks.read(|view| view.held(project).cloned()).unwrap_or_default();
     Ok(match resource {
@@ -74,7 +74,7 @@ fn project_of(ctx: &Ctx) -> ProjectId {
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize_rule("update_quota", &ctx.own_target())?;
     let projects: Vec<ProjectId> =
-        ctx.app.queries()?.views.networks.read(|view| view.limited().map(|(project, _)| project.clone()).collect());
+        ctx.views()?.networks.read(|view| view.limited().map(|(project, _)| project.clone()).collect());
     let mut quotas = Vec::new();
     for project in projects {
         let mut map = limits(&ctx, &project)?;

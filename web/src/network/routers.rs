@@ -24,9 +24,9 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("routers.index", "/routers", handler!(index)).policy_on_target("get_router"),
+    get("routers.index", "/routers", handler!(index)).policy_on_target("get_router").as_of(),
     post("routers.create", "/routers", handler!(create)).policy_on_target("create_router").any_body(),
-    get("routers.show", "/routers/{id}", handler!(show)).policy_on_target("get_router"),
+    get("routers.show", "/routers/{id}", handler!(show)).policy_on_target("get_router").as_of(),
     put("routers.update", "/routers/{id}", handler!(update)).policy_on_target("update_router").any_body(),
     delete_route("routers.delete", "/routers/{id}", handler!(delete)).policy_on_target("delete_router"),
 ];
@@ -35,12 +35,12 @@ const READ_ONLY: [&str; 6] =
     ["id", "tenant_id", "project_id", "status", "availability_zone_hints", "availability_zones"];
 
 fn render(ctx: &Ctx, row: &RouterRow) -> Result<Value, Fault> {
-    Ok(ctx.app.queries()?.views.networks.read(|view| views::routing::router(view, row)))
+    Ok(ctx.views()?.networks.read(|view| views::routing::router(view, row)))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
-    let rows: Vec<Arc<RouterRow>> = ctx.app.queries()?.views.networks.read(|view| view.routers().cloned().collect());
+    let rows: Vec<Arc<RouterRow>> = ctx.views()?.networks.read(|view| view.routers().cloned().collect());
     let visible = rows.iter().filter(|row| targets::allows(&ctx, "get_router", &targets::router(row)));
     let rows = visible.map(|row| render(&ctx, row)).collect::<Result<_, _>>()?;
     listing::list(&ctx, "routers", "routers", rows)
@@ -89,7 +89,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_router(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&targets::router(&row))?;
     let id = row.id();
-    if ctx.app.queries()?.views.networks.read(|view| view.interfaces_of(id).next().is_some()) {
+    if ctx.views()?.networks.read(|view| view.interfaces_of(id).next().is_some()) {
         return Err(Fault::conflict(format!("Router {id} still has ports")).key("RouterInUse"));
     }
     preconditions::check(&ctx, row.revision)?;

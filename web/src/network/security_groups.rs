@@ -22,11 +22,14 @@ use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
     // The first request to list groups creates the project's default group.
-    get("security_groups.index", "/security-groups", handler!(index)).leader().policy_on_target("get_security_group"),
+    get("security_groups.index", "/security-groups", handler!(index))
+        .leader()
+        .policy_on_target("get_security_group")
+        .as_of(),
     post("security_groups.create", "/security-groups", handler!(create))
         .policy_on_target("create_security_group")
         .any_body(),
-    get("security_groups.show", "/security-groups/{id}", handler!(show)).policy_on_target("get_security_group"),
+    get("security_groups.show", "/security-groups/{id}", handler!(show)).policy_on_target("get_security_group").as_of(),
     put("security_groups.update", "/security-groups/{id}", handler!(update))
         .policy_on_target("update_security_group")
         .any_body(),
@@ -66,11 +69,11 @@ pub(super) async fn check(
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&ctx.own_target())?;
-    if let Some(project) = ctx.caller().project.clone() {
+    if let Some(project) = ctx.caller().project.clone().filter(|_| !ctx.is_past()) {
         ensure_default(&ctx, &permit, &project).await?;
     }
     let own = if ctx.caller().is_admin { None } else { ctx.caller().project.clone() };
-    let rows: Vec<Arc<SecurityGroup>> = ctx.app.queries()?.views.security_groups.read(|view| match own {
+    let rows: Vec<Arc<SecurityGroup>> = ctx.views()?.security_groups.read(|view| match own {
         Some(project) => view.of_project(&project).into_iter().flat_map(|g| g.by_id.values()).cloned().collect(),
         None => view.all().cloned().collect(),
     });
@@ -132,7 +135,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn in_use(ctx: &Ctx, row: &SecurityGroup) -> Result<bool, Fault> {
-    Ok(ctx.app.queries()?.views.networks.read(|view| view.members(row.id()).next().is_some()))
+    Ok(ctx.views()?.networks.read(|view| view.members(row.id()).next().is_some()))
 }
 
 fn used(row: &SecurityGroup) -> Fault {

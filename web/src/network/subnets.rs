@@ -23,9 +23,9 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("subnets.index", "/subnets", handler!(index)).policy_on_target("get_subnet"),
+    get("subnets.index", "/subnets", handler!(index)).policy_on_target("get_subnet").as_of(),
     post("subnets.create", "/subnets", handler!(create)).policy_on_target("create_subnet").any_body(),
-    get("subnets.show", "/subnets/{id}", handler!(show)).policy_on_target("get_subnet"),
+    get("subnets.show", "/subnets/{id}", handler!(show)).policy_on_target("get_subnet").as_of(),
     put("subnets.update", "/subnets/{id}", handler!(update)).policy_on_target("update_subnet").any_body(),
     delete_route("subnets.delete", "/subnets/{id}", handler!(delete)).policy_on_target("delete_subnet"),
 ];
@@ -48,7 +48,7 @@ const MOST_POOLS: usize = 100;
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
-    let rows: Vec<_> = ctx.app.queries()?.views.networks.read(|view| {
+    let rows: Vec<_> = ctx.views()?.networks.read(|view| {
         let with_target = |row| (Arc::clone(row), targets::subnet(view, row));
         match network_filter(&ctx) {
             Some(network) => {

@@ -18,7 +18,8 @@ const PATH: &str = "/resource_providers/{uuid}/aggregates";
 pub(super) const ROUTES: &[Route] = &[
     get("resource_providers_aggregates.list", PATH, handler!(list))
         .policy("placement:resource_providers:aggregates:list")
-        .since(1, 1),
+        .since(1, 1)
+        .as_of(),
     put("resource_providers_aggregates.update", PATH, handler!(set))
         .policy("placement:resource_providers:aggregates:update")
         .since(1, 1)

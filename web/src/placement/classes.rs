@@ -19,12 +19,13 @@ const ONE: &str = "/resource_classes/{name}";
 pub(super) const ROUTES: &[Route] = &[
     get("resource_classes.list", "/resource_classes", handler!(list))
         .policy("placement:resource_classes:list")
-        .since(1, 2),
+        .since(1, 2)
+        .as_of(),
     post("resource_classes.create", "/resource_classes", handler!(create))
         .policy("placement:resource_classes:create")
         .since(1, 2)
         .body(bodies::class_body),
-    get("resource_classes_one.get", ONE, handler!(show)).policy("placement:resource_classes:show").since(1, 2),
+    get("resource_classes_one.get", ONE, handler!(show)).policy("placement:resource_classes:show").since(1, 2).as_of(),
     put("resource_classes_one.update", ONE, handler!(rename))
         .policy("placement:resource_classes:update")
         .since(1, 2)

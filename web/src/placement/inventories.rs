@@ -20,7 +20,8 @@ const ONE: &str = "/resource_providers/{uuid}/inventories/{resource_class}";
 
 pub(super) const ROUTES: &[Route] = &[
     get("resource_providers_inventories.list", ALL, handler!(list))
-        .policy("placement:resource_providers:inventories:list"),
+        .policy("placement:resource_providers:inventories:list")
+        .as_of(),
     post("resource_providers_inventories.create", ALL, handler!(create))
         .policy("placement:resource_providers:inventories:create")
         .body(bodies::inventory_create_body),
@@ -32,7 +33,8 @@ pub(super) const ROUTES: &[Route] = &[
         .since(1, 5)
         .outside(405),
     get("resource_providers_inventories_one.get", ONE, handler!(show))
-        .policy("placement:resource_providers:inventories:show"),
+        .policy("placement:resource_providers:inventories:show")
+        .as_of(),
     put("resource_providers_inventories_one.update", ONE, handler!(update))
         .policy("placement:resource_providers:inventories:update")
         .body(bodies::inventory_update_body),

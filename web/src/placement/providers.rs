@@ -24,12 +24,14 @@ use crate::route::{Route, delete, get, post, put};
 pub(super) const ROUTES: &[Route] = &[
     get("resource_providers.list", "/resource_providers", handler!(list))
         .policy("placement:resource_providers:list")
-        .query(bodies::providers_list_query),
+        .query(bodies::providers_list_query)
+        .as_of(),
     post("resource_providers.create", "/resource_providers", handler!(create))
         .policy("placement:resource_providers:create")
         .body(bodies::provider_create_body),
     get("resource_providers_one.get", "/resource_providers/{uuid}", handler!(show))
-        .policy("placement:resource_providers:show"),
+        .policy("placement:resource_providers:show")
+        .as_of(),
     put("resource_providers_one.update", "/resource_providers/{uuid}", handler!(update))
         .policy("placement:resource_providers:update")
         .body(bodies::provider_update_body),
@@ -86,7 +88,7 @@ impl<'a> ProviderFilter<'a> {
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     replies::check_accept(&ctx)?;
     let filter = ProviderFilter::read(&ctx)?;
-    let mut found = ctx.queries()?.views.placement.read(|placement| {
+    let mut found = ctx.views()?.placement.read(|placement| {
         filter.check_names(&placement.ledger)?;
         Ok::<_, Fault>(rows(&placement.index, &filter.find(&placement.index)))
     })?;

@@ -23,13 +23,15 @@ pub(super) const ROUTES: &[Route] = &[
     get("traits.list", "/traits", handler!(list))
         .policy("placement:traits:list")
         .since(1, 6)
-        .query(bodies::traits_list_query),
-    get("traits_one.get", "/traits/{name}", handler!(show)).policy("placement:traits:show").since(1, 6),
+        .query(bodies::traits_list_query)
+        .as_of(),
+    get("traits_one.get", "/traits/{name}", handler!(show)).policy("placement:traits:show").since(1, 6).as_of(),
     put("traits_one.update", "/traits/{name}", handler!(create)).policy("placement:traits:update").since(1, 6),
     delete("traits_one.delete", "/traits/{name}", handler!(remove)).policy("placement:traits:delete").since(1, 6),
     get("resource_providers_traits.list", OF_PROVIDER, handler!(of_provider))
         .policy("placement:resource_providers:traits:list")
-        .since(1, 6),
+        .since(1, 6)
+        .as_of(),
     put("resource_providers_traits.update", OF_PROVIDER, handler!(set))
         .policy("placement:resource_providers:traits:update")
         .since(1, 6)

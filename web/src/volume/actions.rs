@@ -243,7 +243,7 @@ async fn begin_upload(
 }
 
 fn uploading(ctx: &Ctx, volume: &VolumeRecord, image: ImageId, attributes: &ImageAttributes) -> Result<Value, Fault> {
-    let kind = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
+    let kind = ctx.views()?.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
     Ok(json!({"os-volume_upload_image": {
         "id": volume.created.volume,
         "updated_at": views::time(volume.updated_at),

@@ -38,7 +38,7 @@ const COUNTED: [&str; 4] = ["volumes", "snapshots", "gigabytes", "per_volume_gig
 const OTHERS: [(&str, i64); 3] = [("groups", 10), ("backups", 10), ("backup_gigabytes", 1000)];
 
 fn quota_of(ctx: &Ctx, project: &ProjectId) -> Result<VolumeQuota, Fault> {
-    let known = ctx.queries()?.views.volumes.read(|view| view.quotas.get(project).cloned());
+    let known = ctx.views()?.volumes.read(|view| view.quotas.get(project).cloned());
     Ok(known.unwrap_or_default())
 }
 
@@ -49,7 +49,7 @@ fn usage_of(ctx: &Ctx, quota: &VolumeQuota) -> Result<BTreeMap<String, u64>, Fau
     count("volumes", quota.volumes.len() as u64);
     count("snapshots", quota.snapshots.len() as u64);
     count("gigabytes", quota.gigabytes());
-    ctx.queries()?.views.volumes.read(|view| {
+    ctx.views()?.volumes.read(|view| {
         let volumes = quota.volumes.iter().map(|(id, size)| ("volumes", view.get(*id), size));
         let snapshots = quota.snapshots.iter().map(|(id, size)| ("snapshots", view.of_snapshot(*id), size));
         for (resource, volume, size) in volumes.chain(snapshots) {

@@ -17,12 +17,14 @@ const ACTION: &str = "/types/{type_id}/action";
 
 pub(super) const ROUTES: &[Route] = &[
     get("type_specs.index", "/types/{type_id}/extra_specs", handler!(index))
-        .policy("volume_extension:types_extra_specs:index"),
+        .policy("volume_extension:types_extra_specs:index")
+        .as_of(),
     post("type_specs.create", "/types/{type_id}/extra_specs", handler!(create))
         .policy("volume_extension:types_extra_specs:create")
         .body(bodies::create_specs),
     get("type_specs.show", "/types/{type_id}/extra_specs/{key}", handler!(show))
-        .policy("volume_extension:types_extra_specs:show"),
+        .policy("volume_extension:types_extra_specs:show")
+        .as_of(),
     put("type_specs.update", "/types/{type_id}/extra_specs/{key}", handler!(update))
         .policy("volume_extension:types_extra_specs:update")
         .body(bodies::update_spec),
@@ -31,7 +33,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("type_encryption.index", "/types/{type_id}/encryption", handler!(encryption))
         .policy("volume_extension:volume_type_encryption:get"),
     get("type_access.index", "/types/{type_id}/os-volume-type-access", handler!(access))
-        .policy("volume_extension:volume_type_access:get_all_for_type"),
+        .policy("volume_extension:volume_type_access:get_all_for_type")
+        .as_of(),
     action("types.addProjectAccess", ACTION, "addProjectAccess", handler!(grant))
         .policy("volume_extension:volume_type_access:addProjectAccess"),
     action("types.removeProjectAccess", ACTION, "removeProjectAccess", handler!(revoke))

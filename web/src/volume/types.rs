@@ -19,10 +19,10 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("types.index", "/types", handler!(index)).policy("volume_extension:type_get_all"),
+    get("types.index", "/types", handler!(index)).policy("volume_extension:type_get_all").as_of(),
     post("types.create", "/types", handler!(create)).policy("volume_extension:type_create").body(bodies::create_type),
-    get("types.default", "/types/default", handler!(default)).policy("volume_extension:type_get"),
-    get("types.show", "/types/{type_id}", handler!(show)).policy("volume_extension:type_get"),
+    get("types.default", "/types/default", handler!(default)).policy("volume_extension:type_get").as_of(),
+    get("types.show", "/types/{type_id}", handler!(show)).policy("volume_extension:type_get").as_of(),
     put("types.update", "/types/{type_id}", handler!(update))
         .policy("volume_extension:type_update")
         .body(bodies::update_type),
@@ -33,7 +33,7 @@ pub(super) const ROUTES: &[Route] = &[
 pub(super) fn visible(ctx: &Ctx) -> Result<Vec<Arc<VolumeType>>, Fault> {
     let caller = ctx.caller();
     let own = caller.project.clone().unwrap_or_else(|| ProjectId::new(""));
-    Ok(ctx.queries()?.views.volumes.read(|view| {
+    Ok(ctx.views()?.volumes.read(|view| {
         view.types.by_id.values().filter(|kind| caller.is_admin || kind.visible_to(&own)).cloned().collect()
     }))
 }
@@ -70,7 +70,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn default(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&DEFAULT_TYPE).cloned());
+    let found = ctx.views()?.volumes.read(|view| view.types.by_id.get(&DEFAULT_TYPE).cloned());
     let found = found.ok_or_else(|| Fault::not_found("Default volume type can not be found."))?;
     Ok(Reply::ok(json!({"volume_type": view(&ctx, &found)})))
 }
@@ -87,7 +87,7 @@ pub(super) async fn send(ctx: &Ctx, permit: &Permit, command: VolumeTypeCommand)
 
 /// The type after a change.
 fn now(ctx: &Ctx, id: VolumeTypeId) -> Result<Reply, Fault> {
-    let found = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&id).cloned());
+    let found = ctx.views()?.volumes.read(|view| view.types.by_id.get(&id).cloned());
     let found = found.ok_or_else(|| Fault::not_found(format!("Volume type {id} could not be found.")))?;
     Ok(Reply::ok(json!({"volume_type": view(ctx, &found)})))
 }
@@ -134,8 +134,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let kind = named(&ctx)?;
-    let used = ctx.queries()?.views.volumes.read(|view| view.of(None).iter().any(|v| v.created.volume_type == kind.id));
-    if used {
+    if ctx.views()?.volumes.read(|view| view.is_used(kind.id)) {
         let message = format!(
             "Target volume type is still in use. Volume Type {} deletion is not allowed with volumes present with the type.",
             kind.id

@@ -20,11 +20,11 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("volumes.index", "/volumes", handler!(index)).policy("volume:get_all"),
-    get("volumes.detail", "/volumes/detail", handler!(detail)).policy("volume:get_all"),
-    get("volumes.summary", "/volumes/summary", handler!(summary)).policy("volume:get_all").since(3, 12),
+    get("volumes.index", "/volumes", handler!(index)).policy("volume:get_all").as_of(),
+    get("volumes.detail", "/volumes/detail", handler!(detail)).policy("volume:get_all").as_of(),
+    get("volumes.summary", "/volumes/summary", handler!(summary)).policy("volume:get_all").since(3, 12).as_of(),
     post("volumes.create", "/volumes", handler!(create)).policy("volume:create").body(bodies::create_volume),
-    get("volumes.show", "/volumes/{volume_id}", handler!(show)).policy_on_target("volume:get"),
+    get("volumes.show", "/volumes/{volume_id}", handler!(show)).policy_on_target("volume:get").as_of(),
     put("volumes.update", "/volumes/{volume_id}", handler!(update))
         .policy_on_target("volume:update")
         .body(bodies::update_volume),
@@ -33,7 +33,7 @@ pub(super) const ROUTES: &[Route] = &[
 
 /// A volume as this caller sees it.
 pub(super) fn view(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<VolumeView, Fault> {
-    let kind = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
+    let kind = ctx.views()?.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
     let target = target(&volume);
     Ok(VolumeView {
         type_name: kind.map(|kind| kind.name.clone()),
@@ -51,7 +51,7 @@ fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
     let own = ctx.caller().project.as_ref();
     let found = match (all, own) {
         (false, None) => Vec::new(),
-        (all, own) => ctx.queries()?.views.volumes.read(|view| view.of(own.filter(|_| !all))),
+        (all, own) => ctx.views()?.volumes.read(|view| view.of(own.filter(|_| !all))),
     };
     let mut rows = Vec::with_capacity(found.len());
     for volume in found {

@@ -1,5 +1,5 @@
-//! `docs/limits.md` names the bounds of everything that a tenant can create. This test compares that page with the
-//! routes of the method POST.
+//! `docs/limits.md` names the bound of each resource that a tenant can create with the method POST. This test compares
+//! that page with the routes of this method.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

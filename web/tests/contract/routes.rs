@@ -1,4 +1,5 @@
-//! The routes of Compute and Placement agree with the contract: path, versions, policy, schemas.
+//! The routes of Compute and Placement that are served agree with the contract: path, versions, policy, schemas.
+//! Chronova's own routes are left out.
 
 use std::collections::BTreeMap;
 

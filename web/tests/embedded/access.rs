@@ -130,7 +130,7 @@ async fn refused_requests_are_recorded_and_misses_are_not() {
     }
 }
 
-/// A tenant cannot fill the disk with refusals, and what is left out is counted.
+/// The log records a project's refused requests only up to a rate, and then the number of those that it left out.
 #[actix_web::test]
 async fn refusals_of_a_project_are_bounded_and_the_rest_is_counted() {
     let rates = AccessRates { on: true, of_one: 5, of_all: 100 };

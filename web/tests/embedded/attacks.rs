@@ -207,7 +207,7 @@ async fn the_images_of_a_project_are_limited() {
     let one = all.iter().find(|answer| answer.status == 201).unwrap().json()["id"].as_str().unwrap().to_owned();
     world.call(&token, "DELETE", &format!("/image/v2/images/{one}"), None).await.expect(204);
     assert_eq!(make(&token).await.status, 201);
-    // Images that the Compute API creates from servers count, too.
+    // Images that the Compute API creates from servers use the same quota.
     let owner = all.iter().find_map(|answer| answer.json()["owner"].as_str().map(ProjectId::new)).unwrap();
     let draft = ImageDraft {
         image: ImageId::random(),

@@ -123,7 +123,11 @@ impl World {
         let images =
             EmbeddedImages::limited(files, Arc::clone(&leadership.views), Arc::clone(&leadership.gateway), limits);
         images.recover(&leadership.gateway).await.unwrap();
-        let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
+        let networks = EmbeddedNetworks::new(
+            Arc::clone(&leadership.gateway),
+            Arc::clone(&leadership.views),
+            Arc::clone(&leadership.clock),
+        );
         let leader = {
             let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));
             let ports = Ports { networks, images: Arc::clone(&images) as _, volumes, keys, certificates: None };

@@ -18,8 +18,8 @@ async fn limit(world: &World, limits: Value) {
     assert_eq!(world.send(ADMIN, "PUT", "/quotas/blue", Some(json!({"quota": limits}))).await.0, 200);
 }
 
-/// Sends twelve requests in parallel, and returns the ids of the created resources. All other requests must be refused
-/// because of the quota.
+/// Sends twelve requests in parallel, and returns the ids of the created resources. The requests that create nothing
+/// must be refused because of the quota.
 async fn race(world: &World, path: &str, key: &str, request: impl Fn(usize) -> Value) -> Vec<String> {
     let asked = (0..12).map(|number| {
         let body = json!({key: request(number)});
@@ -62,7 +62,7 @@ async fn concurrent_requests_never_exceed_the_network_quotas() {
                 assert_eq!(world.send(BOB, "DELETE", &format!("{path}/{id}"), None).await.0, 204);
             }
         }
-        // Another process on the same log counts the same usage.
+        // Another process on the same log computes the same usage.
         world.end().await;
         world = World::on(Arc::clone(&store)).await;
     }

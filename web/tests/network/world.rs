@@ -76,7 +76,11 @@ impl World {
     pub async fn with(store: Arc<MemoryStore>, config: WebConfig) -> Self {
         let member = Member::start(store, Arc::new(SystemClock), Views::new()).await.unwrap();
         let leadership = Leadership::take(&member, 1).unwrap();
-        let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
+        let networks = EmbeddedNetworks::new(
+            Arc::clone(&leadership.gateway),
+            Arc::clone(&leadership.views),
+            Arc::clone(&leadership.clock),
+        );
         let leader = {
             let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));
             let ports = Ports { networks, images: Arc::new(NoImages), volumes, keys, certificates: None };

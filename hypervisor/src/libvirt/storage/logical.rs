@@ -1,9 +1,9 @@
 //! Logical volumes: `images_type = lvm`.
 //!
 //! libvirt's logical pools create, list and remove volumes. They can neither resize nor rename a volume. So a volume
-//! grows by being copied to a larger one and back. `NAME.larger.complete` exists from the end of the first copy to the
-//! end of the second. While it exists, `NAME.larger` is the disk. Otherwise `NAME` is the disk, even if an interrupted
-//! growth has left a `NAME.larger`.
+//! grows by being copied to a larger one and back. The mark `NAME.larger.complete` exists from the end of the first
+//! copy to the end of the second. While the mark exists, `NAME.larger` is the disk. Without the mark, `NAME` is the
+//! disk, even if an interrupted growth has left a `NAME.larger`.
 
 use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;

@@ -19,7 +19,8 @@ const PARTS: usize = 16;
 /// The log with the index at `path`. If the filters of `args` use the index, it is extended first.
 pub async fn indexed(args: &AuditArgs, log: Arc<dyn EventStore>, path: PathBuf, now: Timestamp) -> Arc<IndexedLog> {
     let indexed = IndexedLog::new(log, path, IndexOptions::default());
-    if !args.host.is_empty() || IndexedLog::narrows(&args.criteria(now, Vec::new())) {
+    let finds_names = !args.host.is_empty() || !args.server.is_empty();
+    if finds_names || IndexedLog::narrows(&args.criteria(now, Vec::new(), Vec::new())) {
         for _ in 0..PARTS {
             match indexed.extend().await {
                 Ok(IndexProgress::Behind(_)) => {}

@@ -1,9 +1,10 @@
 //! `chronova schedule`: shows scheduling decisions without making them.
 //!
-//! `--dry-run` selects a host for one flavor (and image, hints, zone) in the present state of the cell, with the
-//! reasons. `--replay` repeats every decision of a part of the log with another configuration or another fleet, and
-//! reports the differences. Both only read the log, so they work beside a running server. They run the server's own
-//! scheduler, because a decision depends only on read models, request and options.
+//! `--dry-run` selects hosts for one or more servers of one flavor (and image, hints, zone) in the present state of the
+//! cell, with the reasons. `--replay` repeats the decisions in a part of the log with another configuration or another
+//! fleet, and reports the differences. It decides from the request that created the server, even if the recorded
+//! decision was about a move. Both only read the log, so they work beside a running server. They run the server's own
+//! scheduler, because a decision depends only on read models, request, options and random draws, which are zero here.
 
 mod alternative;
 mod packing;

@@ -14,9 +14,10 @@ pub(super) struct Packing {
     pub hosts: usize,
     /// Hosts with allocations.
     pub hosts_in_use: usize,
-    /// Allocated and total amounts, by class, over all hosts.
+    /// Allocated amounts and capacities, by resource class, over all hosts. Nested providers are left out.
     pub claimed: BTreeMap<String, (u64, u64)>,
-    /// How many more servers of the flavor fit on hosts that are up and enabled.
+    /// How many more servers of the flavor fit on hosts that are up and enabled. Only vCPUs, memory and disk limit this
+    /// number.
     pub headroom: u64,
 }
 

@@ -1,10 +1,14 @@
 //! `--replay`: repeats the decisions of the log.
 //!
 //! The replay reads the log once and builds two histories: the recorded one, and an alternative one. For each recorded
-//! decision, the scheduler decides again on the alternative history. The claim and the host in that history follow the
-//! new decision. All other events (hosts, aggregates, flavors, deletions) go into both. With another fleet, the events
-//! of the recorded hosts stay out of the alternative history. The replay then also places servers from before `--since`
-//! again, because their hosts do not exist there.
+//! claim of a server, and for each recorded decision without a host, the scheduler decides again on the alternative
+//! history. The claim and the host in that history follow the new decision. The scheduler gets the request that created
+//! the server, even if the claim belongs to a move.
+//!
+//! Almost all other events (aggregates, flavors, deletions) go into both histories. A guest's processors and devices
+//! stay out of the alternative history if the guest is on another host there. With another fleet, the events of the
+//! recorded hosts stay out, too. The replay then also places servers from before `--since` again, because their hosts
+//! do not exist there.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -50,7 +54,8 @@ struct ReplayReport {
     other_host: usize,
     placed_only_now: usize,
     refused_only_now: usize,
-    /// The flavor that was requested most. The headroom is the number of further servers with this flavor.
+    /// The most frequent flavor of the replayed servers. The headroom is the number of further servers with this
+    /// flavor.
     flavor: Option<String>,
     as_it_was: Packing,
     replayed: Packing,
@@ -314,7 +319,7 @@ impl Replay<'_> {
         })
     }
 
-    /// The most frequent flavor of the replayed requests.
+    /// The most frequent flavor of the replayed servers.
     fn usual_flavor(&self) -> Option<Arc<FlavorSnapshot>> {
         let mut counts: BTreeMap<&str, (usize, &FlavorSnapshot)> = BTreeMap::new();
         for request in self.outcomes.keys().filter_map(|server| self.requests.get(server)) {

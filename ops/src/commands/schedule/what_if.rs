@@ -1,4 +1,4 @@
-//! `--dry-run`: the host that a server would get now.
+//! `--dry-run`: the hosts that one or more servers would get now, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -141,7 +141,7 @@ fn tell(
     if number == 0 || decision.ranked.is_empty() {
         writeln!(out, "{:5} hosts", reasons.hosts)?;
         for check in &reasons.checks {
-            writeln!(out, "{:5} left by {}{}", check.left, check.name, examples(check))?;
+            writeln!(out, "{:5} left after {}{}", check.left, check.name, examples(check))?;
         }
         for weighed in &reasons.weighed {
             let parts: Vec<String> = weighed
@@ -168,7 +168,7 @@ fn tell(
 fn examples(check: &CheckRecord) -> String {
     let refused: Vec<String> =
         check.refused.iter().map(|refused| format!("{}: {}", refused.hostname, refused.reason)).collect();
-    if refused.is_empty() { String::new() } else { format!(" ({})", refused.join("; ")) }
+    if refused.is_empty() { String::new() } else { format!(" (refused, for example: {})", refused.join("; ")) }
 }
 
 fn as_json(decision: &SchedulingDecision) -> Value {

@@ -30,7 +30,7 @@ pub fn strict_no_query() -> Schema {
     object([])
 }
 
-/// A description: any printable text, including spaces. As in Nova, characters above U+FFFF do not count as printable.
+/// A description: any printable text, including spaces. As in Nova, characters above U+FFFF are refused.
 pub(super) fn printable() -> Schema {
     string().pattern(r"^[^\p{C}\p{Zl}\p{Zp}\x{10000}-\x{10FFFF}]*$")
 }

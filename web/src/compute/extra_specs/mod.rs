@@ -169,8 +169,7 @@ fn is_boolean(text: &str) -> bool {
     WORDS.contains(&text.trim().to_lowercase().as_str())
 }
 
-/// Whether the whole value matches a pattern of the table. If the match would take too long, the value counts as not
-/// matching.
+/// Whether the whole value matches a pattern of the table. If the match would take too long, the answer is `false`.
 fn matches(pattern: &'static str, value: &str) -> bool {
     static COMPILED: LazyLock<BTreeMap<&'static str, Regex>> = LazyLock::new(|| {
         let patterns = TABLE.iter().filter_map(|spec| match spec.value {

@@ -78,7 +78,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"security_group": render(&find(&ctx).await?)})))
 }
 
-/// Name and description. A name with only spaces counts as empty; other names keep their spaces.
+/// Name and description. A name with only spaces is refused like an empty one; other names keep their spaces.
 fn described(ctx: &Ctx) -> Result<(String, String), Fault> {
     let bodies::SecurityGroupBody { name, description } = ctx.parse_at("security_group")?;
     match name.trim().is_empty() {

@@ -96,7 +96,7 @@ async fn resume(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn lock(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    // A lock counts as an administrator's if the caller's project does not own the server.
+    // The lock is an administrator's if the caller's project does not own the server.
     let by_admin = ctx.caller().project.as_ref() != Some(&found.server()?.request.project);
     let lock = Locked {
         by_admin,
@@ -150,7 +150,7 @@ fn unreadable(found: &PermittedServer, error: DriverError) -> Fault {
     }
 }
 
-/// The last `lines` lines. As in Nova, the text after the last line break counts as a line, even if it is empty.
+/// The last `lines` lines. As in Nova, the text after the last line break is a line, even if it is empty.
 fn tail(text: &str, lines: Option<usize>) -> &str {
     let Some(lines) = lines else { return text };
     if lines == 0 {

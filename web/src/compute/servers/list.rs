@@ -1,8 +1,9 @@
 //! Listing servers.
 //!
-//! The cost of a list depends only on the size of the page. For this, the read model keeps each project's servers, and
-//! all servers, in the default order. Only other orders, deleted servers and selective filters read more rows. Patterns
-//! are matched outside the read model's lock, so other projects do not wait for them.
+//! The cost of a list in the default order depends only on the size of the page. For this, the read model keeps each
+//! project's servers, and all servers, in this order. A list of changes reads only the servers that changed. Other
+//! orders, deleted servers, selective filters and patterns read more rows, but none of other projects. Patterns are
+//! matched outside the read model's lock, so other projects do not wait for them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -88,7 +89,7 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
     let views = ctx.views()?;
     let marker = ctx.query.first("marker");
     // The common case: servers that are not deleted, newest first, read from the index.
-    if let (DeletedFilter::No, true) = (wanted.deleted, order.is_empty()) {
+    if let (DeletedFilter::No, true, false) = (wanted.deleted, order.is_empty(), wanted.is_of_changes()) {
         let after = marker.map(|text| text.parse().map_err(|_| no_marker(text))).transpose()?;
         let unknown = || no_marker(marker.unwrap_or_default());
         let items: Vec<_> = if wanted.patterns {
@@ -106,17 +107,15 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
         return Ok(ResultPage { items, more });
     }
     // Filtering and sorting run outside the read model's lock.
-    let mut all: Vec<Arc<ServerRow>> =
-        views.servers.read(|servers| servers.all().filter(|row| wanted.is_of(row)).cloned().collect());
-    // As in Nova, the marker may be a server that the list does not show any more.
-    let last = match marker {
-        Some(text) => {
-            let id = text.parse::<InstanceId>().map_err(|_| no_marker(text))?;
-            let found = all.iter().find(|row| row.id == id && row.server().is_some());
-            Some(Arc::clone(found.ok_or_else(|| no_marker(text))?))
-        }
-        None => None,
-    };
+    let id = marker.map(|text| text.parse::<InstanceId>().map_err(|_| no_marker(text))).transpose()?;
+    let (mut all, last) = views.servers.read(|servers| {
+        // As in Nova, the marker may be a server that the list does not show any more.
+        let last = id.and_then(|id| servers.get(id)).filter(|row| row.server().is_some() && wanted.is_of(row));
+        (wanted.candidates(servers), last.cloned())
+    });
+    if let (None, Some(text)) = (&last, marker) {
+        return Err(no_marker(text));
+    }
     all.retain(|row| wanted.holds(row));
     all.sort_by(|a, b| compare(&order, a, b));
     let after = last.map_or(0, |last| all.partition_point(|row| compare(&order, row, &last).is_le()));
@@ -186,8 +185,8 @@ fn compare(order: &[(String, bool)], a: &Arc<ServerRow>, b: &Arc<ServerRow>) -> 
             return if *descends { ordering.reverse() } else { ordering };
         }
     }
-    // If two servers have equal keys, the newer one comes first when the first key descends. Otherwise the order of
-    // their ids decides.
+    // All keys of the two servers are equal. If the first key descends, the newer server comes first. If the first key
+    // ascends, the order of their ids decides.
     let turned = order.first().is_none_or(|(_, descends)| *descends);
     if turned { (right.created_at, b.id).cmp(&(left.created_at, a.id)) } else { a.id.cmp(&b.id) }
 }

@@ -22,7 +22,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("server_tags.index", ALL, handler!(index))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:index")
-        .query(bodies::server_tags_index_query),
+        .query(bodies::server_tags_index_query)
+        .as_of(),
     put("server_tags.update_all", ALL, handler!(update_all))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:update_all")
@@ -33,7 +34,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("server_tags.show", ONE, handler!(show))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:show")
-        .query(bodies::server_tags_index_query),
+        .query(bodies::server_tags_index_query)
+        .as_of(),
     put("server_tags.update", ONE, handler!(update))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:update")
@@ -98,7 +100,7 @@ fn check(tag: &str) -> Result<(), Fault> {
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
-    // Nova's schema requires null, and an absent body counts as null. A route's schema would refuse an absent body.
+    // Nova's schema requires null, and an absent body is read as null. A route's schema would refuse an absent body.
     if !ctx.body.is_null() {
         return Err(Fault::bad_request(format!("{} is not of type 'null'", crate::schema::repr(&ctx.body))));
     }

@@ -32,13 +32,15 @@ const ONE: &str = "/servers/{server_id}/os-volume_attachments/{id}";
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("volume_attachments.index", ALL, handler!(index))
         .policy_on_target("os_compute_api:os-volumes-attachments:index")
-        .query(server_parts::volume_attachments_index_query),
+        .query(server_parts::volume_attachments_index_query)
+        .as_of(),
     post("volume_attachments.create", ALL, handler!(create))
         .policy_on_target("os_compute_api:os-volumes-attachments:create")
         .body(bodies::create_body),
     get("volume_attachments.show", ONE, handler!(show))
         .policy_on_target("os_compute_api:os-volumes-attachments:show")
-        .query(bodies::show_query),
+        .query(bodies::show_query)
+        .as_of(),
     put("volume_attachments.update", ONE, handler!(update))
         .policy_on_target("os_compute_api:os-volumes-attachments:swap")
         .until(2, 84)

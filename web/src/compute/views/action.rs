@@ -18,11 +18,18 @@ pub struct ActionView {
     pub events: Option<Value>,
 }
 
+/// The id of the request that began the action. Nova has one for its own periodic tasks, too, so an action that no user
+/// requested has an id that derives from its process.
+pub fn request_id(action: &InstanceAction) -> Option<String> {
+    let asked = action.request_id.as_ref().map(|id| id.as_str().to_owned());
+    asked.or_else(|| action.process.map(|process| format!("req-{process}")))
+}
+
 /// `os-instance-actions`
 pub static ACTION: FieldTable<ActionView> = FieldTable::new(&[
     field("action", |v: &ActionView| json!(v.action.name)),
     field("instance_uuid", |v: &ActionView| json!(v.instance)),
-    field("request_id", |v: &ActionView| json!(v.action.request_id)),
+    field("request_id", |v: &ActionView| json!(request_id(&v.action))),
     field("user_id", |v: &ActionView| json!(v.action.user)),
     field("project_id", |v: &ActionView| json!(v.action.project)),
     field("start_time", |v: &ActionView| json!(v.action.started_at.iso_micros())),
@@ -36,7 +43,8 @@ pub static ACTION: FieldTable<ActionView> = FieldTable::new(&[
 pub struct EventView {
     pub step: ActionStep,
     pub project: ProjectId,
-    pub hostname: Option<String>,
+    /// The compute host, or the host of the control plane.
+    pub hostname: String,
     /// `os_compute_api:os-instance-actions:events`
     pub full: bool,
     /// `os_compute_api:os-instance-actions:events:details`
@@ -62,9 +70,6 @@ pub static EVENT: FieldTable<EventView> = FieldTable::new(&[
     // Chronova has no Python tracebacks; the details describe the failure.
     field("traceback", |_| Value::Null).when(|v| v.full),
     field("host", |v: &EventView| json!(v.hostname)).since(2, 62).when(|v| v.full),
-    field("hostId", |v: &EventView| {
-        json!(v.hostname.as_ref().map_or_else(String::new, |host| host_id(&v.project, host)))
-    })
-    .since(2, 62),
+    field("hostId", |v: &EventView| json!(host_id(&v.project, &v.hostname))).since(2, 62),
     field("details", |v: &EventView| json!(v.step.details)).since(2, 84).when(|v| v.details),
 ]);

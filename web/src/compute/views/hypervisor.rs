@@ -16,7 +16,8 @@ pub struct HostLoad {
     pub disk_used_gib: u64,
     /// The free disk space that the host reports. If the host reports none, the capacity minus the used part.
     pub disk_free_gib: u64,
-    pub running: u64,
+    /// The number of servers on the host, running or not. Nova calls it `running_vms`.
+    pub servers: u64,
     /// The number of servers with a task.
     pub busy: u64,
 }
@@ -80,7 +81,7 @@ pub static HYPERVISOR: FieldTable<HypervisorView> = FieldTable::new(&[
     field("free_disk_gb", |v: &HypervisorView| json!(v.load.disk_gib.saturating_sub(v.load.disk_used_gib)))
         .until(2, 87),
     field("current_workload", |v: &HypervisorView| json!(v.load.busy)).until(2, 87),
-    field("running_vms", |v: &HypervisorView| json!(v.load.running)).until(2, 87),
+    field("running_vms", |v: &HypervisorView| json!(v.load.servers)).until(2, 87),
     field("disk_available_least", |v: &HypervisorView| json!(v.load.disk_free_gib)).until(2, 87),
     field("host_ip", |v: &HypervisorView| json!(v.host.capabilities.host_ip)),
     field("service", |v: &HypervisorView| service(v, &json!(v.service_number))).until(2, 52),

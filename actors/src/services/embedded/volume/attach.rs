@@ -108,7 +108,8 @@ fn reserve(
         ),
         false => (record.status == VolumeStatus::Available, "available or downloading"),
     };
-    // A volume whose server released it during an operation is available, but the operation still changes the content.
+    // A volume whose server released it during an operation has the status `available`, but the operation still reads
+    // or changes the content.
     let fits = fits && record.ongoing.is_none();
     let states = [VolumeStatus::Reserved, VolumeStatus::Attaching, VolumeStatus::InUse];
     // A volume in error can be reserved again by its own server, so that the server can leave its host.

@@ -1,4 +1,6 @@
-//! The decisions of a volume. The rules are Cinder's.
+//! The decisions of a volume. The rules are Cinder's, with exceptions. A volume whose deletion failed
+//! (`error_deleting`) can be deleted again. An image can also be written to a volume in use, because the caller ensures
+//! that the guest is off.
 
 use chronova_events::ids::ProcessId;
 use chronova_events::volume::{
@@ -61,9 +63,9 @@ fn by(record: &VolumeRecord, process: ProcessId) -> Result<(), VolumeReject> {
     if record.ongoing == Some(process) { Ok(()) } else { Err(VolumeReject::Superseded) }
 }
 
-/// The events at the end of an operation. `end` returns the volume to its status before the operation. If an attachment
-/// changed the status meanwhile, the volume keeps that status. Otherwise a volume that its server has released would be
-/// in use for ever.
+/// The events at the end of an operation. `end` sets the status from before the operation. If an attachment gave the
+/// volume another status meanwhile, a second event sets that status again. Without it, a volume that its server has
+/// released would be in use for ever.
 fn ended(record: &VolumeRecord, end: VolumeEvent) -> Vec<VolumeEvent> {
     let (volume, status) = (record.created.volume, record.status);
     let follows_attachments = matches!(
@@ -220,12 +222,16 @@ fn extend(record: &VolumeRecord, process: ProcessId, size_gb: u32, attached: boo
         return Ok(vec![]);
     }
     let wanted = if attached && record.status == VolumeStatus::InUse { "in-use" } else { "available" };
-    if record.status.as_str() != wanted || record.ongoing.is_some() {
+    // The message is Cinder's.
+    if record.status.as_str() != wanted {
         return Err(invalid(format!(
             "Volume {volume} status must be '{}' to extend, currently {}.",
             if attached { "available or in-use" } else { "available" },
             record.status.as_str()
         )));
+    }
+    if record.ongoing.is_some() {
+        return Err(invalid(format!("Volume {volume} cannot be extended while another operation works on it.")));
     }
     if size_gb <= record.size_gb {
         return Err(VolumeReject::InvalidInput(format!(
@@ -233,11 +239,8 @@ fn extend(record: &VolumeRecord, process: ProcessId, size_gb: u32, attached: boo
             record.size_gb
         )));
     }
-    if let Some(attachment) = record.attachments.values().next()
-        && record.attachments.len() > 1
-    {
-        let first = attachment.instance.map(|id| id.to_string()).unwrap_or_default();
-        return Err(invalid(format!("Volume {volume} is attached to more than one server, {first} among them.")));
+    if record.attachments.len() > 1 {
+        return Err(invalid(format!("Volume {volume} has more than one attachment.")));
     }
     Ok(vec![ExtendRequested { volume, process, size_gb }.into()])
 }
@@ -257,14 +260,17 @@ fn upload(
         VolumeStatus::InUse => force,
         _ => false,
     };
-    if !fits || record.ongoing.is_some() {
+    if !fits {
         let wanted = if force { "available or in-use" } else { "available" };
         return Err(invalid(format!("Volume {volume} status must be {wanted}")));
+    }
+    if record.ongoing.is_some() {
+        return Err(invalid(format!("Volume {volume} cannot be uploaded while another operation works on it.")));
     }
     Ok(vec![UploadRequested { volume, process, image }.into()])
 }
 
-/// Cinder's `reimage`. It also accepts a server's volume; the caller ensures that the guest is off.
+/// Cinder's `reimage`. It also accepts a volume in use; the caller ensures that the guest is off.
 fn reimage(record: &VolumeRecord, process: ProcessId, image: VolumeImage) -> VolumeDecision {
     let volume = record.created.volume;
     if record.reimaged_by == Some(process) {
@@ -274,11 +280,18 @@ fn reimage(record: &VolumeRecord, process: ProcessId, image: VolumeImage) -> Vol
         record.status,
         VolumeStatus::Available | VolumeStatus::Error | VolumeStatus::Reserved | VolumeStatus::InUse
     );
-    if !fits || record.ongoing.is_some() || record.attachments.len() > 1 {
+    if !fits {
         return Err(invalid(format!(
-            "Volume {volume} status must be available or error or reserved to re-image, but the current status is {}.",
+            "Volume {volume} status must be available or error or reserved or in-use to re-image, but the current status \
+             is {}.",
             record.status.as_str()
         )));
+    }
+    if record.ongoing.is_some() {
+        return Err(invalid(format!("Volume {volume} cannot be re-imaged while another operation works on it.")));
+    }
+    if record.attachments.len() > 1 {
+        return Err(invalid(format!("Volume {volume} has more than one attachment.")));
     }
     let bytes = image.snapshot.virtual_size.max(image.snapshot.size);
     let least = u32::try_from(bytes.div_ceil(1 << 30)).unwrap_or(u32::MAX).max(image.snapshot.min_disk_gib);
@@ -301,10 +314,13 @@ fn delete(record: &VolumeRecord, process: ProcessId, force: bool, cascade: bool)
     );
     let busy = |status: SnapshotStatus| matches!(status, SnapshotStatus::Creating | SnapshotStatus::Deleting);
     if cascade && record.snapshots.values().any(|snapshot| busy(snapshot.status)) {
+        // The words resemble Cinder's for one snapshot. A snapshot in `error_deleting` can be deleted, too.
         let words = "Snapshot status must be available or error to be deleted with its volume.";
         return Err(invalid(words));
     }
     let held = !record.attachments.is_empty() || (!record.snapshots.is_empty() && !cascade);
+    // The message is Cinder's, and clients may match it. It names conditions that no volume here has: migrations,
+    // groups, transfers, and the states `error_restoring` and `error_managing`.
     if held || !(fits || force) {
         let status = match force {
             true => "must not be migrating".to_owned(),

@@ -22,7 +22,8 @@
 //!     +-----> deleting -> gone
 //! ```
 //!
-//! The rules and the messages of refusals are Cinder's, because clients may rely on them.
+//! Most rules and messages of refusals are Cinder's, because clients may rely on them. Refusals that Cinder does not
+//! have are in our own words.
 
 pub mod attach;
 pub mod decide;
@@ -174,7 +175,7 @@ pub enum VolumeCommand {
     Snapshot {
         asked: VolumeSnapshotRequested,
         force: bool,
-        /// Whether the caller is an administrator. Otherwise the volume must be in the snapshot's project.
+        /// Whether the caller is an administrator. If not, the volume must be in the snapshot's project.
         is_admin: bool,
     },
     RecordSnapshotReady {
@@ -208,7 +209,7 @@ pub enum VolumeCommand {
 /// The most metadata pairs; Cinder's default.
 pub const MAX_PAIRS: usize = 128;
 
-/// The refusals, with Cinder's messages.
+/// The refusals. Those that Cinder has, too, have Cinder's messages.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum VolumeReject {
     #[error("The volume could not be found.")]
@@ -219,7 +220,7 @@ pub enum VolumeReject {
     NoSnapshot(SnapshotId),
     #[error("Attachment {0} could not be found.")]
     NoAttachment(AttachmentId),
-    /// The volume's state does not allow the command.
+    /// The volume's status, its attachments or a process that works on it do not allow the command.
     #[error("Invalid volume: {0}")]
     InvalidVolume(String),
     #[error("Invalid snapshot: {0}")]

@@ -1,7 +1,7 @@
 //! The embedded volume service: the requests of its API and of Compute.
 //!
-//! Quota is reserved before the volume or snapshot is requested. This service releases the quota after a refusal, and a
-//! reconciler releases it after a crash. Processes create, copy and remove the volumes' content; see
+//! Quota is reserved before the volume or snapshot is requested. This service releases the quota after a refusal. A
+//! reconciler releases it after a crash, and if it was unknown whether the log has the request. Processes create, copy and remove the volumes' content; see
 //! [`super::processes`].
 
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Default for VolumeOptions {
     }
 }
 
-/// Why the service refused a request, with Cinder's messages.
+/// Why the service refused a request. Refusals that Cinder has, too, have Cinder's messages.
 #[derive(Debug, Clone, Error)]
 pub enum VolumeError {
     #[error("{0}")]
@@ -217,9 +217,11 @@ impl EmbeddedVolumes {
         self.quota(&project, take, Arc::clone(&meta)).await?;
         match self.command(volume, VolumeCommand::Create(Box::new(created)), Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
+            // The volume may be in the log. If it is not, a reconciler releases the quota.
+            Err(error @ VolumeError::Unavailable(_)) => Err(error),
             Err(error) => {
                 // If a volume with the id exists, its quota stays, because only unused quota is released.
-                if self.look(volume).await.is_err() {
+                if matches!(self.look(volume).await, Err(VolumeError::NotFound(_))) {
                     let release = VolumeQuotaCommand::ReleaseVolume { project: project.clone(), volume };
                     self.quota(&project, release, meta).await?;
                 }
@@ -362,8 +364,8 @@ impl EmbeddedVolumes {
         meta: Arc<Meta>,
     ) -> VolumeResult<Position> {
         let of = self.look(wanted.volume).await?;
-        // Refuses another project's volume first. Otherwise an exceeded quota could reveal its size. The volume checks
-        // the project again.
+        // Refuses another project's volume first. If the quota were checked first, its refusal could reveal the
+        // volume's size. The volume checks the project again.
         if !is_admin && of.created.project != wanted.project {
             return Err(VolumeError::no_volume(wanted.volume));
         }
@@ -386,10 +388,16 @@ impl EmbeddedVolumes {
         let command = VolumeCommand::Snapshot { asked, force: wanted.force, is_admin };
         match self.command(wanted.volume, command, Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
+            // The snapshot may be in the log. If it is not, a reconciler releases the quota.
+            Err(error @ VolumeError::Unavailable(_)) => Err(error),
             Err(error) => {
                 // If the snapshot exists from an earlier request, its quota stays, because only unused quota is
                 // released.
-                if !self.look(volume).await.is_ok_and(|of| of.snapshots.contains_key(&snapshot)) {
+                let unused = match self.look(volume).await {
+                    Ok(of) => !of.snapshots.contains_key(&snapshot),
+                    Err(error) => matches!(error, VolumeError::NotFound(_)),
+                };
+                if unused {
                     let release = VolumeQuotaCommand::ReleaseSnapshot { project: project.clone(), snapshot };
                     self.quota(&project, release, meta).await?;
                 }
@@ -398,8 +406,9 @@ impl EmbeddedVolumes {
         }
     }
 
-    /// Reserves quota, then requests the larger volume. The extensions of a project take turns, and a volume that cannot
-    /// be extended now gets no quota. Otherwise, a second request could give back the quota of an extension under way.
+    /// Reserves quota, then requests the larger volume. The extensions of a project take turns, and a volume that
+    /// cannot be extended now gets no quota. Without these two rules, a second request could give back the quota of an
+    /// extension under way.
     pub async fn extend(
         &self,
         volume: VolumeId,
@@ -421,8 +430,13 @@ impl EmbeddedVolumes {
             // The request may be in the log.
             Err(error @ VolumeError::Unavailable(_)) => Err(error),
             Err(error) => {
-                // The volume has changed since the check, but no extension is under way.
-                let size_gb = self.look(volume).await.map_or(now.size_gb, |now| now.size_gb);
+                // The volume has changed since the check, but no extension is under way. If the volume cannot be read
+                // now, a reconciler releases the quota.
+                let size_gb = match self.look(volume).await {
+                    Ok(changed) => changed.size_gb,
+                    Err(VolumeError::NotFound(_)) => now.size_gb,
+                    Err(_) => return Err(error),
+                };
                 let shrink = VolumeQuotaCommand::ShrinkVolume { project: project.clone(), volume, size_gb };
                 self.quota(&project, shrink, meta).await?;
                 Err(error)
@@ -430,8 +444,8 @@ impl EmbeddedVolumes {
         }
     }
 
-    /// Ends an attachment for a client of the volume service. Only Compute may end the attachment of a server.
-    /// Otherwise the server's guest could still write to the volume after another project has got the volume
+    /// Ends an attachment for a client of the volume service. Only Compute may end the attachment of a server. If
+    /// others could, the server's guest could still write to the volume after another project has got the volume
     /// (CVE-2023-2088).
     pub async fn release_unused(
         &self,

@@ -302,6 +302,46 @@ fn a_volume_grows_and_never_shrinks() {
     assert_eq!((record(&state).size_gb, record(&state).status), (3, VolumeStatus::InUse));
 }
 
+/// A volume whose server released it during an upload has the status `available`, but the upload still reads it.
+#[test]
+fn an_operation_under_way_refuses_another_one_in_its_own_words() {
+    let upload = |process| VolumeCommand::Upload { process, image: ImageId(Uuid::from_u128(8)), force: true };
+    let mut state = in_use();
+    for command in [upload(OTHER), VolumeCommand::Release { attachment: FIRST }] {
+        for event in decide(&state, command).unwrap() {
+            state.evolve(&event, Timestamp(2));
+        }
+    }
+    assert_eq!((record(&state).status, record(&state).ongoing), (VolumeStatus::Available, Some(OTHER)));
+    let process = ProcessId(Uuid::from_u128(9));
+    let image = Box::new(VolumeImage { snapshot: no_image(), extra: vec![] });
+    for (command, done) in [
+        (VolumeCommand::Extend { process, size_gb: 3, attached: false }, "extended"),
+        (upload(process), "uploaded"),
+        (VolumeCommand::Reimage { process, image }, "re-imaged"),
+    ] {
+        let words = format!("Invalid volume: Volume {ID} cannot be {done} while another operation works on it.");
+        assert_eq!(refused(decide(&state, command)), words);
+    }
+}
+
+#[test]
+fn a_volume_with_several_attachments_is_neither_extended_nor_re_imaged() {
+    let complete = |attachment| VolumeCommand::Complete { attachment };
+    let first = [created(true), ready(), reserve(FIRST, 1), connect(FIRST, "h1"), complete(FIRST)];
+    let second = [reserve(SECOND, 2), connect(SECOND, "h1"), complete(SECOND)];
+    let state = given(first.into_iter().chain(second));
+    assert_eq!((record(&state).status, record(&state).attachments.len()), (VolumeStatus::InUse, 2));
+    let image = Box::new(VolumeImage { snapshot: no_image(), extra: vec![] });
+    let words = format!("Invalid volume: Volume {ID} has more than one attachment.");
+    for command in [
+        VolumeCommand::Extend { process: OTHER, size_gb: 3, attached: true },
+        VolumeCommand::Reimage { process: OTHER, image },
+    ] {
+        assert_eq!(refused(decide(&state, command)), words);
+    }
+}
+
 #[test]
 fn a_repeated_record_of_readiness_is_harmless() {
     assert_eq!(decide(&in_use(), ready()), Ok(vec![]), "a refusal would make the process delete the content");

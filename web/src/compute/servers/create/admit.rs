@@ -264,7 +264,8 @@ fn check_image(
         return volumes::check_min_disk(disks);
     }
     if flavor.root_gib == 0 {
-        // The root disk gets the image's size, but the claim on the host counts no disk. So this needs its own right.
+        // The root disk gets the image's size, but the claim on the host includes no disk. So this needs its own
+        // right.
         return match ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
             true => Ok(()),
             false => Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk.")),

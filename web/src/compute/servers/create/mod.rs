@@ -135,8 +135,7 @@ fn template(
     }
 }
 
-/// The certificates of the request, or otherwise those of the configuration. A volume-backed server has no
-/// certificates.
+/// The certificates of the request. If it names none, those of the configuration, unless the server is volume-backed.
 fn trusted_certificates_of(ctx: &Ctx, api_request: &CreateServerRequest, admitted: &AdmittedServer) -> Vec<String> {
     match api_request.trusted_certs.is_empty() && admitted.image.is_some() {
         true => ctx.app.compute.config.default_trusted_certificates.clone(),

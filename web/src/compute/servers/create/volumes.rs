@@ -23,7 +23,7 @@ pub(super) struct RequestedDisks {
     /// Whether the root disk is a volume.
     pub volume_backed: bool,
     /// The image whose properties determine the hardware. It is the server's image, or the image from which the root
-    /// volume was made.
+    /// volume was created.
     pub boot_image: Option<ImageSnapshot>,
     /// The size in GiB of a root disk that is a new volume.
     pub root_size: Option<u32>,

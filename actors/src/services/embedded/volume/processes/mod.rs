@@ -10,7 +10,7 @@
 //! | [`reimage`] | replaces the content by an image |
 //!
 //! A volume's data is on one host, or on storage that all hosts share. On shared storage, any host that answers does
-//! the work.
+//! the work if the volume's own host does not answer.
 
 pub mod create;
 pub mod delete;

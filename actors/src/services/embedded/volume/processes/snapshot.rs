@@ -2,7 +2,7 @@
 //!
 //! | process | step | does | undone by |
 //! |---|---|---|---|
-//! | `create_snapshot` | `copy` | copies the volume at one moment, through a guest that uses it | deleting the copy |
+//! | `create_snapshot` | `copy` | copies the volume at one moment; if a guest uses it, through the guest | deleting the copy |
 //! | `delete_snapshot` | `remove_copy` | deletes the copy; a down host's agent does it later | (only goes forward) |
 //! | | `release_quota` | releases the project's quota | |
 

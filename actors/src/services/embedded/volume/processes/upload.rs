@@ -24,7 +24,8 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// The volume does not change; the image shows the result.
+/// Success and failure end the upload in the same way, because the volume's content did not change. The image shows the
+/// result.
 fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         match outcome {

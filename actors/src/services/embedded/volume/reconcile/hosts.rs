@@ -1,4 +1,5 @@
-//! Removes leftovers of volumes from hosts that were down when the volumes were deleted.
+//! Removes from a host the data of volumes and snapshots that no longer belongs there. For example, the host was down
+//! when a volume was deleted.
 
 use std::sync::Arc;
 
@@ -11,9 +12,9 @@ use crate::hosts::doubt::CopyDoubt;
 use crate::services::embedded::volume::VolumeRoot;
 use crate::services::embedded::volume::service::EmbeddedVolumes;
 
-/// Removes from a host the data of volumes and snapshots that, according to the log, are gone or were never completed.
-/// A volume from before `doubt` that is not deleted stays, because another generation of the log may have put it here.
-/// Items that the log does not know may be another control plane's, so they stay.
+/// Removes from a host the data of volumes and snapshots that, according to the log, are gone, are on another host or
+/// were never completed. A volume from before `doubt` that is not deleted stays, because another generation of the log
+/// may have put it here. Items that the log does not know may be another control plane's, so they stay.
 pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<dyn Driver>, doubt: CopyDoubt) {
     let Some(store) = driver.volume_store() else { return };
     let kept = match store.volumes().await {
@@ -38,7 +39,8 @@ pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<
     }
 }
 
-/// Whether the volume does not need its data on `host`: it is deleted, is on another host, or could not be created.
+/// Whether the volume does not need its data on `host`: it is deleted, is on another host, or could not be created. A
+/// volume that a process works on keeps its data. Storage that hosts share belongs to no single host.
 async fn is_left(service: &EmbeddedVolumes, id: VolumeId, host: HostId, doubt: CopyDoubt) -> bool {
     match service.gateway.look::<VolumeRoot>(&id).await {
         Ok(Volume::Deleted) => true,
