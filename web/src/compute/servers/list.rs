@@ -107,17 +107,15 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
         return Ok(ResultPage { items, more });
     }
     // Filtering and sorting run outside the read model's lock.
-    let mut all = views.servers.read(|servers| wanted.candidates(servers));
-    // As in Nova, the marker may be a server that the list does not show any more.
-    let last = match marker {
-        Some(text) => {
-            let id = text.parse::<InstanceId>().map_err(|_| no_marker(text))?;
-            let found = views.servers.read(|servers| servers.get(id).cloned());
-            let found = found.filter(|row| row.server().is_some() && wanted.is_of(row));
-            Some(found.ok_or_else(|| no_marker(text))?)
-        }
-        None => None,
-    };
+    let id = marker.map(|text| text.parse::<InstanceId>().map_err(|_| no_marker(text))).transpose()?;
+    let (mut all, last) = views.servers.read(|servers| {
+        // As in Nova, the marker may be a server that the list does not show any more.
+        let last = id.and_then(|id| servers.get(id)).filter(|row| row.server().is_some() && wanted.is_of(row));
+        (wanted.candidates(servers), last.cloned())
+    });
+    if let (None, Some(text)) = (&last, marker) {
+        return Err(no_marker(text));
+    }
     all.retain(|row| wanted.holds(row));
     all.sort_by(|a, b| compare(&order, a, b));
     let after = last.map_or(0, |last| all.partition_point(|row| compare(&order, row, &last).is_le()));
