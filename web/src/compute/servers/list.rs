@@ -2,8 +2,8 @@
 //!
 //! The cost of a list depends only on the size of the page. For this, the read model keeps each project's servers, and
 //! all servers, in the default order. A list of changes reads only the servers that changed. Only other orders, deleted
-//! servers and selective filters read more rows, but none of other projects. Patterns
-//! are matched outside the read model's lock, so other projects do not wait for them.
+//! servers and selective filters read more rows, but none of other projects. Patterns are matched outside the read
+//! model's lock, so other projects do not wait for them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
