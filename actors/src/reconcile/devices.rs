@@ -40,8 +40,8 @@ pub(crate) async fn suspect_all(context: &HostContext, host: HostId) -> bool {
     true
 }
 
-/// Corrects the devices of the suspect guests on a host. Guests that are not correct afterwards stay suspect, so that the
-/// agent compares them again.
+/// Corrects the devices of the suspect guests on a host. Guests that are not correct afterwards stay suspect, so that
+/// the agent compares them again.
 pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     for id in context.fleet.suspects.take(host) {
         let row = context.views.servers.read(|servers| servers.get(id).cloned());
@@ -218,8 +218,8 @@ fn has_disks_at_work(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.work.is_some())
 }
 
-/// Whether the server is suspended. Its guest is off, and gets its devices from its saved memory. The agent cannot change
-/// these, so it compares the guest after the resume.
+/// Whether the server is suspended. Its guest is off, and gets its devices from its saved memory. The agent cannot
+/// change these, so it compares the guest after the resume.
 fn is_suspended(server: &Alive) -> bool {
     matches!(server.phase, Phase::Suspended { .. })
 }

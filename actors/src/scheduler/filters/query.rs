@@ -6,7 +6,8 @@ use super::capabilities::attribute;
 use super::filter::{Filter, PLAIN};
 use crate::scheduler::context::HostState;
 
-/// The longest query, in characters. Each server of a request keeps the query, and the filter evaluates it for each host.
+/// The longest query, in characters. Each server of a request keeps the query, and the filter evaluates it for each
+/// host.
 pub const LONGEST: usize = 2_048;
 /// The deepest nesting of conditions.
 pub const DEEPEST: usize = 16;

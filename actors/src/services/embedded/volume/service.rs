@@ -1,8 +1,8 @@
 //! The embedded volume service: the requests of its API and of Compute.
 //!
 //! Quota is reserved before the volume or snapshot is requested. This service releases the quota after a refusal. A
-//! reconciler releases it after a crash, and if it was unknown whether the log has the request. Processes create, copy and remove the volumes' content; see
-//! [`super::processes`].
+//! reconciler releases it after a crash, and if it was unknown whether the log has the request. Processes create, copy
+//! and remove the volumes' content; see [`super::processes`].
 
 use std::sync::Arc;
 

@@ -281,7 +281,7 @@ impl NetworkService for EmbeddedNetworks {
     /// All state of the service is in the log, so the read models of a past moment suffice to answer for that moment.
     /// The result must not be used for changes.
     fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {
-        Some(Self::new(Arc::clone(&self.gateway), Arc::clone(past)))
+        Some(Self::new(Arc::clone(&self.gateway), Arc::clone(past), Arc::clone(&self.clock)))
     }
 
     async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError> {
