@@ -77,9 +77,10 @@ impl Operations {
         let process = ProcessId::random();
         let new_attachment = AttachmentId::derive(process.0, "attachment");
         let request: InstanceRequest = InstanceVolumeRequest::Refresh { process, volume, new_attachment }.into();
-        let position = self.send_shown::<InstanceRoot>(&call.id, request, meta).await?.position;
+        self.send_shown::<InstanceRoot>(&call.id, request, meta).await?;
         match self.process_end(process, PATIENCE).await.map_err(RefreshAttachmentReject::Unavailable)? {
-            ProcessEnd::Succeeded(_) => Ok(position),
+            // The read models at this position show the new attachment.
+            ProcessEnd::Succeeded(_) => Ok(self.queries.log.head()),
             ProcessEnd::Failed(fault) => Err(RefreshAttachmentReject::Failed(fault)),
             ProcessEnd::NotYet => Err(RefreshAttachmentReject::NotYet),
         }

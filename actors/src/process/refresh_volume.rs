@@ -2,8 +2,8 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `reserve_volume` | reserves the volume for the server a second time | ending the attachment that the server lacks |
-//! | `renew_connection` | ends the old attachment, connects the new one, plugs the disk again | the same, if it had begun |
+//! | `reserve_volume` | reserves the volume for the server once more | ending the attachment that it lacks |
+//! | `renew_connection` | ends the old attachment, connects the new one, plugs the disk again | going on with it |
 //!
 //! The service ends the access of a host with the old attachment, so the old one ends before the new one is connected.
 //! The second reservation keeps other servers away meanwhile, as in Nova's `nova-manage volume_attachment refresh`.

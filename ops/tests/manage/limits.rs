@@ -147,8 +147,11 @@ fn quota_limits_are_copied_to_keystone() {
         let state = keystone.state.lock().unwrap();
         let servers = state.registered.iter().find(|limit| limit["resource_name"] == "servers").unwrap();
         assert_eq!(*servers, json!({"resource_name": "servers", "default_limit": -1, "service_id": "the-service"}));
-        let limit = |name: &str| json!({"project_id": "admin", "resource_name": name, "resource_limit": 40, "service_id": "the-service"});
-        assert_eq!(state.of_projects, [limit("class:PCPU"), limit("class:VCPU")]);
+        let pair = |limit: &Value| (limit["resource_name"].clone(), limit["resource_limit"].clone());
+        let own: Vec<_> = state.of_projects.iter().map(pair).collect();
+        assert_eq!(own, [(json!("class:PCPU"), json!(40)), (json!("class:VCPU"), json!(40))]);
+        let is_whole = |limit: &Value| limit["project_id"] == "admin" && limit["service_id"] == "the-service";
+        assert!(state.of_projects.iter().all(is_whole), "{:?}", state.of_projects);
     }
 
     // The limits are there now. An operator adds the one that quotas do not have.

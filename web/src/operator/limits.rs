@@ -1,5 +1,5 @@
-//! `GET /chronova/v1/limits`: the quota limits that are set here, under Nova's legacy names, and the resource classes of
-//! the flavors. `chronova manage limits` copies the limits to Keystone.
+//! `GET /chronova/v1/limits`: the quota limits that are set here, under Nova's legacy names, and the resource classes
+//! of the flavors. `chronova manage limits` copies the limits to Keystone.
 
 use chronova_events::ids::ProjectId;
 use serde_json::json;
@@ -14,8 +14,8 @@ use crate::route::{Route, get};
 pub(super) const ROUTES: &[Route] =
     &[get("operator.limits.show", "/limits", handler!(show)).leader().policy("chronova:limits:show")];
 
-/// With `project_id`, the limits of this project, too. With `servers=false`, flavors that only servers still have do not
-/// count.
+/// With `project_id`, the limits of this project, too. With `servers=false`, flavors that only servers still have do
+/// not count.
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let project = ctx.query.first("project_id").map(ProjectId::new);
     let of_servers = ctx.query.first("servers") != Some("false");
