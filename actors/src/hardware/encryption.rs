@@ -40,10 +40,9 @@ pub(super) fn check_encryption(wishes: &HardwareWishes<'_>) -> Result<(), String
         }
     }
     // The memory that a device of the host reaches would have to be unencrypted.
-    let gpus = |value: &&str| !matches!(value.trim(), "" | "0");
-    if wishes.spec(alias::SPEC).is_some_and(alias::requests_devices)
-        || wishes.spec("resources:VGPU").filter(gpus).is_some()
-    {
+    let gpus = |value: &str| !matches!(value.trim(), "" | "0");
+    let devices = wishes.spec(alias::SPEC).is_some_and(alias::requests_devices);
+    if devices || wishes.spec("resources:VGPU").is_some_and(gpus) {
         return refused(
             "does not work with devices of the host: choose a flavor without PCI devices and virtual GPUs.",
         );

@@ -51,7 +51,7 @@ pub fn capabilities(found: &HostCapabilities) -> Capabilities {
 }
 
 /// Adds the traits of the optional parts that the host's driver offers. Removes those that the operator does not offer.
-pub(super) fn settle_traits(found: &mut HostCapabilities, driver: &dyn Driver, options: &HostOptions) {
+pub fn settle_traits(found: &mut HostCapabilities, driver: &dyn Driver, options: &HostOptions) {
     found.traits.extend(traits_of(driver).map(str::to_owned));
     found.traits.retain(|name| options.offers(name));
     found.traits.sort();

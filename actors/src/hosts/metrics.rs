@@ -62,8 +62,8 @@ mod tests {
         let (last, now) = (times(100, 100, 100, 100), times(150, 125, 200, 125));
         let found = of_cpu(last, now).unwrap();
         let of = |name: &str| found[name];
-        let shares = ["kernel", "user", "idle", "iowait"].map(|part| of(&format!("cpu.{part}.percent")));
-        assert_eq!(shares, [0.25, 0.125, 0.5, 0.125]);
+        let share = |part: &str| of(&format!("cpu.{part}.percent"));
+        assert_eq!((share("kernel"), share("user"), share("idle"), share("iowait")), (0.25, 0.125, 0.5, 0.125));
         assert_eq!((of("cpu.percent"), of("cpu.frequency"), of("cpu.user.time")), (0.5, 2_400.0, 125.0));
         assert_eq!(found.len(), 10, "Nova's monitor has ten metrics");
         // The first heartbeat, or a boot in between: the average since the boot.

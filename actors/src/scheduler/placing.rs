@@ -204,7 +204,7 @@ impl Scheduler {
         let mut pending = self.lock();
         pending.forget(self.views.position());
         let newest = pending.newest();
-        let decision = choose(&self.views, (&pending, &metrics), request, &self.options);
+        let decision = choose(&self.views, (&*pending, &metrics), request, &self.options);
         let number = decision.ranked.first().map(|best| pending.add(pending_claim(request, best)));
         drop(pending);
         let ticket = number.map(|number| PendingClaimGuard { scheduler: Arc::clone(self), number, kept: false });

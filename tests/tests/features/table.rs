@@ -5,7 +5,7 @@ use chronova_hypervisor::capability::Capability;
 
 /// A kind of users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Persona {
+pub(crate) enum Persona {
     /// Creates and deletes servers.
     Deployer,
     /// Builds images.
@@ -17,9 +17,9 @@ pub enum Persona {
 }
 
 impl Persona {
-    pub const ALL: [Self; 4] = [Self::Deployer, Self::Developer, Self::Operator, Self::Administrator];
+    pub(crate) const ALL: [Self; 4] = [Self::Deployer, Self::Developer, Self::Operator, Self::Administrator];
 
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Deployer => "application deployer",
             Self::Developer => "application developer",
@@ -31,7 +31,7 @@ impl Persona {
 
 /// Whether every driver has the feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     Mandatory,
     /// A driver has at least one feature of the group.
     OneOf(&'static str),
@@ -39,23 +39,23 @@ pub enum Standing {
 }
 
 #[derive(Debug)]
-pub struct Feature {
-    pub key: &'static str,
-    pub title: &'static str,
-    pub persona: Persona,
-    pub standing: Standing,
+pub(crate) struct Feature {
+    pub(crate) key: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) persona: Persona,
+    pub(crate) standing: Standing,
     /// The optional part of a driver that the feature needs on the server's host.
-    pub needs: Option<Capability>,
+    pub(crate) needs: Option<Capability>,
     /// The REST call: METHOD PATH [ACTION].
-    pub call: &'static str,
+    pub(crate) call: &'static str,
     /// The page of this manual, below `docs/`.
-    pub page: &'static str,
+    pub(crate) page: &'static str,
     /// The name of a tempest test that decides the feature.
-    pub tempest: Option<&'static str>,
+    pub(crate) tempest: Option<&'static str>,
     /// The requirement whose status names the tests.
-    pub row: &'static str,
+    pub(crate) row: &'static str,
     /// Whether the feature is to be removed.
-    pub leaves: bool,
+    pub(crate) leaves: bool,
 }
 
 use Persona::{Administrator, Deployer, Developer, Operator};
@@ -65,7 +65,7 @@ use Standing::{Mandatory, OneOf, Optional};
 macro_rules! features {
     ($($key:literal: $title:literal, $persona:ident, $standing:expr, $call:literal, $page:literal, $row:literal
        $(, needs $part:ident)? $(, by $tempest:literal)?;)+) => {
-        pub const FEATURES: &[Feature] = &[$(Feature {
+        pub(crate) const FEATURES: &[Feature] = &[$(Feature {
             key: $key,
             title: $title,
             persona: $persona,

@@ -38,7 +38,8 @@ fn image_properties_change_while_the_guest_is_off_and_reach_it_at_its_next_start
         assert_eq!(answer.as_ref().err(), (!works).then_some(&unfit), "{unfit}");
     }
     // The new machine type counts, if both are set at once.
-    let both = [("hw_disk_bus", "ide"), ("hw_machine_type", "q35")].map(|(name, value)| (name.into(), value.into()));
+    let both = [("hw_disk_bus", "ide"), ("hw_machine_type", "q35")];
+    let both = both.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let refused = off.when(Request::SetImageProperties { properties: both.to_vec() });
     assert!(matches!(refused, Err(Reject::UnfitImageProperty { .. })), "{refused:?}");
     let changed = off.and(set("hw_disk_bus", "scsi")).and(set("hw_cdrom_bus", "sata"));

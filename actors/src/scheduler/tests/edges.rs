@@ -15,7 +15,7 @@ fn the_smallest_limit_of_a_hosts_aggregates_counts() {
             }
             (cell.options.max_instances_per_host, cell.options.max_io_ops_per_host) = (global, global);
             for limit in limits {
-                cell.aggregate(&[1], &[(key, limit)]);
+                cell.aggregate(&[1], &[(key, *limit)]);
             }
             cell.pass(filter, &small())
         };
