@@ -20,13 +20,12 @@ const DUPLICATE_KEY: &str = "placement.query.duplicate_key";
 pub(super) const ROUTES: &[Route] = &[get("allocation_candidates.list", "/allocation_candidates", handler!(list))
     .policy("placement:allocation_candidates:list")
     .since(1, 10)
-    .query(bodies::candidates_query)
-    .as_of()];
+    .query(bodies::candidates_query)];
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     replies::check_accept(&ctx)?;
     let request = request(&ctx)?;
-    let found = ctx.views()?.placement.read(|placement| {
+    let found = ctx.queries()?.views.placement.read(|placement| {
         check_names(&placement.ledger, &request)?;
         Ok::<_, Fault>(search(&placement.index, &request))
     })?;
