@@ -559,6 +559,7 @@ fn the_services_answer_about_the_past_or_refuse_to() {
     for path in [
         "/compute/v2.1/os-services",
         "/compute/v2.1/limits",
+        "/placement/allocation_candidates",
         "/identity/v3/groups",
         "/image/v2/schemas/images",
         "/network/v2.0/quotas",

@@ -104,7 +104,7 @@ fn question(dice: &mut Dice, servers: &[String], hosts: &[String]) -> Question {
         ["2.1", "2.3", "2.9", "2.19", "2.26", "2.47", "2.53", "2.71", "2.73", "2.75", "2.87", "2.88", "2.100"];
     let placement = ["1.9", "1.12", "1.28", "1.38"];
     let compute_path = |path: String| format!("/compute/v2.1{path}");
-    let (service, path) = match dice.roll(27) {
+    let (service, path) = match dice.roll(26) {
         0 => ("compute", compute_path("/servers".into())),
         1 | 2 => ("compute", compute_path("/servers/detail?all_tenants=1".into())),
         3 => ("compute", compute_path("/servers/detail?status=ACTIVE&all_tenants=1".into())),
@@ -128,7 +128,6 @@ fn question(dice: &mut Dice, servers: &[String], hosts: &[String]) -> Question {
         22 => ("placement", "/placement/resource_providers".into()),
         23 => ("placement", format!("/placement/resource_providers/{host}/inventories")),
         24 => ("placement", format!("/placement/resource_providers/{host}/traits")),
-        25 => ("placement", "/placement/allocation_candidates?resources=VCPU:1,MEMORY_MB:64".into()),
         _ => ("placement", format!("/placement/usages?project_id={}", dice.one_of(&["web", "db"]))),
     };
     let version = *if service == "compute" { dice.one_of(&compute) } else { dice.one_of(&placement) };

@@ -21,12 +21,12 @@ pub(super) const ROUTES: &[Route] = &[get("allocation_candidates.list", "/alloca
     .policy("placement:allocation_candidates:list")
     .since(1, 10)
     .query(bodies::candidates_query)
-    .answers(answers::candidates).as_of()];
+    .answers(answers::candidates)];
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     replies::check_accept(&ctx)?;
     let request = request(&ctx)?;
-    let found = ctx.views()?.placement.read(|placement| {
+    let found = ctx.queries()?.views.placement.read(|placement| {
         check_names(&placement.ledger, &request)?;
         Ok::<_, Fault>(search(&placement.index, &request))
     })?;
