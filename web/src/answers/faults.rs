@@ -7,7 +7,7 @@ use crate::schema::{Property, Schema, array, integer, object, object_of, opt, re
 use crate::service::Service;
 
 /// The names that Nova gives to faults. The last ones are of Chronova's own operations and of image properties.
-const NOVA: [&str; 16] = [
+const NOVA: [&str; 18] = [
     "badRequest",
     "unauthorized",
     "forbidden",
@@ -24,6 +24,8 @@ const NOVA: [&str; 16] = [
     "computeHostNotFound",
     "healNotSupported",
     "allocationUpdateFailed",
+    "volumeNotAttached",
+    "hostConflict",
 ];
 
 /// The schema of the JSON body with which a service refuses with `status`.

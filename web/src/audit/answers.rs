@@ -2,7 +2,7 @@
 
 use super::events::{CLOUD_EVENTS, SSE};
 use crate::answers::{Answers, ok, other};
-use crate::schema::{Property, Schema, any, array, object, opt, req, shape};
+use crate::schema::{Property, Schema, any, any_of, array, object, opt, req, shape};
 
 /// A live feed.
 fn feed() -> Answers {
@@ -13,9 +13,16 @@ pub(super) fn changes() -> Answers {
     feed()
 }
 
+fn resource() -> Schema {
+    object([req("typeURI", shape::string()), req("id", shape::string())])
+}
+
+fn initiator() -> Schema {
+    resource().plus([opt("project_id", shape::string()), opt("host", any())])
+}
+
 /// An event of the log. `cause` says who asked, and the fields of CADF say the same in the words of that standard.
 fn event() -> Schema {
-    let resource = || object([req("typeURI", shape::string()), req("id", shape::string())]);
     object([
         req("position", shape::integer()),
         req("stream", shape::string()),
@@ -28,7 +35,7 @@ fn event() -> Schema {
         req("correlation", shape::string()),
         req("causation", shape::string_or_null()),
         req("cause", object([]).open()),
-        req("initiator", resource().plus([opt("project_id", shape::string()), opt("host", any())])),
+        req("initiator", initiator()),
         req("action", shape::string()),
         req("target", resource()),
         req("outcome", shape::string()),
@@ -38,10 +45,34 @@ fn event() -> Schema {
     ])
 }
 
+/// An event with `format=cadf`: only the standard's fields, and the others in an attachment.
+fn cadf_event() -> Schema {
+    let content = object([
+        req("position", shape::integer()),
+        req("kind", shape::string()),
+        req("request_id", shape::string_or_null()),
+        req("payload", any()),
+    ]);
+    let attachment = object([req("name", shape::string()), req("typeURI", shape::string()), req("content", content)]);
+    object([
+        req("initiator", initiator()),
+        req("action", shape::string()),
+        req("target", resource()),
+        req("outcome", shape::string()),
+        opt("reason", any()),
+        req("typeURI", shape::string()),
+        req("eventType", shape::string()),
+        req("id", shape::uuid()),
+        req("eventTime", shape::string()),
+        req("observer", resource().plus([req("name", shape::string())])),
+        req("attachments", array(attachment)),
+    ])
+}
+
 /// A page, a batch of CloudEvents, or a live feed, as the client asks.
 pub(super) fn events() -> Answers {
     let page = object([
-        req("events", array(event())),
+        req("events", array(any_of([event(), cadf_event()]))),
         req("position", shape::integer()),
         req("next", shape::integer_or_null()),
     ]);

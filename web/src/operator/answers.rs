@@ -99,6 +99,16 @@ pub(super) fn drain_plan() -> Answers {
     ok(one("plan", object([req("host", shape::string()), req("servers", array(server))])))
 }
 
+/// `project` is null if the request names no project.
+pub(super) fn limits() -> Answers {
+    let limits = object([
+        req("defaults", amounts()),
+        req("project", null_or(amounts())),
+        req("resource_classes", shape::strings()),
+    ]);
+    ok(one("limits", limits))
+}
+
 pub(super) fn permissions() -> Answers {
     ok(one("permissions", shape::map_of(shape::boolean())))
 }

@@ -4,6 +4,7 @@
 use chronova_events::ids::ProjectId;
 use serde_json::json;
 
+use super::answers;
 use crate::compute::quotas;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -11,8 +12,10 @@ use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Route, get};
 
-pub(super) const ROUTES: &[Route] =
-    &[get("operator.limits.show", "/limits", handler!(show)).leader().policy("chronova:limits:show")];
+pub(super) const ROUTES: &[Route] = &[get("operator.limits.show", "/limits", handler!(show))
+    .leader()
+    .policy("chronova:limits:show")
+    .answers(answers::limits)];
 
 /// With `project_id`, the limits of this project, too. With `servers=false`, flavors that only servers still have do
 /// not count.
