@@ -52,13 +52,22 @@ fn write_yaml(value: &Value, depth: usize, out: &mut dyn Write) -> io::Result<()
         }
         Value::Object(fields) if !fields.is_empty() => {
             for (key, field) in fields {
-                write!(out, "{:1$}{2}:", "", depth * 2, Value::from(key.as_str()))?;
+                write!(out, "{:1$}{2}:", "", depth * 2, key_in_yaml(key))?;
                 write_below(field, depth, out)?;
             }
             Ok(())
         }
         scalar => writeln!(out, "{scalar}"),
     }
+}
+
+/// A key without quotes, unless YAML could take it for something else than a text.
+fn key_in_yaml(key: &str) -> String {
+    const OTHER_MEANINGS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    let plain = key.starts_with(|c: char| c.is_ascii_alphabetic())
+        && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+        && !OTHER_MEANINGS.contains(&key.to_ascii_lowercase().as_str());
+    if plain { key.to_owned() } else { Value::from(key).to_string() }
 }
 
 /// Writes a value after `-` or `key:`. A value with parts begins on the next line.
@@ -93,10 +102,11 @@ mod tests {
                 {"name": "h1", "servers": 3, "up": true, "load": 0.25, "reason": null, "traits": [], "more": {}},
                 {"name": "no", "reason": "two\nlines: \"quoted\", ü", "of": [[1, -2], ["1", "null", "~", ""]]},
             ],
+            "no": 1,
             "a key: with a colon": {"deep": {"deeper": [{"deepest": "# no comment"}]}},
         });
         let text = written(ListForm::Yaml, false, &listed).unwrap();
-        assert!(text.starts_with("\"hosts\":\n  -\n    \"name\": \"h1\"\n    \"servers\": 3\n"), "{text}");
+        assert!(text.starts_with("hosts:\n  -\n    name: \"h1\"\n    servers: 3\n"), "{text}");
         assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), listed, "{text}");
         for small in [json!([]), json!("text"), json!(null), json!([[]])] {
             let text = written(ListForm::Yaml, false, &small).unwrap();
