@@ -356,6 +356,8 @@ pub struct HostCapabilities {
     pub emulates_because: Option<String>,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,
+    /// How many guests with encrypted memory the host can have at a time; 0: none.
+    pub encrypted_guests: u32,
     /// The host's NUMA cells, sorted by id; empty if it does not report any.
     pub cells: Vec<NumaCell>,
     pub pci: HostPci,

@@ -219,6 +219,9 @@ pub struct LibvirtOptions {
     pub guests: GuestOptions,
     /// `[libvirt] swtpm_enabled`: hosts with `swtpm` offer emulated TPMs.
     pub emulates_tpm: bool,
+    /// `[libvirt] num_memory_encrypted_guests`: how many guests with encrypted memory a host may have; `None`: as many as
+    /// its processor allows.
+    pub encrypted_guests: Option<u32>,
     /// Whether guests may get PCI devices of the host. Otherwise the driver does not list the host's devices.
     pub reads_pci: bool,
     /// The storage pool for images, disks, config drives and console logs. It is created if it does not exist.
@@ -276,6 +279,7 @@ impl Default for LibvirtOptions {
             machine_types: MachineTypes::default(),
             guests: GuestOptions::default(),
             emulates_tpm: false,
+            encrypted_guests: None,
             reads_pci: false,
             pool_name: "chronova".to_owned(),
             pool_path: "/var/lib/libvirt/chronova".to_owned(),

@@ -35,6 +35,8 @@ mod pci;
 #[path = "compute_servers/topologies.rs"]
 mod topologies;
 
+#[path = "compute_servers/encryption.rs"]
+mod encryption;
 #[path = "compute_servers/hardware.rs"]
 mod hardware;
 

@@ -149,7 +149,19 @@ async fn hosts_report_their_cpu_and_what_they_can_do_as_traits() {
     {
         assert!(has(known), "{known}");
     }
-    assert!(!has("COMPUTE_GRAPHICS_MODEL_QXL") && !has("COMPUTE_VOLUME_MULTI_ATTACH"));
+    assert!(!has("COMPUTE_GRAPHICS_MODEL_QXL") && !has("COMPUTE_REMOTE_MANAGED_PORTS"));
+    for offered in [
+        "COMPUTE_DEVICE_TAGGING",
+        "COMPUTE_NET_ATTACH_INTERFACE",
+        "COMPUTE_NET_ATTACH_INTERFACE_WITH_TAG",
+        "COMPUTE_RESCUE_BFV",
+        "COMPUTE_TRUSTED_CERTS",
+        "COMPUTE_VOLUME_ATTACH_WITH_TAG",
+        "COMPUTE_VOLUME_EXTEND",
+        "COMPUTE_VOLUME_MULTI_ATTACH",
+    ] {
+        assert!(has(offered), "{offered}");
+    }
     assert!(provider.traits.iter().all(|name| chronova_events::ledger::standard::is_standard_trait(name)));
     life.stop().await;
 }

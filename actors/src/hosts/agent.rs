@@ -16,7 +16,7 @@ use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::capacity::{capabilities, power, resources};
+use super::capacity::{capabilities, power, resources, settle_traits};
 use super::consoles;
 use super::context::HostContext;
 use super::due::{DueChecks, ResyncClock};
@@ -125,7 +125,7 @@ impl Agent {
             return;
         }
         let options = &self.context.options;
-        found.traits.retain(|name| options.offers(name));
+        settle_traits(&mut found, &*self.driver, options);
         let at_once =
             ConcurrencyLimits { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
         let member = self.context.fleet.join(found.host, &found.hostname, &self.driver, at_once);

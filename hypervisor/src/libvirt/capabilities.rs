@@ -13,6 +13,7 @@ use crate::domain_xml::{CpuModel, ForeignArch, HostFacts, IommuModel};
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
 use crate::guest::{CpuInfo, HostCapabilities, HostUsage};
+use crate::memory_encryption::SevFacts;
 use crate::options::{CpuMode, LibvirtOptions, VirtType};
 use crate::pci::HostPci;
 use crate::tpm::TpmVersion;
@@ -110,6 +111,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         firmware,
         host_uuid: host.and_then(|host| child(host, "uuid")).and_then(|node| node.text()).map(str::to_owned),
         guests: options.guests.clone(),
+        sev: sev(secure_domain.root_element()).filter(|_| kvm),
         foreign,
     };
     Ok(ProbedHost { facts, cpu, emulates_because, guest_features })
@@ -137,6 +139,18 @@ fn foreign(connect: &Connect, document: &Document<'_>, own: &str, options: &Libv
 
 /// The first libvirt that chooses firmware by its features: 7.2.0.
 const FIRMWARE_BY_FEATURE: u32 = 7_002_000;
+
+/// How the host's processor encrypts the memory of guests, from the domain capabilities of q35 machines. libvirt asks QEMU,
+/// which asks the kernel.
+fn sev(domain: Node<'_, '_>) -> Option<SevFacts> {
+    let sev = child(child(domain, "features")?, "sev").filter(|sev| sev.attribute("supported") == Some("yes"))?;
+    let number = |name: &str| text(sev, name).parse().ok();
+    Some(SevFacts {
+        cbitpos: number("cbitpos")?,
+        reduced_phys_bits: number("reducedPhysBits")?,
+        max_guests: number("maxGuests"),
+    })
+}
 
 /// The firmware and the emulated TPMs of the host. `secure`: the capabilities of a machine that can have secure boot.
 fn firmware(domain: Node<'_, '_>, secure: Node<'_, '_>, options: &LibvirtOptions) -> FirmwareFacts {
@@ -299,6 +313,7 @@ pub(super) fn capabilities(
         kvm: known.facts.kvm,
         emulates_because: known.emulates_because.map(str::to_owned),
         traits: traits(known, options, has_igb(libvirt_version, hypervisor_version)),
+        encrypted_guests: known.facts.sev.map_or(0, |sev| sev.slots(options.encrypted_guests)),
         cells: cells::learn(connect)?,
         pci: if options.reads_pci { pci::learn(connect)? } else { HostPci::default() },
     })
@@ -318,8 +333,11 @@ fn traits(known: &ProbedHost, options: &LibvirtOptions, igb: bool) -> Vec<String
     let arches = std::iter::once(&facts.arch).chain(facts.foreign.iter().map(|foreign| &foreign.arch));
     let iommus = arches.flat_map(|arch| IommuModel::traits(arch, facts.libvirt_version));
     traits.extend(iommus.map(str::to_owned));
-    let more =
-        [(options.guests.file_backed_memory.is_some(), "COMPUTE_MEM_BACKING_FILE"), (igb, "COMPUTE_NET_VIF_MODEL_IGB")];
+    let more = [
+        (options.guests.file_backed_memory.is_some(), "COMPUTE_MEM_BACKING_FILE"),
+        (igb, "COMPUTE_NET_VIF_MODEL_IGB"),
+        (facts.sev.is_some(), SevFacts::TRAIT),
+    ];
     traits.extend(more.into_iter().filter(|(has, _)| *has).map(|(_, name)| name.to_owned()));
     traits.sort();
     traits.dedup();
@@ -380,6 +398,23 @@ mod tests {
         assert_eq!(emulates("kvm", &plain, VirtType::Auto), Some(true));
         assert_eq!(emulates("xen", &able, VirtType::Auto), Some(true));
         assert_eq!(emulates("xen", &able, VirtType::Kvm), None, "a host without KVM is accepted");
+    }
+
+    #[test]
+    fn a_host_encrypts_memory_if_its_domain_capabilities_say_so() {
+        let of = |inner: &str| {
+            let xml =
+                format!("<domainCapabilities><features><gic supported='no'/>{inner}</features></domainCapabilities>");
+            sev(parse(&xml).unwrap().root_element())
+        };
+        let numbers = "<cbitpos>51</cbitpos><reducedPhysBits>1</reducedPhysBits>";
+        let facts = |max_guests| Some(SevFacts { cbitpos: 51, reduced_phys_bits: 1, max_guests });
+        assert_eq!(of(&format!("<sev supported='yes'>{numbers}</sev>")), facts(None), "libvirt before 8.0.0");
+        let more = format!("{numbers}<maxGuests>59</maxGuests><maxESGuests>450</maxESGuests>");
+        assert_eq!(of(&format!("<sev supported='yes'>{more}</sev>")), facts(Some(59)));
+        assert_eq!(of("<sev supported='no'/>"), None);
+        assert_eq!(of(""), None);
+        assert_eq!(sev(parse("<domainCapabilities/>").unwrap().root_element()), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::domain_xml::IommuModel;
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
 use crate::guest::{CpuInfo, FilterSpec, GuestSpec, HostCapabilities, HostUsage, ImageRef};
+use crate::memory_encryption::SevFacts;
 use crate::tpm::TpmVersion;
 use crate::traits;
 
@@ -33,6 +34,7 @@ impl SimMachine {
         let videos = ["virtio", "vga"].map(str::to_owned);
         let mut traits = traits::of_host(&cpu, &guest_features, &videos, &self.firmware());
         traits.extend(IommuModel::traits(&cpu.arch, LIBVIRT).into_iter().map(str::to_owned));
+        traits.extend((self.uri.sev > 0).then(|| SevFacts::TRAIT.to_owned()));
         traits.sort();
         HostCapabilities {
             host: self.host,
@@ -48,6 +50,7 @@ impl SimMachine {
             cpu,
             kvm: self.uri.kvm,
             emulates_because: (!self.uri.kvm).then(|| "the simulated fleet has no KVM".to_owned()),
+            encrypted_guests: self.uri.sev,
             cells: super::guest::cells(&self.uri),
             pci: super::pci::devices(&self.uri.pci, self.uri.cells.min(self.uri.vcpus)),
         }

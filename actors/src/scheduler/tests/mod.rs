@@ -3,6 +3,7 @@
 
 mod each_filter;
 mod each_weigher;
+mod edges;
 
 use std::collections::BTreeMap;
 
