@@ -22,6 +22,8 @@ pub struct ConnectedHost {
     pub turns: HostTurns,
     /// Notify it to make the agent compare the host with the log soon.
     pub resync: Notify,
+    /// Notify it to make the host report its resources and traits soon, too.
+    pub(super) renewal: Notify,
     usage: RwLock<(HostUsage, i64)>,
     /// The bytes of the host's image cache; zero if none are reserved.
     cached: AtomicU64,
@@ -181,6 +183,13 @@ impl ConnectedHosts {
         self.members.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
+    /// Makes every connected host report its resources and traits again.
+    pub fn renew_reports(&self) {
+        for member in self.members() {
+            member.renewal.notify_one();
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.members.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -266,6 +275,7 @@ impl ConnectedHosts {
                 driver: Arc::clone(driver),
                 turns: HostTurns::new(at_once),
                 resync: Notify::new(),
+                renewal: Notify::new(),
                 usage: RwLock::default(),
                 cached: AtomicU64::new(0),
                 sharers: RwLock::default(),

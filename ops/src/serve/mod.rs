@@ -215,7 +215,10 @@ async fn until_told(
     loop {
         tokio::select! {
             () = end.told() => return Ok(WorkEnd::Told),
-            _ = hang_up.recv() => reload.all(&control_plane.app.policy),
+            _ = hang_up.recv() => {
+                reload.all(&control_plane.app.policy);
+                control_plane.renew_reports();
+            }
             _ = rebuild.recv() => control_plane.member.rebuild_all(),
             _ = report.recv() => {
                 let now = control_plane.member.clock.now();

@@ -1,4 +1,5 @@
-//! At SIGHUP a running server again reads the log level, the policy and the certificates of the APIs.
+//! At SIGHUP a running server again reads the log level, the policy and the certificates of the APIs. Its hosts report
+//! their resources and traits again.
 //!
 //! If the configuration files have errors, nothing is read. Otherwise each part is read by itself. If a part has a
 //! mistake, the server logs the mistake and keeps the old part. Other options take effect at the next start.

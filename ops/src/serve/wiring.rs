@@ -124,6 +124,13 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// Makes every host report its resources and traits again, if this member leads.
+    pub(super) fn renew_reports(&self) {
+        if let Some(leader) = &self.leader {
+            leader.contexts.hosts.fleet.renew_reports();
+        }
+    }
+
     /// Stops the tasks, folds the last events, writes a checkpoint, closes the log.
     pub(super) async fn close(self) {
         if let Some(server) = self.log_server {
