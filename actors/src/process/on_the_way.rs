@@ -16,6 +16,7 @@ use super::definition::{StepError, StepRun};
 use super::guest;
 use super::live_migrate::{advance, forget, inbound, mine, tell, wanted};
 use super::moving::{self, MovingServer};
+use super::options::LiveOptions;
 use super::pinned::{self, ClaimHolder};
 use crate::instance::LiveRecord;
 
@@ -358,19 +359,14 @@ impl MigrationWatch {
     /// operator's action for this is to force the completion. Without, true only if the action is to abort.
     fn is_late(&self, work: &StepRun, subject: &MovingServer, forces: bool) -> bool {
         let options = &work.context.live_options;
-        let most = options.completion_timeout.saturating_mul(self.data_gib(subject));
-        most > 0 && options.force_at_timeout == forces && elapsed(work, subject).as_secs() >= most
+        let allowed = allowed_time(options, self.data_gib(subject));
+        options.force_at_timeout == forces && allowed.is_some_and(|allowed| elapsed(work, subject) >= allowed)
     }
 
     /// Nova's `downtime_steps`: every step allows a longer downtime.
     async fn widen_downtime(&mut self, work: &StepRun, subject: &MovingServer) {
-        let options = &work.context.live_options;
-        let (most, steps) = (options.downtime, options.downtime_steps.max(1));
-        let delay = options.downtime_delay.saturating_mul(self.data_gib(subject)).max(1);
-        if self.steps > steps || elapsed(work, subject).as_secs() < delay.saturating_mul(self.steps) {
-            return;
-        }
-        let allowed = downtime(self.steps, most, steps);
+        let (options, since) = (&work.context.live_options, elapsed(work, subject));
+        let Some(allowed) = due_downtime(options, self.data_gib(subject), self.steps, since) else { return };
         self.steps += 1;
         if let Ok(driver) = work.driver(subject.moving.source.host)
             && let Some(migration) = driver.live_migration()
@@ -398,6 +394,20 @@ fn warn_overdue(work: &StepRun, subject: &MovingServer, action: &str) {
     );
 }
 
+/// The time after which a migration of this much data is overdue; `None` is never.
+fn allowed_time(options: &LiveOptions, data_gib: u64) -> Option<Duration> {
+    let seconds = options.completion_timeout.saturating_mul(data_gib);
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+/// The downtime in milliseconds that the next step allows, if that step is due. `steps` have been taken.
+fn due_downtime(options: &LiveOptions, data_gib: u64, steps: u64, since: Duration) -> Option<u64> {
+    let (most, all) = (options.downtime, options.downtime_steps.max(1));
+    let delay = options.downtime_delay.saturating_mul(data_gib).max(1);
+    let due = steps <= all && since.as_secs() >= delay.saturating_mul(steps);
+    due.then(|| downtime(steps, most, all))
+}
+
 /// The allowed downtime in milliseconds after `step` of `steps` steps. The last step allows `most`.
 fn downtime(step: u64, most: u64, steps: u64) -> u64 {
     let first = most / steps;
@@ -413,6 +423,47 @@ mod tests {
     fn the_downtime_rises_in_steps() {
         let allowed: Vec<u64> = (0..=10).map(|step| downtime(step, 400, 10)).collect();
         assert_eq!(allowed, [40, 76, 112, 148, 184, 220, 256, 292, 328, 364, 400]);
+    }
+
+    /// The seconds and the downtimes of all steps, if a poll comes every second.
+    fn steps(options: &LiveOptions, data_gib: u64) -> Vec<(u64, u64)> {
+        let mut taken = Vec::new();
+        for second in 0..10_000 {
+            let done = u64::try_from(taken.len()).unwrap();
+            if let Some(allowed) = due_downtime(options, data_gib, done, Duration::from_secs(second)) {
+                taken.push((second, allowed));
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn a_step_of_the_downtime_waits_for_the_delay_of_each_gib() {
+        // Nova's own example: 3 GiB, 400 ms in ten steps, 30 seconds.
+        let options = LiveOptions { downtime: 400, downtime_steps: 10, downtime_delay: 30, ..LiveOptions::default() };
+        let expected: Vec<(u64, u64)> = (0..=10).map(|step| (90 * step, 40 + 36 * step)).collect();
+        assert_eq!(steps(&options, 3), expected);
+        // The defaults begin with 50 ms, and reach 500 ms after ten delays of 75 seconds for each GiB.
+        let defaults = steps(&LiveOptions::default(), 2);
+        assert_eq!((defaults.len(), defaults[0], defaults[1], defaults[10]), (11, (0, 50), (150, 95), (1_500, 500)));
+        assert!(defaults.is_sorted(), "the downtime does not rise: {defaults:?}");
+    }
+
+    #[test]
+    fn the_timeout_is_the_options_seconds_for_each_gib() {
+        let data = |memory_mib, disks: &[u64], shared| {
+            let disks = disks.iter().map(|gib| ("vda".to_owned(), gib * GIB)).collect();
+            DiskRoute::new(MigrationData { memory_mib, disks, ..MigrationData::default() }, shared).data_gib
+        };
+        let allowed = |completion_timeout, data_gib| {
+            let options = LiveOptions { completion_timeout, ..LiveOptions::default() };
+            allowed_time(&options, data_gib).map(|time| time.as_secs())
+        };
+        assert_eq!(LiveOptions::default().completion_timeout, 800);
+        assert_eq!(allowed(800, data(8192, &[20], true)), Some(6_400), "Nova's own example: 8 GiB, shared");
+        assert_eq!(allowed(800, data(8192, &[20], false)), Some(22_400), "the copied disk counts");
+        assert_eq!(allowed(800, data(512, &[], true)), Some(1_600), "memory counts for at least 2 GiB");
+        assert_eq!(allowed(0, data(8192, &[20], false)), None, "0 disables the timeout");
     }
 
     #[test]
