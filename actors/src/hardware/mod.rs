@@ -7,6 +7,7 @@
 //! | [`firmware`] | secure boot and the emulated TPM |
 //! | [`iommu`] | the virtual IOMMU |
 //! | [`memory`] | locked memory, the memory of the graphics card, the number of serial ports |
+//! | [`switches`] | switches that flavor and image may both set |
 //! | [`topology`] | limits of sockets, cores and threads |
 //! | [`wishes`] | reads the values from flavor and image |
 //! | [`refused`] | requests that no host here can meet |
@@ -21,6 +22,7 @@ mod firmware;
 mod iommu;
 mod memory;
 mod refused;
+mod switches;
 mod topology;
 mod wishes;
 
@@ -44,6 +46,7 @@ pub fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(
     firmware::check_tpm(&wishes)?;
     encryption::check_encryption(&wishes)?;
     iommu::check_viommu(&wishes)?;
+    switches::check(&wishes)?;
     memory::check_locked(&wishes)?;
     memory::check_video(&wishes)?;
     memory::check_serial_ports(&wishes)?;
