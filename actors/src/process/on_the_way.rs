@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use chronova_events::ids::InstanceId;
 use chronova_events::instance::{LiveProgress, LiveStage, OngoingTask, Placed};
 use chronova_events::process::StepOutput;
 use chronova_hypervisor::capability::Needed as _;
@@ -307,7 +308,7 @@ impl MigrationWatch {
             let late = !abort && !overtaken;
             if !self.called_back {
                 if late {
-                    warn_overdue(work, subject, "abort");
+                    warn_overdue(work.instance_id(), elapsed(work, subject), "abort");
                 }
                 self.called_back = migration.abort_migration(work.instance_id()).await.is_ok();
             }
@@ -318,7 +319,7 @@ impl MigrationWatch {
         }
         if (force || self.is_late(work, subject, true)) && !self.forced && !standing.in_post_copy {
             if !force {
-                warn_overdue(work, subject, "force_complete");
+                warn_overdue(work.instance_id(), elapsed(work, subject), "force_complete");
             }
             self.forced = true;
             let how =
@@ -384,11 +385,10 @@ fn elapsed(work: &StepRun, subject: &MovingServer) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-fn warn_overdue(work: &StepRun, subject: &MovingServer, action: &str) {
-    let seconds = elapsed(work, subject).as_secs();
+fn warn_overdue(server: InstanceId, since: Duration, action: &str) {
     tracing::warn!(
-        server = %work.instance_id(),
-        seconds,
+        %server,
+        seconds = since.as_secs(),
         action,
         "a live migration has run longer than live_migration_completion_timeout allows"
     );
@@ -416,6 +416,7 @@ fn downtime(step: u64, most: u64, steps: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// Nova's own example: 400 ms in ten steps.
@@ -464,6 +465,21 @@ mod tests {
         assert_eq!(allowed(800, data(8192, &[20], false)), Some(22_400), "the copied disk counts");
         assert_eq!(allowed(800, data(512, &[], true)), Some(1_600), "memory counts for at least 2 GiB");
         assert_eq!(allowed(0, data(8192, &[20], false)), None, "0 disables the timeout");
+    }
+
+    #[test]
+    fn the_log_warns_of_an_overdue_migration_with_its_server_and_its_time() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let writer = std::sync::Arc::new(file.reopen().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+        let server = InstanceId(uuid::Uuid::from_u128(7));
+        tracing::subscriber::with_default(subscriber, || {
+            warn_overdue(server, Duration::from_millis(6_400_900), "abort");
+        });
+        let log = std::fs::read_to_string(file.path()).unwrap();
+        for word in [" WARN ", &format!("server={server}"), "seconds=6400", "action=\"abort\"", "completion_timeout"] {
+            assert!(log.contains(word), "{word} is missing: {log}");
+        }
     }
 
     #[test]
