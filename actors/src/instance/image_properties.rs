@@ -145,12 +145,28 @@ impl ImagePropertyValues {
 pub(super) fn change(server: &Alive, mut properties: SortedPairs) -> InstanceDecision {
     check_state(server, ServerAction::SetImageProperties)?;
     check(&properties)?;
+    check_buses(server, &properties)?;
     let Some(image) = server.hardware_image() else { return Err(InstanceReject::WithoutImage) };
     properties.retain(|pair| !image.properties.contains(pair));
     properties.sort();
     properties.dedup();
     let changed = (!properties.is_empty()).then(|| InstanceEvent::from(ImagePropertiesChanged { properties }));
     Ok(changed.into_iter().collect())
+}
+
+/// Refuses disks on IDE if the server's board has none, because the guest could not start. The recorded machine type
+/// decides, whatever the image's property says.
+fn check_buses(server: &Alive, properties: &SortedPairs) -> Result<(), InstanceReject> {
+    const BUSES: [&str; 3] = ["hw_cdrom_bus", "hw_disk_bus", "hw_rescue_bus"];
+    let has_ide = server.machine_type().is_none_or(|machine| machine == "pc" || machine.starts_with("pc-i440fx"));
+    let is_ide =
+        |(name, value): &&(String, String)| BUSES.contains(&name.as_str()) && value.eq_ignore_ascii_case("ide");
+    match properties.iter().find(is_ide) {
+        Some((name, value)) if !has_ide => {
+            Err(InstanceReject::BadImageProperty { name: name.clone(), value: value.clone() })
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
