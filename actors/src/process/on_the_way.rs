@@ -359,9 +359,9 @@ impl MigrationWatch {
     /// Whether `live_migration_completion_timeout` (seconds for each GiB) has expired. With `forces`, true only if the
     /// operator's action for this is to force the completion. Without, true only if the action is to abort.
     fn is_late(&self, work: &StepRun, subject: &MovingServer, forces: bool) -> bool {
-        let options = &work.context.live_options;
-        let allowed = allowed_time(options, self.data_gib(subject));
-        options.force_at_timeout == forces && allowed.is_some_and(|allowed| elapsed(work, subject) >= allowed)
+        let allowed = allowed_time(work.context.completion_timeout.seconds(), self.data_gib(subject));
+        work.context.live_options.force_at_timeout == forces
+            && allowed.is_some_and(|allowed| elapsed(work, subject) >= allowed)
     }
 
     /// Nova's `downtime_steps`: every step allows a longer downtime.
@@ -395,8 +395,8 @@ fn warn_overdue(server: InstanceId, since: Duration, action: &str) {
 }
 
 /// The time after which a migration of this much data is overdue; `None` is never.
-fn allowed_time(options: &LiveOptions, data_gib: u64) -> Option<Duration> {
-    let seconds = options.completion_timeout.saturating_mul(data_gib);
+fn allowed_time(seconds_per_gib: u64, data_gib: u64) -> Option<Duration> {
+    let seconds = seconds_per_gib.saturating_mul(data_gib);
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
@@ -456,10 +456,7 @@ mod tests {
             let disks = disks.iter().map(|gib| ("vda".to_owned(), gib * GIB)).collect();
             DiskRoute::new(MigrationData { memory_mib, disks, ..MigrationData::default() }, shared).data_gib
         };
-        let allowed = |completion_timeout, data_gib| {
-            let options = LiveOptions { completion_timeout, ..LiveOptions::default() };
-            allowed_time(&options, data_gib).map(|time| time.as_secs())
-        };
+        let allowed = |option, data_gib| allowed_time(option, data_gib).map(|time| time.as_secs());
         assert_eq!(LiveOptions::default().completion_timeout, 800);
         assert_eq!(allowed(800, data(8192, &[20], true)), Some(6_400), "Nova's own example: 8 GiB, shared");
         assert_eq!(allowed(800, data(8192, &[20], false)), Some(22_400), "the copied disk counts");

@@ -216,8 +216,8 @@ async fn until_told(
         tokio::select! {
             () = end.told() => return Ok(WorkEnd::Told),
             _ = hang_up.recv() => {
-                reload.all(&control_plane.app.policy);
-                control_plane.renew_reports();
+                let read = reload.all(&control_plane.app.policy);
+                control_plane.renew(read.as_ref());
             }
             _ = rebuild.recv() => control_plane.member.rebuild_all(),
             _ = report.recv() => {

@@ -1,5 +1,5 @@
 //! At SIGHUP a running server again reads the log level, the policy and the certificates of the APIs. Its hosts report
-//! their resources and traits again.
+//! their resources and traits again, and live migrations follow a changed `live_migration_completion_timeout`.
 //!
 //! If the configuration files have errors, nothing is read. Otherwise each part is read by itself. If a part has a
 //! mistake, the server logs the mistake and keeps the old part. Other options take effect at the next start.
@@ -9,6 +9,7 @@ use chronova_web::policy::Enforcer;
 use chronova_web::tls::ServedCertificate;
 
 use crate::config::Config;
+use crate::config::targets::Targets;
 use crate::telemetry::Logging;
 
 /// Reads the configuration files again. `None`: the files have errors, which the function has reported.
@@ -21,14 +22,15 @@ pub(super) struct Reload {
 }
 
 impl Reload {
-    /// Reopens the log file, and reads everything again.
-    pub(super) fn all(&self, policy: &Enforcer) {
+    /// Reopens the log file, and reads everything again. Returns the values of the configuration files if they are
+    /// valid.
+    pub(super) fn all(&self, policy: &Enforcer) -> Option<Targets> {
         if let Err(error) = self.logging.reopen() {
             tracing::error!(error = %ErrorChain(&error), "cannot reopen the log file");
         }
         let Some(config) = (self.read_config)() else {
             tracing::error!("the configuration is not valid, and nothing was read from it: run chronova config check");
-            return;
+            return None;
         };
         let targets = config.targets();
         let mut read = Vec::new();
@@ -48,5 +50,6 @@ impl Reload {
         if !read.is_empty() {
             tracing::info!("read again on SIGHUP: {}", read.join(", "));
         }
+        Some(targets)
     }
 }

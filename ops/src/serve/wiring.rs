@@ -124,9 +124,14 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Makes every host report its resources and traits again, if this member leads.
-    pub(super) fn renew_reports(&self) {
+    /// Takes over the options that may change while the control plane runs. If this member leads, every host reports
+    /// its resources and traits again.
+    pub(super) fn renew(&mut self, read: Option<&Targets>) {
+        if let Some(read) = read {
+            self.targets.runtime.live.completion_timeout = read.runtime.live.completion_timeout;
+        }
         if let Some(leader) = &self.leader {
+            leader.contexts.steps.completion_timeout.set(self.targets.runtime.live.completion_timeout);
             leader.contexts.hosts.fleet.renew_reports();
         }
     }
