@@ -112,6 +112,38 @@ fn a_changed_provider_config_takes_effect_at_the_next_start() {
     cloud.stop();
 }
 
+/// A client of Placement has removed traits that the host reports, and has added one that it does not report.
+#[test]
+fn hosts_report_their_traits_again_at_a_hang_up() {
+    let mut cloud = Cloud::new("sim://1");
+    cloud.configure("[DEFAULT]\nupdate_resources_interval = -1\n");
+    cloud.environment.push(("RUST_LOG".to_owned(), String::new()));
+    cloud.start();
+    let mut provider = String::new();
+    cloud.wait("the host is a resource provider", |cloud| {
+        let found = cloud.client().get("/placement/resource_providers?name=sim-0001").unwrap().expect(200).body;
+        provider = found["resource_providers"][0]["uuid"].as_str().unwrap_or_default().to_owned();
+        !provider.is_empty()
+    });
+    let path = format!("/placement/resource_providers/{provider}/traits");
+    let shown = |cloud: &Cloud| cloud.client().get(&path).unwrap().expect(200).body;
+    let has = |shown: &Value, name: &str| shown["traits"].as_array().unwrap().iter().any(|known| known == name);
+    cloud.wait("the host is up", |cloud| names(cloud) == ["sim-0001"]);
+    let before = shown(&cloud);
+    assert!(has(&before, "COMPUTE_NODE") && !has(&before, "COMPUTE_REMOTE_MANAGED_PORTS"), "{before}");
+    let others = json!({"resource_provider_generation": before["resource_provider_generation"],
+        "traits": ["HW_GPU_API_VULKAN", "COMPUTE_REMOTE_MANAGED_PORTS"]});
+    cloud.client().put_at(&path, &others).unwrap().expect(200);
+    hang_up(&mut cloud, READ, 1);
+    cloud.wait("the host has its own traits", |cloud| has(&shown(cloud), "COMPUTE_NODE"));
+    cloud.wait("the host lacks the trait of others", |cloud| !has(&shown(cloud), "COMPUTE_REMOTE_MANAGED_PORTS"));
+    let after = shown(&cloud);
+    assert!(has(&after, "HW_GPU_API_VULKAN"), "a trait of a client is gone: {after}");
+    let mut own = before["traits"].as_array().unwrap().iter().filter_map(Value::as_str);
+    assert!(own.all(|name| has(&after, name)), "a trait of the host is missing: {after}");
+    cloud.stop();
+}
+
 #[test]
 fn a_hang_up_exchanges_the_certificate() {
     let mut cloud = Cloud::new("sim://1");
@@ -237,6 +269,30 @@ fn hosts_are_added_and_removed_while_the_control_plane_runs() {
     cloud.stop();
     let (code, text) = cloud.command(&["audit", "verify"]);
     assert_eq!(code, 0, "{text}");
+}
+
+/// Placement has a provider with the name of a new host. The log says so, and the host is registered later.
+#[test]
+fn a_host_whose_name_is_taken_is_logged_and_tried_again() {
+    const FAILED: &str = "registering the host failed, retrying";
+    let mut cloud = Cloud::new("sim://1?name=first");
+    cloud.configure("[DEFAULT]\nreport_interval = 1\n");
+    cloud.environment.push(("RUST_LOG".to_owned(), String::new()));
+    cloud.start();
+    cloud.wait("the first host is known", |cloud| names(cloud) == ["first-0001"]);
+    let provider = json!({"name": "sim-0001"});
+    let made = cloud.client().post("/placement/resource_providers", &provider).unwrap().expect(200);
+    cloud.stop();
+    cloud.replace("sim://1?name=first", "sim://1");
+    cloud.start();
+    let tries = |cloud: &Cloud| log(cloud).lines().filter(|line| line.contains(FAILED)).count();
+    cloud.wait("the host is tried again", |cloud| tries(cloud) > 1);
+    let line = log(&cloud).lines().find(|line| line.contains(FAILED)).unwrap().to_owned();
+    assert!(line.contains("ERROR") && line.matches("sim-0001").count() > 1, "the reason is missing: {line}");
+    assert_eq!(names(&cloud), ["first-0001"], "the host has taken over the provider");
+    cloud.client().delete(&format!("/placement/resource_providers/{}", made.text("/uuid"))).unwrap().expect(204);
+    cloud.wait("the host is known", |cloud| names(cloud) == ["first-0001", "sim-0001"]);
+    cloud.stop();
 }
 
 /// A removed host stays away after restarts, although the configuration file names it.

@@ -10,9 +10,12 @@ use chronova::simulated::registrations;
 use chronova_events::envelope::{Meta, NewEvent, StreamId, Timestamp};
 use chronova_events::flavor::FlavorCreated;
 use chronova_events::host::HostEvent;
-use chronova_events::ids::{ConsumerId, FlavorId, HostId, InstanceId, ProviderId};
-use chronova_events::instance::{BuildRequested, InstanceEvent, Placed, Scheduled};
-use chronova_events::ledger::{Allocation, Claimed, LedgerEvent, Released};
+use chronova_events::ids::{ConsumerId, FlavorId, HostId, InstanceId, ProcessId, ProviderId};
+use chronova_events::instance::{
+    BuildRequested, FaultInfo, FlavorSnapshot, InstanceEvent, MoveFailed, MoveKind, MoveRequested, MoveTargeted,
+    Placed, ResizeConfirmed, Resized, Scheduled,
+};
+use chronova_events::ledger::{Allocation, AllocationsReplaced, Claimed, LedgerEvent, Released};
 use chronova_events::registry::{Event, NounEvent};
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::{EventStore, Expected};
@@ -111,6 +114,51 @@ impl Past {
         server
     }
 
+    /// Records a resize of a server that `built` has put on the first host. It goes to the second host and is confirmed,
+    /// or it finds no host.
+    async fn resized(&mut self, server: InstanceId, (old, new): (u64, u64), arrives: bool) {
+        let process = ProcessId(Uuid::from_u128(77));
+        let [source, target] = [0, 1].map(|host: usize| {
+            let (host, hostname) = self.hosts[host].clone();
+            Placed { process, host, hostname, attempt: 1, availability_zone: "nova".into() }
+        });
+        let claim = |consumer: &ConsumerId, kind: &str, at: &Placed, memory_mib: u64| {
+            let resources = vec![("DISK_GB".into(), 1), ("MEMORY_MB".into(), memory_mib), ("VCPU".into(), 1)];
+            Claimed {
+                consumer: consumer.clone(),
+                project: "p".into(),
+                user: "u".into(),
+                consumer_type: Some(kind.into()),
+                allocations: vec![Allocation { provider: ProviderId(at.host.0), resources }],
+            }
+        };
+        let (own, migration) = (ConsumerId::new(server.to_string()), ConsumerId::new(process.to_string()));
+        let (kind, old_flavor, new_flavor) = (MoveKind::Resize, flavor(old), flavor(new));
+        let (host, disk_config) = (None, None);
+        let asked = MoveRequested { process, kind, source: source.clone(), old_flavor, new_flavor, host, disk_config };
+        self.server(server, asked).await;
+        let aside = vec![claim(&migration, "MIGRATION", &source, old)];
+        self.ledger(AllocationsReplaced { claims: aside, released: vec![own.clone()] }).await;
+        if arrives {
+            self.ledger(claim(&own, "INSTANCE", &target, new)).await;
+            self.server(server, MoveTargeted { process, target: target.clone() }).await;
+            self.server(server, Resized { process, placed: target }).await;
+            self.ledger(Released { consumer: migration }).await;
+            self.server(server, ResizeConfirmed { process, migration: process }).await;
+            return;
+        }
+        let mut samples = chronova_events::instance::samples().into_iter();
+        let scheduled = samples.find_map(|event| match event {
+            InstanceEvent::Scheduled(scheduled) => Some(scheduled),
+            _ => None,
+        });
+        self.server(server, Scheduled { process, chosen: None, ..scheduled.unwrap() }).await;
+        let back = vec![claim(&own, "INSTANCE", &source, old)];
+        self.ledger(AllocationsReplaced { claims: back, released: vec![migration] }).await;
+        let fault = FaultInfo { code: 500, message: "No valid host was found.".into(), details: String::new() };
+        self.server(server, MoveFailed { process, fault }).await;
+    }
+
     /// Runs the command with these arguments; returns its output and exit code.
     async fn ask(&self, config: &str, arguments: &[&str]) -> (String, Exit) {
         let args = Asked::try_parse_from(std::iter::once(&"schedule").chain(arguments)).unwrap().args;
@@ -133,6 +181,20 @@ fn request_for(sample: BuildRequested, instance: InstanceId, memory_mib: u64) ->
     (request.image, request.availability_zone, request.forced_host) = (None, None, None);
     request.scheduler_hints.clear();
     request
+}
+
+/// The flavor of a server after a resize.
+fn flavor(memory_mib: u64) -> FlavorSnapshot {
+    FlavorSnapshot {
+        id: FlavorId::new("other"),
+        name: format!("of-{memory_mib}"),
+        vcpus: 1,
+        memory_mib,
+        root_gib: 1,
+        ephemeral_gib: 0,
+        swap_mib: 0,
+        extra_specs: vec![],
+    }
 }
 
 fn fleet(hosts: usize) -> SimUri {
@@ -246,4 +308,51 @@ async fn servers_before_since_stay_and_released_room_is_free() {
         report["replayed"]["claimed"]["MEMORY_MB"][0], 7_512,
         "both histories must have released the first server's claim"
     );
+}
+
+async fn report(past: &Past, arguments: &[&str]) -> serde_json::Value {
+    let (text, _) = past.ask("", &[&["--replay", "--json"][..], arguments].concat()).await;
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A resize asks for the new flavor and for another host than the present one.
+#[tokio::test]
+async fn a_replay_decides_a_move_from_the_request_for_the_move() {
+    let mut past = Past::with_hosts(2).await;
+    let server = past.built(1, Some(0), 1024).await;
+    past.resized(server, (1024, 7_000), true).await;
+    let same = report(&past, &[]).await;
+    assert_eq!((&same["requests"], &same["same_host"]), (&2.into(), &2.into()), "{same}");
+    assert_eq!(same["differences"], serde_json::json!([]));
+    for history in ["as_it_was", "replayed"] {
+        assert_eq!(same[history]["claimed"]["MEMORY_MB"][0], 7_000, "{same}");
+        assert_eq!(same[history]["hosts_in_use"], 1, "{same}");
+    }
+    // The new flavor fits on no host of the other fleet. The server stays where it is there.
+    let small = report(&past, &["--fleet", "sim://2?vcpus=8&memory_mib=4096&disk_gib=100&name=new"]).await;
+    assert_eq!((&small["other_host"], &small["refused_only_now"]), (&1.into(), &1.into()), "{small}");
+    let refused = &small["differences"][1];
+    assert_eq!((&refused["flavor"], &refused["is"]), (&"of-7000".into(), &serde_json::Value::Null), "{small}");
+    assert_eq!(small["replayed"]["claimed"]["MEMORY_MB"][0], 1_024, "{small}");
+    // The only host is the present one.
+    let single = report(&past, &["--fleet", "sim://1?vcpus=8&memory_mib=16384&disk_gib=100&name=new"]).await;
+    assert_eq!(single["refused_only_now"], 1, "{single}");
+    assert_eq!(single["replayed"]["claimed"]["MEMORY_MB"][0], 1_024, "{single}");
+}
+
+/// The recorded move found no host. It finds one in the replay, but the allocations of both histories end as recorded.
+#[tokio::test]
+async fn a_replay_may_find_a_host_for_a_move_that_found_none() {
+    let mut past = Past::with_hosts(2).await;
+    let server = past.built(1, Some(0), 1024).await;
+    past.resized(server, (1024, 9_000), false).await;
+    let same = report(&past, &[]).await;
+    assert_eq!((&same["requests"], &same["refused"]), (&2.into(), &serde_json::json!([1, 1])), "{same}");
+    let large = report(&past, &["--fleet", "sim://2?vcpus=8&memory_mib=16384&disk_gib=100&name=new"]).await;
+    assert_eq!((&large["placed_only_now"], &large["refused_only_now"]), (&1.into(), &0.into()), "{large}");
+    let found = &large["differences"][1];
+    assert_eq!((&found["was"], &found["is"]), (&serde_json::Value::Null, &"new-0002".into()), "{large}");
+    for history in ["as_it_was", "replayed"] {
+        assert_eq!(large[history]["claimed"]["MEMORY_MB"][0], 1_024, "{large}");
+    }
 }

@@ -13,6 +13,9 @@ PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
 like "a log-in works with the bare address of the control plane" "$(env -u OS_CLOUD -u OS_CLIENT_CONFIG_FILE openstack --os-auth-url "$URL" \
   --os-username admin --os-password "$PASSWORD" --os-project-name admin --os-user-domain-id default --os-project-domain-id default \
   catalog list -f value -c Type 2>&1)" '^compute$'
+like "a client takes its credentials from variables and finds compute in the catalogue" "$(env -u OS_CLOUD -u OS_CLIENT_CONFIG_FILE \
+  OS_AUTH_URL="$URL" OS_USERNAME=admin OS_PASSWORD="$PASSWORD" OS_PROJECT_NAME=admin OS_USER_DOMAIN_ID=default OS_PROJECT_DOMAIN_ID=default \
+  openstack flavor list -f value -c Name 2>&1)" '^client$'
 like "the service list has the scheduler" "$(os compute service list -f value -c Binary)" '^nova-scheduler$'
 same "the image is active, and whole" "$(get image client status) $(get image client checksum)" \
   "active $(md5sum "$CHRONOVA_IMAGE" | cut -d' ' -f1)"

@@ -31,9 +31,13 @@ expect "the guest writes a word on its volume" write_on "$FIRST" "$ID" carried-a
 
 # ----------------------------------------------------------------------------------------------------------------- abort
 
-with 'live_migration_bandwidth = 2'
+with 'live_migration_bandwidth = 2' 'live_migration_permit_auto_converge = true' 'live_migration_downtime = 400'
 expect "a slow live migration is requested" leaves
 within 120 "the slow migration runs" migration_is "$ONE" running
+can() { on "$FIRST" qemu-monitor-command "$ID" '{"execute": "query-migrate-capabilities"}' | tr '{' '\n' | grep -F "\"$1\"" | grep -oE 'true|false'; }
+within 10 "the slow migration runs with auto-converge" eval '[ "$(can auto-converge)" = true ]'
+same "post-copy is not permitted" "$(can postcopy-ram)" false
+within 10 "the first step of the downtime is a tenth of it" eval '[ "$(on "$FIRST" migrate-getmaxdowntime "$ID" | head -1)" = 40 ]'
 NUMBER=$(number_of "$ONE") NAMED=$(uuid_of "$ONE")
 like "the running migration is shown with its hosts" "$(os server migration show "$ONE" "$NAMED" --os-compute-api-version 2.79 -f value -c Status -c 'Source Compute' -c 'Dest Compute' | paste -sd ' ')" "^running $FIRST $SECOND$"
 expect "the slow migration is aborted" os server migration abort "$ONE" "$(number_of "$ONE")" --os-compute-api-version 2.79
@@ -98,7 +102,6 @@ expect "$SECOND cannot do post-copy" hosts userfault "$SECOND" off
 with 'live_migration_bandwidth = 2' 'live_migration_permit_post_copy = true' 'live_migration_permit_auto_converge = true'
 expect "a migration with post-copy to that host is requested" leaves
 within 60 "the migration to the host without post-copy runs" migration_is "$ONE" running
-can() { on "$FIRST" qemu-monitor-command "$ID" '{"execute": "query-migrate-capabilities"}' | tr '{' '\n' | grep -F "\"$1\"" | grep -oE 'true|false'; }
 within 30 "auto-converge is enabled" eval '[ "$(can auto-converge)" = true ]'
 same "post-copy is disabled" "$(can postcopy-ram)" false
 like "the log says that the migration runs without post-copy" "$(grep -a 'runs without post-copy' "$WORK/chronova.log")" "$ID"

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
@@ -286,6 +287,35 @@ async fn images_are_brought_to_the_hosts_of_an_aggregate() {
     assert_eq!(ask(id, "2.81", &[image]).await.status, 202);
     api.life.until(|_| holds(0) + holds(1) == 1).await;
     assert_eq!(api.world.fleet.hostname(usize::from(holds(1) == 1)), h0, "another host fetched the image");
+    api.stop().await;
+}
+
+/// One of two hosts cannot fetch the image. The request is accepted, and the other host has the image.
+#[actix_rt::test]
+async fn a_host_that_cannot_fetch_an_image_does_not_hinder_the_others() {
+    let api = Api::start().await;
+    let (h0, h1) = hosts(&api).await;
+    let id = aggregate(&api, "a", None).await;
+    add(&api, id, &h0).await;
+    add(&api, id, &h1).await;
+    let fault = FaultPlan::default().with(DriverCall::EnsureImage, FaultTrigger::Always, Effect::Refuse);
+    api.world.fleet.set_faults(0, fault);
+    let ask = async || {
+        let images = json!({"cache": [{"id": chronova_tests::compute_api::IMAGE}]});
+        let path = format!("/os-aggregates/{id}/images");
+        assert_eq!(api.call("POST", &path, "2.81", ADMIN, Some(images)).await.status, 202);
+    };
+    let holds = |host: usize| api.world.fleet.images(host).len();
+    ask().await;
+    api.life.until(|_| holds(1) == 1 && api.world.fleet.calls(DriverCall::EnsureImage) >= 2).await;
+    assert_eq!(holds(0), 0);
+    let servers = api.get("/servers?all_tenants=1", "2.1").await;
+    assert_eq!(servers["servers"], json!([]), "the hosts needed a server");
+    // The next request brings the image to the host that failed.
+    api.world.fleet.set_faults(0, FaultPlan::default());
+    ask().await;
+    api.life.until(|_| holds(0) == 1).await;
+    assert_eq!(holds(1), 1);
     api.stop().await;
 }
 

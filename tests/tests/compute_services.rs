@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronova_actors::host::{HostCommand, HostRoot};
 use chronova_actors::host_aggregate::{HostAggregateCommand, HostAggregatesId, HostAggregatesRoot};
@@ -13,6 +14,7 @@ use chronova_events::host::Registered;
 use chronova_events::ids::{HostAggregateId, HostId, ProviderId};
 use chronova_events::ledger::Provider;
 use chronova_events::store::EventStore;
+use chronova_hypervisor::sim::DriverCall;
 use chronova_projections::history::{History, HistoryOptions};
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::{Life, Setting, World};
@@ -178,38 +180,97 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     life.stop().await;
 }
 
-/// Nova restores a host's traits with each periodic update. The host neither leaves nor connects again meanwhile.
+fn ratio(life: &Life, host: HostId, class: &str) -> f64 {
+    provider(life, host).inventories[class].inventory.allocation_ratio
+}
+
+/// Sets the allocation ratio of a class, as a client of Placement does.
+async fn set_ratio(life: &Life, host: HostId, class: &str, ratio: f64) {
+    let known = provider(life, host);
+    let mut inventory = known.inventories[class].inventory.clone();
+    inventory.allocation_ratio = ratio;
+    let (id, generation) = (ProviderId(host.0), known.generation);
+    ledger(life, LedgerCommand::UpdateInventory { provider: id, generation, inventory, reserve: Reserve::All }).await;
+}
+
+/// At each `update_resources_interval`, a host reports its ratios and traits again. What clients of Placement may change
+/// stays as it is.
 #[actix_rt::test]
-async fn a_host_restores_its_own_traits_and_leaves_those_of_others() {
-    let world = World::new(1);
+async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() {
+    let mut world = World::new(1);
+    world.options.hosts.resources_poll = Some(Duration::from_millis(50));
+    world.options.hosts.imposed_ratios = vec![("VCPU".to_owned(), 2.0)];
+    // The reconciler of the mirror must not run meanwhile.
+    world.options.reconcile.period = Duration::from_hours(1);
     let life = world.live(None, None).await;
     life.hosts_up(1).await;
     let host = world.fleet.uri().host_id(0);
     let id = ProviderId(host.0);
-    let own = provider(&life, host).traits;
+    set_ratio(&life, host, "DISK_GB", 3.0).await;
+    set_ratio(&life, host, "VCPU", 9.0).await;
+    life.until(|_| (ratio(&life, host, "VCPU") - 2.0).abs() < f64::EPSILON).await;
+    assert!((ratio(&life, host, "DISK_GB") - 3.0).abs() < f64::EPSILON, "a ratio that no option sets has changed");
+
     ledger(&life, LedgerCommand::CreateTrait { name: "CUSTOM_FAST".into() }).await;
-    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let add = names(&["CUSTOM_FAST", "HW_GPU_API_VULKAN", "COMPUTE_REMOTE_MANAGED_PORTS"]);
-    let remove = names(&["COMPUTE_NODE", "HW_CPU_X86_AVX2", "COMPUTE_VOLUME_EXTEND"]);
+    let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let add = texts(&["CUSTOM_FAST", "HW_GPU_API_VULKAN", "COMPUTE_REMOTE_MANAGED_PORTS", DISABLED]);
+    let remove = texts(&["COMPUTE_NODE", "HW_CPU_X86_AVX2"]);
     ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove }).await;
-    let restored = |context: &chronova_actors::process::context::StepContext| {
-        context.views.placement.read(|view| {
-            let traits = &view.ledger.providers[&id].traits;
-            traits.contains("CUSTOM_FAST") && own.is_subset(traits)
-        })
+    let has = |name: &str| provider(&life, host).traits.contains(name);
+    let own = |_: &chronova_actors::process::context::StepContext| has("COMPUTE_NODE") && has("HW_CPU_X86_AVX2");
+    life.until(|context| own(context) && !has("COMPUTE_REMOTE_MANAGED_PORTS") && !has(DISABLED)).await;
+    assert!(has("CUSTOM_FAST") && has("HW_GPU_API_VULKAN"), "traits of clients are gone");
+
+    // The trait of a disabled host, and a trait that the host reported once.
+    life.context()
+        .gateway
+        .send::<HostRoot>(&host, HostCommand::Disable { reason: None }, Meta::system("test"))
+        .await
+        .unwrap();
+    life.until(|_| has(DISABLED)).await;
+    ledger(&life, LedgerCommand::SetTraits { provider: id, generation: None, traits: vec![] }).await;
+    life.until(|context| own(context) && has(DISABLED)).await;
+    assert!(!has("CUSTOM_FAST"), "a trait that its client removed is back");
+    let now = life.context().views.hosts.read(|hosts| hosts.get(host).unwrap().clone());
+    let mut capabilities = now.capabilities.clone();
+    capabilities.traits.push("HW_CPU_X86_AVX512F".into());
+    let report = Registered { host, number: now.number, hostname: now.hostname, uri: now.uri, capabilities };
+    let report = HostCommand::Report { report, admitted: true };
+    life.context().gateway.send::<HostRoot>(&host, report, Meta::system("test")).await.unwrap();
+    let recorded = |context: &chronova_actors::process::context::StepContext| {
+        context.views.hosts.read(|hosts| hosts.get(host).unwrap().capabilities == now.capabilities)
     };
-    assert!(life.until(restored).await);
-    let now = provider(&life, host).traits;
-    let added: Vec<&String> = now.difference(&own).collect();
-    assert_eq!(
-        added,
-        ["CUSTOM_FAST", "HW_GPU_API_VULKAN"],
-        "a trait of drivers that this driver does not report stays"
-    );
-    assert!(
-        now.iter()
-            .all(|name| name.starts_with("CUSTOM_") || chronova_events::ledger::standard::is_standard_trait(name))
-    );
+    life.until(recorded).await;
+
+    // Without a change, no event is recorded.
+    let end = world.log.head();
+    let calls = world.fleet.calls(DriverCall::Capabilities);
+    life.until(|_| world.fleet.calls(DriverCall::Capabilities) > calls + 2).await;
+    assert_eq!(world.log.head(), end, "a report that changes nothing is recorded");
+    life.stop().await;
+}
+
+/// The provider of a host whose name another provider has. The host comes up as soon as the name is free.
+#[actix_rt::test]
+async fn a_host_whose_name_is_taken_in_placement_waits_until_it_is_free() {
+    let world = World::new(1);
+    let life = world.begin(Setting { hosts: Some(0), ..Setting::default() }).await;
+    let (name, other) = (world.fleet.hostname(0), ProviderId(Uuid::from_u128(9)));
+    ledger(&life, LedgerCommand::CreateProvider { provider: other, name: name.clone(), parent: None }).await;
+    life.stop().await;
+
+    let life = world.live(None, None).await;
+    let calls = || world.fleet.calls(DriverCall::Capabilities);
+    life.until(|_| calls() > 2).await;
+    let host = world.fleet.uri().host_id(0);
+    let known = |context: &chronova_actors::process::context::StepContext| {
+        let up = context.views.hosts.read(|hosts| hosts.get(host).is_some_and(|host| host.up));
+        (up, context.views.placement.read(|view| view.ledger.providers.keys().copied().collect::<Vec<_>>()))
+    };
+    assert_eq!(known(life.context()), (false, vec![other]), "the host took over a provider of the same name");
+    ledger(&life, LedgerCommand::DeleteProvider { provider: other }).await;
+    life.until(|context| known(context) == (true, vec![ProviderId(host.0)])).await;
+    assert_eq!(provider(&life, host).name, name);
     life.stop().await;
 }
 
@@ -306,10 +367,25 @@ async fn hosts_of_old_show_their_resources() {
     request["host"] = json!(name);
     api.server(ADMIN, request).await;
     let list = api.get("/os-hosts", "2.42").await["hosts"].as_array().unwrap().clone();
-    let services: Vec<_> = list.iter().map(|host| host["service"].as_str().unwrap()).collect();
+    let text = |host: &Value, key: &str| host[key].as_str().unwrap().to_owned();
+    let services: Vec<_> = list.iter().map(|host| text(host, "service")).collect();
     assert_eq!(services, ["conductor", "scheduler", "compute", "compute"]);
+    let zones: Vec<_> = list.iter().map(|host| text(host, "zone")).collect();
+    assert_eq!(zones, ["internal", "internal", "nova", "nova"]);
+    let hosts: BTreeSet<_> = list[2..].iter().map(|host| text(host, "host_name")).collect();
+    let known: BTreeSet<String> = compute(&api).await.into_iter().map(|(_, name)| name).collect();
+    assert_eq!(hosts, known);
+    assert!(list[..2].iter().all(|host| !text(host, "host_name").is_empty()), "{list:?}");
     let here = api.get("/os-hosts?zone=nova", "2.1").await["hosts"].as_array().unwrap().len();
     assert_eq!(here, 2);
+    let zone = json!({"aggregate": {"name": "a", "availability_zone": "north"}});
+    let made = api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(zone)).await;
+    let add = json!({"add_host": {"host": compute(&api).await[1].1}});
+    let path = format!("/os-aggregates/{}/action", made.body["aggregate"]["id"]);
+    assert_eq!(api.call("POST", &path, "2.1", ADMIN, Some(add)).await.status, 200);
+    let list = api.get("/os-hosts", "2.42").await["hosts"].as_array().unwrap().clone();
+    let zones: Vec<_> = list.iter().map(|host| text(host, "zone")).collect();
+    assert_eq!(zones, ["internal", "internal", "nova", "north"], "a host shows its own zone");
     let shown = api.get(&format!("/os-hosts/{name}"), "2.1").await["host"].clone();
     let line = |at: usize| {
         let resource = &shown[at]["resource"];
@@ -360,7 +436,6 @@ async fn hosts_of_old_count_flavors_and_what_is_reserved() {
     }
     let (_, name) = compute(&api).await.remove(0);
     let probes = || {
-        use chronova_hypervisor::sim::DriverCall;
         [DriverCall::Usage, DriverCall::Capabilities, DriverCall::Guests, DriverCall::Guest]
             .map(|call| api.world.fleet.calls(call))
     };

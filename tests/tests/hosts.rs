@@ -213,6 +213,35 @@ async fn a_power_failure_of_the_host_stops_its_servers() {
     world.check().await;
 }
 
+/// After a power failure, the volume is still the server's. A reboot brings it into the guest again.
+#[actix_rt::test]
+async fn a_power_failure_of_the_host_loses_no_volume() {
+    let world = World::new(1);
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    life.volume_beside(id(1), 1).await;
+    life.attach(id(1), 1).await.unwrap();
+    life.settled().await;
+    let of_guest = || world.fleet.guests(0)[&id(1)].volumes.len();
+    let of_server =
+        || life.instance_now(id(1)).alive().unwrap().disks.iter().filter(|disk| disk.device.is_volume()).count();
+    assert_eq!((of_guest(), of_server()), (1, 1));
+    world.fleet.kill_host(0);
+    life.until(|_| !up(&life, &world, 0)).await;
+    world.fleet.revive_host(0, false).unwrap();
+    life.shows(id(1), "SHUTOFF").await;
+    assert_eq!(of_server(), 1, "the server has lost its volume");
+    life.power(id(1), PowerAction::RebootHard).await.unwrap();
+    life.shows(id(1), "ACTIVE").await;
+    life.settled().await;
+    assert_eq!((of_guest(), of_server()), (1, 1), "the guest came back without its volume");
+    life.detach(id(1), 1).await.unwrap();
+    life.settled().await;
+    assert_eq!((of_guest(), of_server()), (0, 0), "the volume cannot be detached any more");
+    life.stop().await;
+    world.check().await;
+}
+
 #[actix_rt::test]
 async fn a_guest_that_vanished_is_stopped_and_made_again_at_the_start() {
     let world = World::new(2);

@@ -125,6 +125,25 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
     world.check().await;
 }
 
+/// A claim that the ledger refuses because of the group is no attempt. Nova's late check uses up an attempt, so there
+/// such servers need `max_attempts` above 1.
+#[actix_rt::test]
+async fn an_anti_affinity_group_needs_no_second_attempt() {
+    const HOSTS: usize = 10;
+    let mut world = roomy(HOSTS);
+    (world.options.processes.max_attempts, world.options.scheduler.max_attempts) = (1, 1);
+    let life = life(&world).await;
+    group(&life, ServerGroupPolicy::AntiAffinity, None, 1..=10).await;
+    join_all((1..=10).map(|n| build(&life, n, in_group))).await;
+    life.settled().await;
+    for n in 1..=10 {
+        assert_eq!((life.status(id(n)), life.fault(id(n))), ("ACTIVE", String::new()));
+    }
+    assert_eq!(per_host(&world), vec![1; HOSTS], "a host has no server, or more than one");
+    life.stop().await;
+    world.check().await;
+}
+
 #[actix_rt::test]
 async fn max_server_per_host_is_respected_and_affinity_keeps_members_together() {
     let world = roomy(3);

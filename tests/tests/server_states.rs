@@ -4,8 +4,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::sync::Arc;
+
+use chronova_events::store::EventStore;
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
+use chronova_projections::history::{History, HistoryOptions};
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
-use chronova_tests::world::World;
+use chronova_tests::world::{Setting, World};
 use serde_json::{Value, json};
 
 /// An action, and the states that Nova requires for it.
@@ -378,6 +383,52 @@ async fn diagnostics_have_their_two_forms() {
     let path = format!("/servers/{own}/os-server-password");
     assert_eq!(api.call("GET", &path, "2.1", user, None).await.body, json!({"password": ""}));
     assert_eq!(api.call("DELETE", &path, "2.1", user, None).await.status, 204);
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn diagnostics_say_whether_a_server_has_a_config_drive() {
+    let api = Api::start().await;
+    for asked in [true, false] {
+        let mut request = Api::wish("s");
+        request["config_drive"] = json!(asked);
+        let id = api.server(ADMIN, request).await;
+        let seen = api.get(&format!("/servers/{id}/diagnostics"), "2.48").await;
+        assert_eq!(seen["config_drive"], json!(asked));
+    }
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn diagnostics_are_refused_with_novas_status() {
+    let api = Api::start().await;
+    let ask =
+        async |api: &Api, id: &str| api.call("GET", &format!("/servers/{id}/diagnostics"), "2.48", ADMIN, None).await;
+    let nobody = "11111111-2222-3333-4444-555555555555";
+    let unknown = ask(&api, nobody).await;
+    assert_eq!(unknown.status, 404);
+    assert_eq!(unknown.message(), format!("Instance {nobody} could not be found."));
+    let id = api.server(ADMIN, Api::wish("s")).await;
+    let fault = FaultPlan::default().with(DriverCall::Diagnostics, FaultTrigger::Nth(1), Effect::LoseReply);
+    api.world.fleet.set_all_faults(&fault);
+    let silent = ask(&api, &id).await;
+    assert_eq!((silent.status, silent.message()), (409, format!("Instance {id} is not ready").as_str()));
+    api.stop().await;
+
+    // A driver without the optional part.
+    let world = World::new(1);
+    let life = world.begin(Setting { core_only: true, ..Setting::default() }).await;
+    life.hosts_up(1).await;
+    let store = Arc::clone(&world.log) as Arc<dyn EventStore>;
+    let history = History::new(store, Arc::clone(&life.context().views), None, HistoryOptions::default());
+    let api = Api::around(world, life, "", history);
+    api.flavor("1", 512, 1).await;
+    let mut request = Api::wish("s");
+    request["networks"] = json!("none");
+    let id = api.server(ADMIN, request).await;
+    let unsupported = ask(&api, &id).await;
+    let words = "The requested functionality is not supported.";
+    assert_eq!((unsupported.status, unsupported.message()), (501, words), "{}", unsupported.body);
     api.stop().await;
 }
 

@@ -9,6 +9,7 @@
 //! rates of requests, open feeds and consoles, password hashing.
 
 pub mod batches;
+pub mod completion_timeout;
 pub mod disk_claims;
 pub mod host_gate;
 pub mod host_numbers;

@@ -6,7 +6,9 @@
 //! | [`encryption`] | encrypted memory |
 //! | [`firmware`] | secure boot and the emulated TPM |
 //! | [`iommu`] | the virtual IOMMU |
+//! | [`machine`] | the machine type of a guest without a recorded one |
 //! | [`memory`] | locked memory, the memory of the graphics card, the number of serial ports |
+//! | [`switches`] | switches that flavor and image may both set |
 //! | [`topology`] | limits of sockets, cores and threads |
 //! | [`wishes`] | reads the values from flavor and image |
 //! | [`refused`] | requests that no host here can meet |
@@ -19,8 +21,10 @@ mod emulation;
 mod encryption;
 mod firmware;
 mod iommu;
+mod machine;
 mod memory;
 mod refused;
+mod switches;
 mod topology;
 mod wishes;
 
@@ -28,6 +32,7 @@ use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 
 pub use self::emulation::{check_rebuild_architecture, emulated_architecture};
 pub use self::firmware::tpm_version;
+pub use self::machine::default_machine_type;
 pub use self::refused::check_image;
 use self::wishes::HardwareWishes;
 pub use self::wishes::is_true;
@@ -44,6 +49,7 @@ pub fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(
     firmware::check_tpm(&wishes)?;
     encryption::check_encryption(&wishes)?;
     iommu::check_viommu(&wishes)?;
+    switches::check(&wishes)?;
     memory::check_locked(&wishes)?;
     memory::check_video(&wishes)?;
     memory::check_serial_ports(&wishes)?;

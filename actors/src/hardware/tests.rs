@@ -88,6 +88,21 @@ fn locked_memory_needs_a_page_size_and_no_contradiction() {
 }
 
 #[test]
+fn a_switch_of_flavor_and_image_is_the_same_in_both() {
+    for (spec, property) in [("hw:vif_multiqueue_enabled", "hw_vif_multiqueue_enabled"), ("hw:pmu", "hw_pmu")] {
+        for (flavor, image) in [("true", "yes"), ("false", "False")] {
+            assert_eq!(asked(&[(spec, flavor)], &[(property, image)]), Ok(()), "{flavor} {image}");
+        }
+        assert_eq!(asked(&[(spec, "true")], &[]), Ok(()));
+        assert_eq!(asked(&[], &[(property, "false")]), Ok(()));
+        for (flavor, image) in [("true", "false"), ("no", "on")] {
+            let words = format!("Flavor's {spec} ({flavor}) and image's {property} ({image}) contradict each other");
+            says(&[(spec, flavor)], &[(property, image)], &words);
+        }
+    }
+}
+
+#[test]
 fn an_image_stays_within_the_flavors_bounds() {
     assert_eq!(asked(&[("hw_video:ram_max_mb", "32")], &[("hw_video_ram", "16")]), Ok(()));
     says(&[("hw_video:ram_max_mb", "8")], &[("hw_video_ram", "16")], "higher than the maximum");

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Position};
-use chronova_events::host::{KnownHost, Registered};
-use chronova_events::ids::{HostId, InstanceId, ProviderId};
+use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Instance, Power};
 use chronova_events::store::EventStore;
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, HostSignal, StopMode};
-use chronova_hypervisor::guest::{HostCapabilities, PowerState};
+use chronova_hypervisor::guest::PowerState;
 use futures::StreamExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::capacity::{capabilities, power, resources, settle_traits};
+use super::capacity::{power, settle_traits};
 use super::consoles;
 use super::context::HostContext;
 use super::due::{DueChecks, ResyncClock};
@@ -23,12 +22,12 @@ use super::fence::{self, FenceVerdict, LogIdentity};
 use super::fleet::ConnectedHost;
 use super::options::DeletedGuests;
 use super::plan::{self, ResyncAction};
-use super::{renewal, resume, unquiesce};
+use super::report::HostReporter;
+use super::{resume, unquiesce};
 use crate::coordination::host_turns::ConcurrencyLimits;
 use crate::host::{HostCommand, HostRoot};
 use crate::instance::{InstanceRecord, InstanceRoot};
-use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci};
-use crate::reconcile::{devices, leftovers, placement};
+use crate::reconcile::{devices, leftovers};
 
 /// Runs the agent of one host until the task is dropped.
 pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
@@ -56,10 +55,13 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
     resync.tick().await;
     loop {
         let member = agent.member.clone();
+        // The output says whether the host is to report again, too.
         let resync_requested = async {
-            match &member {
-                Some(member) => member.resync.notified().await,
-                None => std::future::pending().await,
+            let Some(member) = &member else { return std::future::pending().await };
+            tokio::select! {
+                biased;
+                () = member.renewal.notified() => true,
+                () = member.resync.notified() => false,
             }
         };
         // The order is fixed, so that a seed determines a run. Ticks and requests are rare and come first, so that
@@ -71,7 +73,7 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
                 let due = agent.clock.due();
                 agent.resync(due).await;
             }
-            () = resync_requested => agent.resync(agent.clock.all()).await,
+            renewal = resync_requested => agent.resync(agent.clock.all().renewing(renewal)).await,
             signal = signals.next() => match signal {
                 Some(signal) => agent.take(signal).await,
                 None => {
@@ -140,7 +142,7 @@ impl Agent {
             self.put_right(&member, self.clock.all()).await;
             self.correct_devices(member.host).await;
         }
-        if let Err(error) = self.report(&found).await {
+        if let Err(error) = self.reporter().report(&found).await {
             tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");
             // A host that was up before gets no more servers until a later heartbeat registers it.
             self.connected = false;
@@ -155,93 +157,9 @@ impl Agent {
         self.resync(self.clock.all()).await;
     }
 
-    async fn report(&self, found: &HostCapabilities) -> Result<(), String> {
-        let known = self.context.views.hosts.read(|hosts| hosts.get(found.host).cloned());
-        let provider = ProviderId(found.host.0);
-        let gone = self.gone(provider, known.as_ref(), found);
-        let options = &self.context.options;
-        let report = Registered {
-            host: found.host,
-            number: known.map_or_else(|| self.context.fleet.next_number(), |host| host.number),
-            hostname: found.hostname.clone(),
-            uri: self.driver.uri().to_owned(),
-            capabilities: capabilities(found),
-        };
-        // The capacity comes first, because the scheduler may choose a host as soon as it is up.
-        let inventory = resources(found, options, self.look_at_cache().await)?;
-        self.warn_of_kept_devices(provider, &inventory);
-        let meta = Meta::system("host-watch");
-        let gateway = &self.context.gateway;
-        let impose = LedgerCommand::ImposeRatios { provider, ratios: options.imposed_ratios.clone() };
-        let lost = LedgerCommand::AdjustTraits { provider, add: vec![], remove: gone };
-        let configs = Arc::clone(&options.provider_configs);
-        let apply = LedgerCommand::ApplyProviderConfig { host: provider, configs };
-        for command in [inventory, apply, impose, lost] {
-            gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&meta)).await.map_err(|e| e.to_string())?;
-        }
-        let up = HostCommand::Report { report, admitted: options.enable_new_services };
-        gateway.send::<HostRoot>(&found.host, up, meta).await.map_err(|e| e.to_string())?;
-        self.warn_of_absent_providers().await;
-        Ok(())
-    }
-
-    /// Warns of entries of `provider.yaml` whose provider does not exist. The provider's host may still be silent, so
-    /// there is no warning until every host has answered or failed.
-    async fn warn_of_absent_providers(&self) {
-        let configs = &self.context.options.provider_configs;
-        self.context.fleet.hear_of(self.driver.uri());
-        if configs.entries.is_empty() || self.context.fleet.awaits_some() || !self.caught_up(self.store.head()).await {
-            return;
-        }
-        self.context.views.placement.read(|view| {
-            for entry in configs.absent(&view.ledger) {
-                tracing::warn!(
-                    source = %entry.source,
-                    provider = %entry.identification,
-                    "an entry of [compute] provider_config_location names a provider that no host has: the entry has no effect"
-                );
-            }
-        });
-    }
-
-    /// Logs the devices that guests still have although the options no longer offer them. The guests keep these
-    /// devices.
-    fn warn_of_kept_devices(&self, provider: ProviderId, report: &LedgerCommand) {
-        let LedgerCommand::Report { pci: ReportedPci { devices: Some(found), .. }, name, .. } = report else { return };
-        self.context.views.placement.read(|view| {
-            let held = view.ledger.pci_claims.on(provider).flat_map(|(_, devices)| devices);
-            for device in held.filter(|device| found.device(device.address).is_none()) {
-                tracing::warn!(host = %name, address = %device.address, "a guest has a PCI device that is not offered any more");
-            }
-        });
-    }
-
-    /// The bytes to reserve for the image cache. If the host does not report its cache, the last known number.
-    async fn look_at_cache(&self) -> u64 {
-        let Some(member) = self.member.as_ref().filter(|_| self.context.image_cache.reserve_disk) else {
-            return 0;
-        };
-        let Some(cache) = self.driver.image_cache() else { return 0 };
-        match cache.cached_images().await {
-            Ok(found) => {
-                member.note_cached(found.iter().map(|image| image.size).sum());
-            }
-            Err(error) => tracing::debug!(host = %member.hostname, %error, "reading the image cache's size failed"),
-        }
-        member.cached()
-    }
-
-    /// The traits to remove: those that the host reported before but does not offer now, and other `COMPUTE_...` traits
-    /// that it does not offer. `COMPUTE_STATUS_DISABLED` stays. All other traits stay, too, because clients of
-    /// Placement may have set them.
-    fn gone(&self, provider: ProviderId, known: Option<&KnownHost>, found: &HostCapabilities) -> Vec<String> {
-        let shown =
-            self.context.views.placement.read(|view| {
-                view.ledger.providers.get(&provider).map(|known| known.traits.clone()).unwrap_or_default()
-            });
-        let reported = |name: &String| known.is_some_and(|host| host.capabilities.traits.contains(name));
-        let of_driver = |name: &String| name.starts_with("COMPUTE_") && name != placement::DISABLED;
-        shown.into_iter().filter(|name| !found.traits.contains(name) && (reported(name) || of_driver(name))).collect()
+    fn reporter(&self) -> HostReporter<'_> {
+        let (context, store, driver) = (&self.context, &self.store, &self.driver);
+        HostReporter { context, store, driver, member: self.member.as_deref() }
     }
 
     /// Writes the host's mark on its storage, and reads the marks of others there.
@@ -427,7 +345,7 @@ impl Agent {
             self.apply(&member, instance, remedy).await;
         }
         self.correct_devices(member.host).await;
-        renewal::put_right(&self.context, member.host).await;
+        self.reporter().renew(member.host, due).await;
         self.context.volumes.sweep_host(member.host, &self.driver, self.context.fleet.doubt()).await;
         leftovers::sweep(&self.context, member.host, &self.driver).await;
     }

@@ -1,8 +1,8 @@
 //! Decides which comparisons of a host with the log are due.
 //!
 //! An agent compares its host with the log often, and each time repairs what a process left behind. Nova's options say
-//! how often the agent compares the power states of all guests, and how often it searches for guests of deleted
-//! servers.
+//! how often the agent compares the power states of all guests, how often it searches for guests of deleted servers, and
+//! how often the host reports its resources.
 
 use std::time::Duration;
 
@@ -16,9 +16,16 @@ use super::plan::ResyncAction;
 pub(super) struct DueChecks {
     power: bool,
     deleted: bool,
+    /// Whether the host reports its resources, traits and ratios again.
+    pub(super) resources: bool,
 }
 
 impl DueChecks {
+    /// These checks, and the report of the resources if `resources` is true.
+    pub(super) fn renewing(self, resources: bool) -> Self {
+        Self { resources, ..self }
+    }
+
     pub(super) fn includes(self, action: ResyncAction) -> bool {
         match action {
             ResyncAction::Look => self.power,
@@ -34,6 +41,7 @@ pub(super) struct ResyncClock {
     tick: Duration,
     power: PeriodicCheck,
     deleted: PeriodicCheck,
+    resources: PeriodicCheck,
 }
 
 #[derive(Debug)]
@@ -60,15 +68,18 @@ impl PeriodicCheck {
 impl ResyncClock {
     pub(super) fn new(options: &HostOptions) -> Self {
         let (power, deleted) = (PeriodicCheck::new(options.power_sync), PeriodicCheck::new(options.deleted_poll));
-        Self { tick: options.resync_period(), power, deleted }
+        let resources = PeriodicCheck::new(options.resources_period());
+        Self { tick: options.resync_period(), power, deleted, resources }
     }
 
-    /// The checks that are due when the host has connected, or when a process asks for them.
+    /// The checks that are due when the host has connected, or when a process asks for them. A host that connects has
+    /// just reported its resources.
     pub(super) fn all(&self) -> DueChecks {
-        DueChecks { power: true, deleted: self.deleted.period.is_some() }
+        DueChecks { power: true, deleted: self.deleted.period.is_some(), resources: false }
     }
 
     pub(super) fn due(&mut self) -> DueChecks {
-        DueChecks { power: self.power.is_due(self.tick), deleted: self.deleted.is_due(self.tick) }
+        let (power, deleted) = (self.power.is_due(self.tick), self.deleted.is_due(self.tick));
+        DueChecks { power, deleted, resources: self.resources.is_due(self.tick) }
     }
 }

@@ -24,6 +24,8 @@ pub struct ConnectedHost {
     pub turns: HostTurns,
     /// Notify it to make the agent compare the host with the log soon.
     pub resync: Notify,
+    /// Notify it to make the host report its resources and traits soon, too.
+    pub(super) renewal: Notify,
     usage: RwLock<(HostUsage, i64)>,
     /// The metrics of the last heartbeat; empty unless the operator wants metrics.
     metrics: RwLock<MetricsOfHost>,
@@ -204,6 +206,13 @@ impl ConnectedHosts {
         HostMetrics(self.members().iter().filter_map(|member| of_member(member)).collect())
     }
 
+    /// Makes every connected host report its resources and traits again.
+    pub fn renew_reports(&self) {
+        for member in self.members() {
+            member.renewal.notify_one();
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.members.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -289,6 +298,7 @@ impl ConnectedHosts {
                 driver: Arc::clone(driver),
                 turns: HostTurns::new(at_once),
                 resync: Notify::new(),
+                renewal: Notify::new(),
                 usage: RwLock::default(),
                 metrics: RwLock::default(),
                 cached: AtomicU64::new(0),

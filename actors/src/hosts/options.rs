@@ -43,6 +43,9 @@ pub struct HostOptions {
     /// `[DEFAULT] running_deleted_instance_poll_interval`: the period of the search for guests of deleted servers;
     /// `None` means never.
     pub deleted_poll: Option<Duration>,
+    /// `[DEFAULT] update_resources_interval`: the period in which a host reports its resources, traits and ratios again;
+    /// zero means [`HostOptions::resync`], `None` means only when the host connects.
+    pub resources_poll: Option<Duration>,
     /// `[workarounds] handle_virt_lifecycle_events`: whether the agent reads a guest at once when the host reports a
     /// change of it.
     pub follows_guests: bool,
@@ -80,6 +83,7 @@ impl Default for HostOptions {
             resync: Duration::from_mins(1),
             power_sync: Some(Duration::from_mins(10)),
             deleted_poll: Some(Duration::from_mins(30)),
+            resources_poll: Some(Duration::ZERO),
             follows_guests: true,
             excluded_image_types: Vec::new(),
             fenced: false,
@@ -100,7 +104,13 @@ impl HostOptions {
 
     /// The period of the agents' clocks. It is the shortest period of their comparisons.
     pub(super) fn resync_period(&self) -> Duration {
-        [self.power_sync, self.deleted_poll].into_iter().flatten().fold(self.resync, Duration::min)
+        let periods = [self.power_sync, self.deleted_poll, self.resources_period()];
+        periods.into_iter().flatten().fold(self.resync, Duration::min)
+    }
+
+    /// The period in which a host reports its resources again; `None` means only when the host connects.
+    pub(super) fn resources_period(&self) -> Option<Duration> {
+        self.resources_poll.map(|period| if period.is_zero() { self.resync } else { period })
     }
 
     /// Whether hosts offer a trait of their drivers.

@@ -8,6 +8,7 @@ use chronova_projections::views::Views;
 
 use super::interference::Interference;
 use super::options::{LiveOptions, ProcessOptions};
+use crate::coordination::completion_timeout::CompletionTimeout;
 use crate::coordination::disk_claims::DiskClaims;
 use crate::coordination::host_gate::HostGate;
 use crate::coordination::image_holds::ImageHolds;
@@ -52,6 +53,8 @@ pub struct StepContext {
     pub running: Arc<RunningProcesses>,
     pub options: ProcessOptions,
     pub live_options: LiveOptions,
+    /// The present value of [`LiveOptions::completion_timeout`].
+    pub completion_timeout: CompletionTimeout,
     pub server_options: Arc<ServerOptions>,
     /// Whether all hosts have the volumes on one storage.
     pub shares_volumes: bool,

@@ -1,8 +1,6 @@
 //! Selects the destination of a server. Builds and all kinds of moves ask the scheduler with the same type of request.
 //! All kinds of moves record the answer in the same way.
 
-use std::sync::Arc;
-
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, FaultInfo, Placed};
 use chronova_events::process::StepOutput;
@@ -16,11 +14,7 @@ use crate::scheduler::placing::{Selection, SelectionError, SelectionRequest, dic
 /// Updates the request spec to the server's present hardware.
 pub(crate) fn fit(request: &mut RequestSpec, server: &Alive) {
     request.dice = dice();
-    request.image = server.shared_hardware_image();
-    if server.is_volume_backed() {
-        // The root disk is a volume and uses no disk space of the host.
-        Arc::make_mut(&mut request.flavor).root_gib = 0;
-    }
+    request.take_hardware(server);
 }
 
 /// The name of a host in requests.
@@ -69,17 +63,12 @@ pub(super) fn chosen(work: &StepRun, subject: &MovingServer) -> Option<StepOutpu
     target.map(output)
 }
 
-/// The request spec of a server that leaves its host. It has the requested destination, forced or not, and excludes the
-/// present host.
-pub(super) fn elsewhere(work: &StepRun, subject: &MovingServer, forced: bool) -> RequestSpec {
-    let (server, moving) = (&subject.server, &subject.moving);
-    let mut request =
-        RequestSpec::of_build(&server.request, &work.running.excluded, &work.context.server_options.availability_zone);
-    request.forced_host = moving.host.clone().filter(|_| forced);
-    request.requested_host = moving.host.clone().filter(|_| !forced);
-    request.excluded.insert(moving.source.host);
-    fit(&mut request, server);
-    request
+/// The request spec of a server that leaves its host.
+pub(super) fn elsewhere(work: &StepRun, subject: &MovingServer) -> RequestSpec {
+    let (context, excluded) = (&work.context, &work.running.excluded);
+    let (zone, may_stay) = (&context.server_options.availability_zone, context.options.allow_resize_to_same_host);
+    let request = RequestSpec::of_move(&subject.server, &subject.moving, excluded, zone, may_stay);
+    RequestSpec { dice: dice(), ..request }
 }
 
 /// Lets the scheduler select a host, and records its decision. If no host fits, `instead` replaces the scheduler's

@@ -79,8 +79,7 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     }
     moving::disks_at_rest(&subject.server)?;
     moving::set_aside(work, work.running.process).await?;
-    let forced = evacuation(&subject).is_some_and(|evacuation| evacuation.forced);
-    let mut request = destination::elsewhere(work, &subject, forced);
+    let mut request = destination::elsewhere(work, &subject);
     // If only one host reaches a volume, the server must go to that host. If it is the old host, there is no
     // destination.
     if let Some(only) = build_volumes::only_host(work, &subject.server).await? {

@@ -129,11 +129,10 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     }
     moving::disks_at_rest(&subject.server)?;
     moving::set_aside(work, work.running.process).await?;
-    let live = subject.live();
-    let mut request = destination::elsewhere(work, &subject, live.is_some_and(|live| live.forced));
+    let mut request = destination::elsewhere(work, &subject);
     request.page_kib = pinned::page_kib(work, &subject).await?;
     // The refusal of the last destination is a better reason than "no host".
-    let refused = live.and_then(|live| live.refused.clone());
+    let refused = subject.live().and_then(|live| live.refused.clone());
     destination::choose(work, &subject, request, refused).await
 }
 

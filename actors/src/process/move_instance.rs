@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use chronova_events::instance::{MoveKind, MoveStage, Moving};
+use chronova_events::instance::{MoveStage, Moving};
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::StopMode;
 use futures::FutureExt;
@@ -93,20 +93,9 @@ fn check_disks(subject: &MovingServer) -> Result<(), StepError> {
 }
 
 async fn request(work: &StepRun, subject: &MovingServer) -> Result<RequestSpec, StepError> {
-    let (context, server, moving) = (&work.context, &subject.server, &subject.moving);
-    let mut request =
-        RequestSpec::of_build(&server.request, &work.running.excluded, &context.server_options.availability_zone);
-    request.flavor = Arc::new(moving.new_flavor.clone());
-    request.forced_host = None;
-    request.requested_host = match build_volumes::only_host(work, server).await? {
-        Some(only) => destination::name(work, only),
-        None => moving.host.clone(),
-    };
-    destination::fit(&mut request, server);
-    // A guest cannot migrate to its own host, because libvirt identifies guests by their ids. A resize may stay on the
-    // host.
-    if moving.kind == MoveKind::Migrate || !context.options.allow_resize_to_same_host {
-        request.excluded.insert(moving.source.host);
+    let mut request = destination::elsewhere(work, subject);
+    if let Some(only) = build_volumes::only_host(work, &subject.server).await? {
+        request.requested_host = destination::name(work, only);
     }
     Ok(request)
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use chronova_events::ids::InstanceId;
 use chronova_events::instance::{LiveProgress, LiveStage, OngoingTask, Phase, Placed};
 use chronova_events::process::StepOutput;
 use chronova_hypervisor::capability::Needed as _;
@@ -16,6 +17,7 @@ use super::definition::{StepError, StepRun};
 use super::guest;
 use super::live_migrate::{advance, forget, inbound, mine, tell, wanted};
 use super::moving::{self, MovingServer};
+use super::options::LiveOptions;
 use super::pinned::{self, ClaimHolder};
 use crate::instance::LiveRecord;
 
@@ -314,7 +316,7 @@ impl MigrationWatch {
             let late = !abort && !overtaken;
             if !self.called_back {
                 if late {
-                    warn_overdue(work, subject, "abort");
+                    warn_overdue(work.instance_id(), elapsed(work, subject), "abort");
                 }
                 self.called_back = migration.abort_migration(work.instance_id()).await.is_ok();
             }
@@ -325,7 +327,7 @@ impl MigrationWatch {
         }
         if (force || self.is_late(work, subject, true)) && !self.forced && !standing.in_post_copy {
             if !force {
-                warn_overdue(work, subject, "force_complete");
+                warn_overdue(work.instance_id(), elapsed(work, subject), "force_complete");
             }
             self.forced = true;
             let how =
@@ -365,20 +367,15 @@ impl MigrationWatch {
     /// Whether `live_migration_completion_timeout` (seconds for each GiB) has expired. With `forces`, true only if the
     /// operator's action for this is to force the completion. Without, true only if the action is to abort.
     fn is_late(&self, work: &StepRun, subject: &MovingServer, forces: bool) -> bool {
-        let options = &work.context.live_options;
-        let most = options.completion_timeout.saturating_mul(self.data_gib(subject));
-        most > 0 && options.force_at_timeout == forces && elapsed(work, subject).as_secs() >= most
+        let allowed = allowed_time(work.context.completion_timeout.seconds(), self.data_gib(subject));
+        work.context.live_options.force_at_timeout == forces
+            && allowed.is_some_and(|allowed| elapsed(work, subject) >= allowed)
     }
 
     /// Nova's `downtime_steps`: every step allows a longer downtime.
     async fn widen_downtime(&mut self, work: &StepRun, subject: &MovingServer) {
-        let options = &work.context.live_options;
-        let (most, steps) = (options.downtime, options.downtime_steps.max(1));
-        let delay = options.downtime_delay.saturating_mul(self.data_gib(subject)).max(1);
-        if self.steps > steps || elapsed(work, subject).as_secs() < delay.saturating_mul(self.steps) {
-            return;
-        }
-        let allowed = downtime(self.steps, most, steps);
+        let (options, since) = (&work.context.live_options, elapsed(work, subject));
+        let Some(allowed) = due_downtime(options, self.data_gib(subject), self.steps, since) else { return };
         self.steps += 1;
         if let Ok(driver) = work.driver(subject.moving.source.host)
             && let Some(migration) = driver.live_migration()
@@ -396,14 +393,27 @@ fn elapsed(work: &StepRun, subject: &MovingServer) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-fn warn_overdue(work: &StepRun, subject: &MovingServer, action: &str) {
-    let seconds = elapsed(work, subject).as_secs();
+fn warn_overdue(server: InstanceId, since: Duration, action: &str) {
     tracing::warn!(
-        server = %work.instance_id(),
-        seconds,
+        %server,
+        seconds = since.as_secs(),
         action,
         "a live migration has run longer than live_migration_completion_timeout allows"
     );
+}
+
+/// The time after which a migration of this much data is overdue; `None` is never.
+fn allowed_time(seconds_per_gib: u64, data_gib: u64) -> Option<Duration> {
+    let seconds = seconds_per_gib.saturating_mul(data_gib);
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+/// The downtime in milliseconds that the next step allows, if that step is due. `steps` have been taken.
+fn due_downtime(options: &LiveOptions, data_gib: u64, steps: u64, since: Duration) -> Option<u64> {
+    let (most, all) = (options.downtime, options.downtime_steps.max(1));
+    let delay = options.downtime_delay.saturating_mul(data_gib).max(1);
+    let due = steps <= all && since.as_secs() >= delay.saturating_mul(steps);
+    due.then(|| downtime(steps, most, all))
 }
 
 /// The allowed downtime in milliseconds after `step` of `steps` steps. The last step allows `most`.
@@ -414,6 +424,7 @@ fn downtime(step: u64, most: u64, steps: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// Nova's own example: 400 ms in ten steps.
@@ -421,6 +432,59 @@ mod tests {
     fn the_downtime_rises_in_steps() {
         let allowed: Vec<u64> = (0..=10).map(|step| downtime(step, 400, 10)).collect();
         assert_eq!(allowed, [40, 76, 112, 148, 184, 220, 256, 292, 328, 364, 400]);
+    }
+
+    /// The seconds and the downtimes of all steps, if a poll comes every second.
+    fn steps(options: &LiveOptions, data_gib: u64) -> Vec<(u64, u64)> {
+        let mut taken = Vec::new();
+        for second in 0..10_000 {
+            let done = u64::try_from(taken.len()).unwrap();
+            if let Some(allowed) = due_downtime(options, data_gib, done, Duration::from_secs(second)) {
+                taken.push((second, allowed));
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn a_step_of_the_downtime_waits_for_the_delay_of_each_gib() {
+        // Nova's own example: 3 GiB, 400 ms in ten steps, 30 seconds.
+        let options = LiveOptions { downtime: 400, downtime_steps: 10, downtime_delay: 30, ..LiveOptions::default() };
+        let expected: Vec<(u64, u64)> = (0..=10).map(|step| (90 * step, 40 + 36 * step)).collect();
+        assert_eq!(steps(&options, 3), expected);
+        // The defaults begin with 50 ms, and reach 500 ms after ten delays of 75 seconds for each GiB.
+        let defaults = steps(&LiveOptions::default(), 2);
+        assert_eq!((defaults.len(), defaults[0], defaults[1], defaults[10]), (11, (0, 50), (150, 95), (1_500, 500)));
+        assert!(defaults.is_sorted(), "the downtime does not rise: {defaults:?}");
+    }
+
+    #[test]
+    fn the_timeout_is_the_options_seconds_for_each_gib() {
+        let data = |memory_mib, disks: &[u64], shared| {
+            let disks = disks.iter().map(|gib| ("vda".to_owned(), gib * GIB)).collect();
+            DiskRoute::new(MigrationData { memory_mib, disks, ..MigrationData::default() }, shared).data_gib
+        };
+        let allowed = |option, data_gib| allowed_time(option, data_gib).map(|time| time.as_secs());
+        assert_eq!(LiveOptions::default().completion_timeout, 800);
+        assert_eq!(allowed(800, data(8192, &[20], true)), Some(6_400), "Nova's own example: 8 GiB, shared");
+        assert_eq!(allowed(800, data(8192, &[20], false)), Some(22_400), "the copied disk counts");
+        assert_eq!(allowed(800, data(512, &[], true)), Some(1_600), "memory counts for at least 2 GiB");
+        assert_eq!(allowed(0, data(8192, &[20], false)), None, "0 disables the timeout");
+    }
+
+    #[test]
+    fn the_log_warns_of_an_overdue_migration_with_its_server_and_its_time() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let writer = std::sync::Arc::new(file.reopen().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+        let server = InstanceId(uuid::Uuid::from_u128(7));
+        tracing::subscriber::with_default(subscriber, || {
+            warn_overdue(server, Duration::from_millis(6_400_900), "abort");
+        });
+        let log = std::fs::read_to_string(file.path()).unwrap();
+        for word in [" WARN ", &format!("server={server}"), "seconds=6400", "action=\"abort\"", "completion_timeout"] {
+            assert!(log.contains(word), "{word} is missing: {log}");
+        }
     }
 
     #[test]

@@ -40,8 +40,16 @@ impl From<ProviderChange> for LedgerCommand {
 
 /// The changes after which the ledger matches the hosts.
 pub fn plan(views: &Views) -> BTreeSet<ProviderChange> {
-    let hosts: Vec<(HostId, bool)> =
-        views.hosts.read(|hosts| hosts.all().map(|host| (host.id, host.enabled)).collect());
+    changes(views, views.hosts.read(|hosts| hosts.all().map(|host| (host.id, host.enabled)).collect()))
+}
+
+/// The changes after which the ledger matches one host.
+pub(crate) fn plan_of(views: &Views, host: HostId) -> BTreeSet<ProviderChange> {
+    changes(views, views.hosts.read(|hosts| hosts.get(host).map(|host| (host.id, host.enabled)).into_iter().collect()))
+}
+
+/// The changes of hosts; each has its id, and whether it is enabled.
+fn changes(views: &Views, hosts: Vec<(HostId, bool)>) -> BTreeSet<ProviderChange> {
     let mut changes = BTreeSet::new();
     views.host_aggregates.read(|aggregates| {
         views.placement.read(|placement| {

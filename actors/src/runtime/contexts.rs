@@ -7,6 +7,7 @@ use chronova_projections::hosts::Hosts;
 
 use super::leadership::Leadership;
 use super::options::RuntimeOptions;
+use crate::coordination::completion_timeout::CompletionTimeout;
 use crate::coordination::disk_claims::DiskClaims;
 use crate::coordination::image_holds::ImageHolds;
 use crate::coordination::migration_queues::MigrationQueues;
@@ -151,6 +152,7 @@ impl Contexts {
             image_holds,
             running: RunningProcesses::new(options.processes.max_processes),
             options: options.processes,
+            completion_timeout: CompletionTimeout::new(options.live.completion_timeout),
             live_options: options.live,
             server_options,
             shares_volumes: options.volume.shared,

@@ -225,7 +225,8 @@ fn image_metadata(context: &SchedulingContext<'_>, all: &mut PrefilterRequiremen
         ("hw_vif_model", "COMPUTE_NET_VIF_MODEL"),
         ("hw_architecture", "HW_ARCH"),
         ("hw_emulation_architecture", "COMPUTE_ARCH"),
-        ("hw_viommu_model", "COMPUTE_VIOMMU"),
+        // The prefix in Nova lacks `MODEL`, so no standard trait has the name, and Nova then requires no trait at all.
+        ("hw_viommu_model", "COMPUTE_VIOMMU_MODEL"),
     ];
     if !context.options.prefilters.image_metadata_prefilter {
         return;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::{HostId, InstanceId, ProjectId, ServerGroupId};
-use chronova_events::instance::{BuildRequested, FlavorSnapshot, ImageSnapshot};
+use chronova_events::instance::{Alive, BuildRequested, FlavorSnapshot, ImageSnapshot, MoveKind, Moving};
 use chronova_projections::placement::candidates::RequestGroup;
 
 use crate::hardware::is_true;
@@ -50,6 +50,40 @@ impl RequestSpec {
             excluded: excluded.clone(),
             default_zone: default_zone.to_owned(),
             dice: 0,
+        }
+    }
+
+    /// The request of a server that leaves its host, with its new flavor and the requested destination. `may_stay` says
+    /// whether a resize may stay on the host (`[DEFAULT] allow_resize_to_same_host`).
+    pub fn of_move(
+        server: &Alive,
+        moving: &Moving,
+        excluded: &BTreeSet<HostId>,
+        default_zone: &str,
+        may_stay: bool,
+    ) -> Self {
+        let forced = moving.live.as_ref().is_some_and(|live| live.forced)
+            || moving.evacuation.as_ref().is_some_and(|evacuation| evacuation.forced);
+        let mut request = Self {
+            flavor: Arc::new(moving.new_flavor.clone()),
+            forced_host: moving.host.clone().filter(|_| forced),
+            requested_host: moving.host.clone().filter(|_| !forced),
+            ..Self::of_build(&server.request, excluded, default_zone)
+        };
+        // A guest cannot migrate to its own host, because libvirt identifies guests by their ids.
+        if moving.kind != MoveKind::Resize || !may_stay {
+            request.excluded.insert(moving.source.host);
+        }
+        request.take_hardware(server);
+        request
+    }
+
+    /// Updates the request to the server's present hardware.
+    pub fn take_hardware(&mut self, server: &Alive) {
+        self.image = server.shared_hardware_image();
+        if server.is_volume_backed() {
+            // The root disk is a volume and uses no disk space of the host.
+            Arc::make_mut(&mut self.flavor).root_gib = 0;
         }
     }
 

@@ -221,7 +221,13 @@ async fn until_told(
     loop {
         tokio::select! {
             () = end.told() => return Ok(WorkEnd::Told),
-            _ = hang_up.recv() => control_plane.add_hosts(&reload.all(&control_plane.app.policy)).await,
+            _ = hang_up.recv() => {
+                let read = reload.all(&control_plane.app.policy);
+                control_plane.renew(read.as_ref().map(|read| &read.targets));
+                if let Some(read) = &read {
+                    control_plane.add_hosts(&read.new_hosts).await;
+                }
+            }
             _ = rebuild.recv() => control_plane.member.rebuild_all(),
             _ = report.recv() => {
                 let now = control_plane.member.clock.now();

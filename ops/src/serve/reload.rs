@@ -1,5 +1,6 @@
 //! At SIGHUP a running server again reads the log level, the policy and the certificates of the APIs, and adds new
-//! hosts.
+//! hosts. Its hosts report their resources and traits again, and live migrations follow a changed
+//! `live_migration_completion_timeout`.
 //!
 //! If the configuration files have errors, nothing is read. Otherwise each part is read by itself. If a part has a
 //! mistake, the server logs the mistake and keeps the old part. Other options take effect at the next start. A host that
@@ -12,6 +13,7 @@ use chronova_web::policy::Enforcer;
 use chronova_web::tls::ServedCertificate;
 
 use crate::config::Config;
+use crate::config::targets::Targets;
 use crate::telemetry::Logging;
 
 /// Reads the configuration files again. `None`: the files have errors, which the function has reported.
@@ -25,16 +27,22 @@ pub(super) struct Reload {
     pub(super) hypervisors: RefCell<Vec<String>>,
 }
 
+/// What SIGHUP has read.
+pub(super) struct RereadConfig {
+    pub(super) targets: Targets,
+    /// The URIs of the hosts that the configuration did not name before.
+    pub(super) new_hosts: Vec<String>,
+}
+
 impl Reload {
-    /// Reopens the log file, and reads everything again. Returns the URIs of hosts that the configuration did not name
-    /// before.
-    pub(super) fn all(&self, policy: &Enforcer) -> Vec<String> {
+    /// Reopens the log file, and reads everything again; `None` if the configuration files are not valid.
+    pub(super) fn all(&self, policy: &Enforcer) -> Option<RereadConfig> {
         if let Err(error) = self.logging.reopen() {
             tracing::error!(error = %ErrorChain(&error), "cannot reopen the log file");
         }
         let Some(config) = (self.read_config)() else {
             tracing::error!("the configuration is not valid, and nothing was read from it: run chronova config check");
-            return Vec::new();
+            return None;
         };
         let targets = config.targets();
         let mut read = Vec::new();
@@ -55,6 +63,7 @@ impl Reload {
             tracing::info!("read again on SIGHUP: {}", read.join(", "));
         }
         let before = self.hypervisors.replace(config.chronova.hypervisors.0.clone());
-        config.chronova.hypervisors.0.into_iter().filter(|uri| !before.contains(uri)).collect()
+        let new_hosts = config.chronova.hypervisors.0.into_iter().filter(|uri| !before.contains(uri)).collect();
+        Some(RereadConfig { targets, new_hosts })
     }
 }

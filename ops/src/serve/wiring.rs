@@ -138,6 +138,18 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// Takes over the options that may change while the control plane runs. If this member leads, every host reports
+    /// its resources and traits again.
+    pub(super) fn renew(&mut self, read: Option<&Targets>) {
+        if let Some(read) = read {
+            self.targets.runtime.live.completion_timeout = read.runtime.live.completion_timeout;
+        }
+        if let Some(leader) = &self.leader {
+            leader.contexts.steps.completion_timeout.set(self.targets.runtime.live.completion_timeout);
+            leader.contexts.hosts.fleet.renew_reports();
+        }
+    }
+
     /// Stops the tasks, folds the last events, writes a checkpoint, closes the log.
     pub(super) async fn close(self) {
         if let Some(server) = self.log_server {

@@ -553,3 +553,23 @@ async fn an_image_of_another_architecture_is_refused() {
     assert!(fault.starts_with("No valid host was found. ") && fault.contains("s390x"), "{fault}");
     ends_well(api).await;
 }
+
+/// The guest decides what it does with a password. If it does nothing, nothing fails.
+#[actix_rt::test]
+async fn a_password_that_the_guest_ignores_is_no_error() {
+    let api = Api::start().await;
+    let mut request = Api::wish("s");
+    request["adminPass"] = json!("s3cret-Word");
+    let made = api.call("POST", "/servers", "2.1", "alice:web", Some(json!({"server": request}))).await;
+    assert_eq!((made.status, &made.body["server"]["adminPass"]), (202, &json!("s3cret-Word")));
+    api.life.settled().await;
+    let path = format!("/servers/{}", made.body["server"]["id"].as_str().unwrap());
+    let shown = api.get(&path, "2.1").await["server"].take();
+    assert_eq!((&shown["status"], shown.get("fault"), shown.get("adminPass")), (&json!("ACTIVE"), None, None));
+    let actions = api.get(&format!("{path}/os-instance-actions"), "2.1").await;
+    assert_eq!(
+        (&actions["instanceActions"][0]["action"], &actions["instanceActions"][0]["message"]),
+        (&json!("create"), &Value::Null)
+    );
+    api.stop().await;
+}

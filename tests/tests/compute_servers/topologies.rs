@@ -247,3 +247,56 @@ async fn the_host_of_novas_example_has_its_inventories() {
     }
     api.stop().await;
 }
+
+/// The request is refused, before a host sees it.
+#[actix_rt::test]
+async fn contradictory_switches_of_flavor_and_image_are_refused_by_the_request() {
+    let api = start().await;
+    flavor(&api, "queues", 2, json!({"hw:vif_multiqueue_enabled": "true"})).await;
+    let [with, without] = ["true", "false"].map(|value| [("hw_vif_multiqueue_enabled", value)]);
+    let (with, without) = (api.image(&with).await.to_string(), api.image(&without).await.to_string());
+    let refused = create(&api, "one", "queues", Some(&without)).await;
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    let words = "Flavor's hw:vif_multiqueue_enabled (true) and image's hw_vif_multiqueue_enabled (false) contradict";
+    assert!(refused.message().starts_with(words), "{}", refused.message());
+    assert_eq!(create(&api, "two", "queues", Some(&with)).await.status, 202);
+    assert_eq!(api.get("/servers?all_tenants=1", "2.1").await["servers"].as_array().unwrap().len(), 1);
+    api.stop().await;
+}
+
+/// A client amends the ratio of the CPUs. A third guest of 3 CPUs would fit on the whole host, but on none of its two
+/// cells of 4 CPUs.
+#[actix_rt::test]
+async fn a_ratio_that_is_amended_in_placement_applies_to_each_cell() {
+    let size = SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, cells: 2, ..SimUri::new(1) };
+    let api = Api::start_of(World::of(size), "", None).await;
+    flavor(&api, "near", 3, json!({"hw:numa_nodes": "1"})).await;
+    let ask = async |method: &str, path: &str, body| api.ask(method, path, "2.1", ADMIN, body).await;
+    let hosts = ask("GET", "/placement/resource_providers", None).await;
+    let host = hosts.body["resource_providers"][0]["uuid"].as_str().unwrap().to_owned();
+    let path = format!("/placement/resource_providers/{host}/inventories");
+    let amend = async |ratio: f64| {
+        let shown = ask("GET", &path, None).await.body;
+        let mut line = shown["inventories"]["VCPU"].clone();
+        line["allocation_ratio"] = json!(ratio);
+        line["resource_provider_generation"] = shown["resource_provider_generation"].clone();
+        let amended = ask("PUT", &format!("{path}/VCPU"), Some(line)).await;
+        assert_eq!(amended.status, 200, "{}", amended.body);
+    };
+    let build = async |name: &str| {
+        let made = create(&api, name, "near", None).await;
+        let id = made.body["server"]["id"].as_str().unwrap().parse().unwrap();
+        (api.life.status(id), api.life.fault(id))
+    };
+    amend(1.25).await;
+    for name in ["one", "two"] {
+        assert_eq!(build(name).await, ("ACTIVE", String::new()), "{name}");
+    }
+    let (status, fault) = build("three").await;
+    assert!(status == "ERROR" && fault.contains("NUMA cells"), "{status}: {fault}");
+    amend(1.5).await;
+    assert_eq!(build("four").await, ("ACTIVE", String::new()));
+    let shown = ask("GET", &path, None).await.body;
+    assert_eq!(shown["inventories"]["VCPU"]["allocation_ratio"], json!(1.5), "the ratio did not stay");
+    api.stop().await;
+}

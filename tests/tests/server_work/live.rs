@@ -240,6 +240,23 @@ async fn the_time_of_a_live_migration_is_bounded() {
     }
 }
 
+/// SIGHUP changes the time of a migration that is under way. It had none before.
+#[actix_rt::test]
+async fn a_migration_under_way_follows_a_changed_timeout() {
+    let mut world = World::new(2);
+    world.options.live.completion_timeout = 0;
+    world.fleet.share_storage(true);
+    let scene = Scene::of(world).await;
+    let home = scene.home();
+    scene.world.fleet.hold_travellers(true);
+    scene.life.live_migrate(scene.id).await.unwrap();
+    scene.life.until(|_| scene.world.fleet.migrating_guests() == [scene.id]).await;
+    scene.life.context().completion_timeout.set(1);
+    scene.life.settled().await;
+    assert_eq!((scene.status().await, scene.home()), (MigrationStatus::Cancelled, home));
+    scene.end().await;
+}
+
 #[actix_rt::test]
 async fn a_delete_ends_a_live_migration() {
     let scene = Scene::on_the_way().await;

@@ -53,3 +53,18 @@ fn image_properties_change_while_the_guest_is_off_and_reach_it_at_its_next_start
     let started = changed.and(power(PowerAction::Start)).and(done(POWER, PowerAction::Start));
     assert!(!started.0.alive().unwrap().outdated_definition);
 }
+
+#[test]
+fn image_properties_fit_the_machine_type_of_the_server() {
+    let changed = || Ok(vec!["instance.image_properties_changed"]);
+    for (machine, has_ide) in
+        [("pc", true), ("pc-i440fx-7.2", true), ("q35", false), ("pc-q35-7.2", false), ("virt", false)]
+    {
+        let off = stopped().and(Record::MachineType { machine_type: machine.into() });
+        for name in ["hw_disk_bus", "hw_cdrom_bus", "hw_rescue_bus"] {
+            let bad = Err(Reject::BadImageProperty { name: name.into(), value: "ide".into() });
+            assert_eq!(off.when(set(name, "ide")), if has_ide { changed() } else { bad }, "{machine} {name}");
+        }
+        assert_eq!(off.when(set("hw_cdrom_bus", "sata")), changed(), "{machine}");
+    }
+}

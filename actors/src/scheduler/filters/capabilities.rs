@@ -1,5 +1,6 @@
 //! Filters that compare a host's capabilities with the flavor's extra specs.
 
+use chronova_events::instance::{Alive, status};
 use serde_json::{Value, json};
 
 use super::filter::{Filter, PLAIN};
@@ -76,12 +77,34 @@ pub(super) fn attribute(host: &HostState<'_>, path: &[&str]) -> Option<Value> {
         "cpu_allocation_ratio" => json!(host.line("VCPU")?.allocation_ratio),
         "ram_allocation_ratio" => json!(host.line("MEMORY_MB")?.allocation_ratio),
         "disk_allocation_ratio" => json!(host.line("DISK_GB")?.allocation_ratio),
-        _ => return None,
+        "io_workload" => json!(host.num_io_ops()),
+        other => json!(servers_counted(host, other)?),
     };
     for key in rest {
         value = value.get_mut(*key)?.take();
     }
     (!value.is_null()).then_some(value)
+}
+
+/// The number of the host's servers with the property that the name of a statistic asks for. The names are those of
+/// Nova's `compute/stats.py`. `None` if there is no such statistic.
+fn servers_counted(host: &HostState<'_>, name: &str) -> Option<usize> {
+    let (kind, wanted) = ["num_vm_", "num_task_", "num_proj_", "num_os_type_"]
+        .into_iter()
+        .find_map(|kind| name.strip_prefix(kind).map(|wanted| (kind, wanted)))?;
+    let has = |server: &Alive| match kind {
+        "num_vm_" => status::of_alive(server).vm_state == wanted,
+        "num_task_" => status::of_alive(server).task_state.unwrap_or("None") == wanted,
+        "num_proj_" => server.request.project.as_str() == wanted,
+        _ => os_type(server).unwrap_or("None") == wanted,
+    };
+    let servers = host.row.servers.iter().filter_map(|server| host.context.servers.get(*server));
+    Some(servers.filter(|row| row.server().is_some_and(has)).count())
+}
+
+fn os_type(server: &Alive) -> Option<&str> {
+    let mut properties = server.hardware_image()?.properties.iter();
+    properties.find(|(key, _)| key == "os_type").map(|(_, value)| value.as_str())
 }
 
 #[allow(clippy::cast_possible_truncation)] // amounts of memory and disk

@@ -63,12 +63,14 @@ fn architecture(name: &str) -> String {
 
 fn unmet_requirement(host: &HostState<'_>) -> Option<String> {
     let asked = ImageRequirements::of(host.context)?;
-    let capabilities = &host.row.facts.as_ref()?.capabilities;
-    // A simulated or very old host may not report its architecture.
-    let own =
-        if capabilities.cpu_arch.is_empty() { None } else { Some(architecture(&capabilities.cpu_arch.to_lowercase())) };
-    if let (Some(wanted), Some(own)) = (&asked.architecture, &own)
-        && wanted != own
+    let reported = host.row.facts.as_ref().map(|facts| &facts.capabilities);
+    // Nova refuses a host without `supported_instances`, too.
+    let Some(capabilities) = reported.filter(|reported| !reported.cpu_arch.is_empty()) else {
+        return Some(format!("wants {}, the host does not report what it runs", asked.words()));
+    };
+    let own = architecture(&capabilities.cpu_arch.to_lowercase());
+    if let Some(wanted) = &asked.architecture
+        && *wanted != own
         && !(own == "x86_64" && wanted == "i686")
     {
         return Some(format!("architecture: wants {wanted}, is {own}"));

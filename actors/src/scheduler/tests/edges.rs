@@ -1,5 +1,12 @@
 //! Tests the edges of filters and weighers: several limits, lists, absent hints, old names, and hosts without a choice.
 
+use chronova_events::envelope::{Meta, NewEvent, Position, Timestamp};
+use chronova_events::instance::{
+    self, BuildSucceeded, InstanceEvent, MoveAdvanced, MoveStage, Rotation, SnapshotRequested, WorkAdvanced, WorkStage,
+};
+use chronova_events::store::memory::MemoryStore;
+use chronova_events::store::{EventStore as _, Expected};
+
 use super::*;
 
 #[test]
@@ -166,4 +173,174 @@ fn reported_metrics_are_demanded_and_weighed() {
     assert_eq!(cell.names(&small()), ["h1", "h3", "h2"]);
     cell.options.multipliers.metrics = 0.0;
     assert_eq!(cell.names(&small()), ["h1", "h2", "h3"], "nothing weighs metrics");
+}
+
+/// `[scheduler] image_metadata_prefilter`: property, value and required trait. The last two properties require their
+/// traits even without the option, because a guest with them starts on no other host.
+#[test]
+fn each_hardware_property_of_an_image_requires_its_trait() {
+    for (key, value, name, always) in [
+        ("hw_cdrom_bus", "sata", "COMPUTE_STORAGE_BUS_SATA", false),
+        ("hw_disk_bus", "scsi", "COMPUTE_STORAGE_BUS_SCSI", false),
+        ("hw_video_model", "qxl", "COMPUTE_GRAPHICS_MODEL_QXL", false),
+        ("hw_vif_model", "spapr-vlan", "COMPUTE_NET_VIF_MODEL_SPAPR_VLAN", false),
+        ("hw_architecture", "x86_64", "HW_ARCH_X86_64", false),
+        ("hw_emulation_architecture", "aarch64", "COMPUTE_ARCH_AARCH64", true),
+        ("hw_viommu_model", "intel", "COMPUTE_VIOMMU_MODEL_INTEL", true),
+    ] {
+        let mut cell = Cell::three();
+        cell.traits(2, &[name]);
+        let request = imaged(&[(key, value)]);
+        let without = cell.fitting(&request);
+        assert_eq!(without.len(), if always { 1 } else { 3 }, "{key}: the option is off by default");
+        cell.options.prefilters.image_metadata_prefilter = true;
+        assert_eq!(cell.fitting(&request), ["h2"], "{key}");
+        let refused = cell.decide(&request).reasons.checks;
+        let words = format!("lacks trait {name}");
+        assert!(refused.iter().flat_map(|check| &check.refused).any(|host| host.reason == words), "{key}: {refused:?}");
+        // All properties count together.
+        let both = imaged(&[(key, value), ("hw_disk_bus", "usb")]);
+        if key != "hw_disk_bus" {
+            assert_eq!(cell.fitting(&both), Vec::<String>::new(), "{key} and hw_disk_bus");
+            cell.traits(2, &[name, "COMPUTE_STORAGE_BUS_USB"]);
+            assert_eq!(cell.fitting(&both), ["h2"], "{key} and hw_disk_bus");
+        }
+    }
+}
+
+#[test]
+fn a_host_that_does_not_report_what_it_runs_takes_no_image_that_asks_for_it() {
+    let mut cell = Cell::default();
+    cell.host(1, 8, 4096, 100).host_that(2, 8, 4096, 100, |host| host.cpu_arch = String::new());
+    let pass = |properties: &[(&str, &str)]| cell.pass("ImagePropertiesFilter", &imaged(properties));
+    for asked in [("hw_architecture", "x86_64"), ("img_hv_type", "qemu"), ("hw_vm_mode", "hvm")] {
+        let (passing, said) = pass(&[asked]);
+        let words = format!("wants {}, the host does not report what it runs", asked.1);
+        assert_eq!((passing, said), (vec!["h1".to_owned()], words));
+    }
+    assert_eq!(pass(&[]).0, ["h1", "h2"], "an image that asks for nothing passes");
+    assert_eq!(pass(&[("os_type", "linux")]).0, ["h1", "h2"]);
+}
+
+/// All three properties must be those of the host.
+#[test]
+fn all_properties_of_an_image_must_be_those_of_one_host() {
+    let mut cell = Cell::default();
+    cell.host_that(1, 8, 4096, 100, |host| host.kvm = true).host_that(2, 8, 4096, 100, |host| {
+        host.cpu_arch = "aarch64".into();
+        host.kvm = false;
+    });
+    let pass = |architecture: &str, hypervisor: &str| {
+        let properties = [("hw_architecture", architecture), ("img_hv_type", hypervisor), ("hw_vm_mode", "hvm")];
+        cell.pass("ImagePropertiesFilter", &imaged(&properties)).0
+    };
+    assert_eq!(pass("x86_64", "kvm"), ["h1"]);
+    assert_eq!(pass("x86_64", "qemu"), ["h1"], "a host with KVM runs guests for QEMU");
+    assert_eq!(pass("aarch64", "qemu"), ["h2"]);
+    assert_eq!(pass("aarch64", "kvm"), Vec::<String>::new(), "each host has one of the two");
+}
+
+/// Each kind of work that Nova's `io_workload` counts, until it ends.
+#[test]
+fn each_kind_of_work_counts_towards_the_limit_of_a_host() {
+    let mut cell = Cell::three();
+    assert_eq!((cell.options.max_io_ops_per_host, filters::DEFAULT.contains(&"IoOpsFilter")), (8, false));
+    cell.options.max_io_ops_per_host = 1;
+    let (server, process) = (server_id(1).to_string(), ProcessId(Uuid::from_u128(6)));
+    let of = |kind: &str| {
+        let kind = format!("instance.{kind}");
+        instance::samples().into_iter().map(Event::from).find(|event| event.kind() == kind).unwrap()
+    };
+    let work = |stage| Event::from(InstanceEvent::from(WorkAdvanced { process, stage }));
+    let moves = |stage| Event::from(InstanceEvent::from(MoveAdvanced { process, stage }));
+    let backup = Some(Rotation { kind: "daily".to_owned(), keep: 7 });
+    let image = chronova_events::ids::ImageId(Uuid::from_u128(7));
+    let backup = Event::from(InstanceEvent::from(SnapshotRequested { process, image, backup }));
+    cell.server(1, 1);
+    let all = ["h1", "h2", "h3"];
+    assert_eq!(cell.pass("IoOpsFilter", &small()).0, all[1..], "a build");
+    cell.take(&server, InstanceEvent::from(BuildSucceeded { process }));
+    assert_eq!(cell.pass("IoOpsFilter", &small()).0, all, "the build has ended");
+    let works = [
+        ("resize_prep", vec![of("move_requested")], of("move_failed")),
+        ("resize_migrating", vec![of("move_requested"), moves(MoveStage::Migrating)], moves(MoveStage::Migrated)),
+        ("rebuilding", vec![of("rebuild_requested")], of("rebuilt")),
+        ("image_snapshot", vec![of("snapshot_requested"), work(WorkStage::AtWork)], work(WorkStage::PendingUpload)),
+        ("image_backup", vec![backup], of("snapshot_failed")),
+        ("rescuing", vec![of("rescue_requested")], of("rescued")),
+        ("unshelving", vec![of("unshelve_requested")], of("unshelved")),
+    ];
+    for (task, begins, end) in works {
+        for event in begins {
+            cell.take(&server, event);
+        }
+        let (passing, said) = cell.pass("IoOpsFilter", &small());
+        assert_eq!(passing, all[1..], "{task}");
+        assert_eq!(said, "servers being built or moved: 1 of at most 1", "{task}");
+        cell.options.max_io_ops_per_host = 2;
+        assert_eq!(cell.pass("IoOpsFilter", &small()).0, all, "{task}: one is less than two");
+        cell.options.max_io_ops_per_host = 1;
+        cell.take(&server, end);
+        assert_eq!(cell.pass("IoOpsFilter", &small()).0, all, "{task} has ended");
+    }
+}
+
+/// Folds events of a server into the read model of servers and into the fleet.
+async fn with_server(cell: &mut Cell, events: Vec<InstanceEvent>) {
+    use chronova_projections::Projection as _;
+    let log = MemoryStore::new();
+    let stream = chronova_events::envelope::StreamId::new("instance", server_id(1));
+    for event in events {
+        cell.take(server_id(1).to_string(), event.clone());
+        let new = NewEvent::new(event, Timestamp(1), &Meta::system("test"));
+        log.append(&stream, Expected::Any, vec![new]).await.unwrap();
+    }
+    for recorded in log.read_all(Position::START, 100).await.unwrap() {
+        cell.servers.apply(&recorded, &recorded.event().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn capabilities_include_the_numbers_of_servers_and_tasks() {
+    let mut cell = Cell::three();
+    cell.use_up(2, "VCPU", 3);
+    let request = instance::samples().into_iter().find_map(|event| match event {
+        InstanceEvent::BuildRequested(request) => Some(request),
+        _ => None,
+    });
+    let mut request = request.unwrap();
+    (request.instance, request.project) = (server_id(1), "tenant".into());
+    request.image = Some(image_with(&[("os_type", "linux")]).into());
+    let process = request.process;
+    let placed =
+        Placed { process, host: host_id(1), hostname: "h1".into(), attempt: 1, availability_zone: "nova".into() };
+    with_server(&mut cell, vec![request.into(), placed.into()]).await;
+    let pass = |cell: &Cell, key: &str, value: &str| {
+        let key = format!("capabilities:{key}");
+        cell.pass("ComputeCapabilitiesFilter", &specs(&[(key.as_str(), value)])).0
+    };
+    for (key, of_h1) in [
+        ("num_instances", "== 1"),
+        ("num_io_ops", "== 1"),
+        ("io_workload", "== 1"),
+        ("num_vm_building", ">= 1"),
+        ("num_proj_tenant", "== 1"),
+        ("num_os_type_linux", "== 1"),
+        ("host", "h1"),
+    ] {
+        assert_eq!(pass(&cell, key, of_h1), ["h1"], "{key}");
+    }
+    assert_eq!(pass(&cell, "num_instances", "<= 0"), ["h2", "h3"]);
+    assert_eq!(pass(&cell, "num_proj_other", "== 0"), ["h1", "h2", "h3"]);
+    assert_eq!(pass(&cell, "vcpus_used", "== 3"), ["h2"]);
+    assert_eq!(pass(&cell, "vcpus_total", "== 8"), ["h1", "h2", "h3"]);
+    assert_eq!(pass(&cell, "free_ram_mb", ">= 4097"), Vec::<String>::new());
+    assert_eq!(pass(&cell, "free_disk_mb", "== 102400"), ["h1", "h2", "h3"]);
+    // The statistics of tasks: the server is being built, and then has no task.
+    let task = cell.servers.get(server_id(1)).unwrap().server().map(instance::status::of_alive).unwrap().task_state;
+    assert_eq!(pass(&cell, &format!("num_task_{}", task.unwrap()), "== 1"), ["h1"]);
+    with_server(&mut cell, vec![BuildSucceeded { process }.into()]).await;
+    assert_eq!(pass(&cell, "num_task_None", "== 1"), ["h1"]);
+    assert_eq!(pass(&cell, "num_vm_active", "== 1"), ["h1"]);
+    assert_eq!(pass(&cell, "num_io_ops", "== 0"), ["h1", "h2", "h3"]);
 }

@@ -2,11 +2,12 @@
 //!
 //! `--dry-run` selects hosts for one or more servers of one flavor (and image, hints, zone) in the present state of the
 //! cell, with the reasons. `--replay` repeats the decisions in a part of the log with another configuration or another
-//! fleet, and reports the differences. It decides from the request that created the server, even if the recorded
-//! decision was about a move. Both only read the log, so they work beside a running server. They run the server's own
-//! scheduler, because a decision depends only on read models, request, options and random draws, which are zero here.
+//! fleet, and reports the differences. A build and each move of a server are requests of their own. Both only read the
+//! log, so they work beside a running server. They run the server's own scheduler, because a decision depends only on
+//! read models, request, options and random draws, which are zero here.
 
 mod alternative;
+mod moves;
 mod packing;
 mod replay;
 mod what_if;

@@ -2,15 +2,16 @@
 //!
 //! The replay reads the log once and builds two histories: the recorded one, and an alternative one. For each recorded
 //! claim of a server, and for each recorded decision without a host, the scheduler decides again on the alternative
-//! history. The claim and the host in that history follow the new decision. The scheduler gets the request that created
-//! the server, even if the claim belongs to a move.
+//! history. The claim and the host in that history follow the new decision. If the claim belongs to a move, the
+//! scheduler gets the request of the move: the new flavor, the requested destination, and the present host as excluded.
+//! `moves.rs` follows the allocations and the hosts of a server that moves.
 //!
 //! Almost all other events (aggregates, flavors, deletions) go into both histories. A guest's processors and devices
 //! stay out of the alternative history if the guest is on another host there. With another fleet, the events of the
 //! recorded hosts stay out, too. The replay then also places servers from before `--since` again, because their hosts
 //! do not exist there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use chronova_actors::scheduler::{RankedHost, RequestSpec};
 use chronova_events::envelope::{Position, Recorded, Timestamp};
 use chronova_events::host::HostEvent;
-use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProviderId};
+use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProcessId, ProviderId};
 use chronova_events::instance::{BuildRequested, FlavorSnapshot, InstanceEvent, Placed};
 use chronova_events::ledger::{GroupMemberPlaced, LedgerEvent};
 use chronova_events::registry::NounEvent;
@@ -29,8 +30,12 @@ use serde::Serialize;
 use super::super::log_pages::{payload, walk};
 use super::super::{CommandFailure, Exit};
 use super::alternative::AlternativeHistory;
+use super::moves::SetAside;
 use super::packing::Packing;
 use super::{Rules, ScheduleArgs};
+
+/// A build or a move of a server. A move has the id of its migration.
+type ReplayKey = (InstanceId, Option<ProcessId>);
 
 /// The result of one request in both histories; `None` is "no host".
 #[derive(Debug, Clone, Serialize)]
@@ -54,7 +59,7 @@ struct ReplayReport {
     other_host: usize,
     placed_only_now: usize,
     refused_only_now: usize,
-    /// The most frequent flavor of the replayed servers. The headroom is the number of further servers with this
+    /// The most frequent flavor of the replayed requests. The headroom is the number of further servers with this
     /// flavor.
     flavor: Option<String>,
     as_it_was: Packing,
@@ -62,15 +67,19 @@ struct ReplayReport {
     differences: Vec<ReplayedRequest>,
 }
 
-struct Replay<'a> {
+pub(super) struct Replay<'a> {
     rules: &'a Rules,
     since: Timestamp,
     other_fleet: bool,
     real: AlternativeHistory,
-    other: AlternativeHistory,
+    pub(super) other: AlternativeHistory,
     requests: BTreeMap<InstanceId, Arc<BuildRequested>>,
-    chosen: BTreeMap<InstanceId, Option<RankedHost>>,
-    outcomes: BTreeMap<InstanceId, ReplayedRequest>,
+    /// The host of each server whose claim was decided again; `None` if no host was found. Other servers have their
+    /// recorded hosts.
+    pub(super) chosen: BTreeMap<InstanceId, Option<RankedHost>>,
+    /// The servers that move, by their migrations.
+    pub(super) moves: BTreeMap<ConsumerId, SetAside>,
+    outcomes: BTreeMap<ReplayKey, (Arc<FlavorSnapshot>, ReplayedRequest)>,
 }
 
 pub(super) async fn run(
@@ -90,6 +99,7 @@ pub(super) async fn run(
         other: AlternativeHistory::new(),
         requests: BTreeMap::new(),
         chosen: BTreeMap::new(),
+        moves: BTreeMap::new(),
         outcomes: BTreeMap::new(),
     };
     if let Some(fleet) = &args.fleet {
@@ -171,6 +181,7 @@ impl Replay<'_> {
                     _ => self.other.take(recorded),
                 }
             }
+            LedgerEvent::AllocationsReplaced(replaced) => self.live_through_exchange(replaced, recorded).await,
             // The processors and devices that the other host would have assigned are unknown.
             LedgerEvent::GuestFitted(fitted) => self.take_share(recorded, &fitted.consumer, fitted.provider),
             LedgerEvent::PciDevicesClaimed(claimed) => self.take_share(recorded, &claimed.consumer, claimed.provider),
@@ -180,7 +191,6 @@ impl Replay<'_> {
             | LedgerEvent::InventoryReplaced(_)
             | LedgerEvent::TraitsReplaced(_)
             | LedgerEvent::AggregatesReplaced(_)
-            | LedgerEvent::AllocationsReplaced(_)
             | LedgerEvent::HostCellsReplaced(_)
             | LedgerEvent::HostPciReplaced(_)
             | LedgerEvent::ProviderConfigApplied(_)
@@ -199,8 +209,14 @@ impl Replay<'_> {
         consumer: &ConsumerId,
         host: ProviderId,
     ) -> Result<(), CommandFailure> {
-        let server = self.server(consumer).and_then(|request| self.chosen.get(&request.instance));
-        let elsewhere = server.is_some_and(|chosen| chosen.as_ref().is_none_or(|chosen| chosen.host.0 != host.0));
+        let elsewhere = match (self.moves.get(consumer), self.server(consumer)) {
+            (Some(aside), _) => aside.decided && aside.host.as_ref().is_none_or(|chosen| chosen.host.0 != host.0),
+            (None, Some(request)) => {
+                let chosen = self.chosen.get(&request.instance);
+                chosen.is_some_and(|chosen| chosen.as_ref().is_none_or(|chosen| chosen.host.0 != host.0))
+            }
+            (None, None) => false,
+        };
         if elsewhere || self.other_fleet { Ok(()) } else { self.other.take(recorded) }
     }
 
@@ -222,41 +238,37 @@ impl Replay<'_> {
                 let Some(request) = server.and_then(|server| self.requests.get(&server).cloned()) else {
                     return Ok(());
                 };
+                let is_move = self.migration(request.instance)?.is_some();
                 self.decide(&request, None, at).await?;
-                let Some(Some(chosen)) = self.chosen.get(&request.instance) else { return Ok(()) };
+                let chosen = self.chosen.get(&request.instance).cloned().flatten();
+                let Some(chosen) = chosen.filter(|_| !is_move) else { return Ok(()) };
                 let placed = Placed {
                     process: scheduled.process,
                     host: chosen.host,
                     hostname: chosen.hostname.clone(),
                     attempt: scheduled.attempt,
-                    availability_zone: self.zone(chosen),
+                    availability_zone: self.zone(&chosen),
                 };
                 self.other.invent_for(request.instance, placed, at).await
             }
-            InstanceEvent::Placed(placed) => {
-                match server.and_then(|server| Some((server, self.chosen.get(&server)?))) {
-                    Some((_, None)) => Ok(()),
-                    Some((server, Some(chosen))) => {
-                        let placed = Placed {
-                            host: chosen.host,
-                            hostname: chosen.hostname.clone(),
-                            availability_zone: self.zone(chosen),
-                            ..placed.clone()
-                        };
-                        self.other.invent_for(server, placed, at).await
-                    }
-                    None => self.other.take(recorded),
-                }
-            }
-            _ => self.other.take(recorded),
+            _ => match server.map_or_else(|| Some(event.clone()), |server| self.relocated(server, event)) {
+                // The alternative history has no host for the server.
+                None => Ok(()),
+                Some(relocated) if relocated == *event => self.other.take(recorded),
+                Some(relocated) => self.other.invent(recorded.stream.clone(), relocated, at).await,
+            },
         }
     }
 
-    fn zone(&self, chosen: &RankedHost) -> String {
+    pub(super) fn take_unless_other_fleet(&mut self, recorded: &Arc<Recorded>) -> Result<(), CommandFailure> {
+        if self.other_fleet { Ok(()) } else { self.other.take(recorded) }
+    }
+
+    pub(super) fn zone(&self, chosen: &RankedHost) -> String {
         chosen.zone.clone().unwrap_or_else(|| self.rules.default_zone().to_owned())
     }
 
-    fn server(&self, consumer: &ConsumerId) -> Option<Arc<BuildRequested>> {
+    pub(super) fn server(&self, consumer: &ConsumerId) -> Option<Arc<BuildRequested>> {
         self.requests.get(&consumer.as_str().parse::<InstanceId>().ok()?).cloned()
     }
 
@@ -267,14 +279,48 @@ impl Replay<'_> {
         Ok(name.unwrap_or_else(|| root.to_string()))
     }
 
+    /// The migration of a server whose move has no destination yet.
+    fn migration(&mut self, server: InstanceId) -> Result<Option<ProcessId>, CommandFailure> {
+        let alive = self.real.views()?.servers.read(|servers| servers.get(server).cloned());
+        let moving = alive.as_ref().and_then(|row| row.server()).and_then(|alive| alive.moving.as_deref());
+        Ok(moving.filter(|moving| moving.target.is_none()).map(|moving| moving.migration))
+    }
+
+    /// The request that the recorded decision answered, as far as the log has it.
+    fn request(&mut self, build: &BuildRequested) -> Result<RequestSpec, CommandFailure> {
+        let row = self.real.views()?.servers.read(|servers| servers.get(build.instance).cloned());
+        let (zone, may_stay) = (self.rules.default_zone(), self.rules.options.processes.allow_resize_to_same_host);
+        let excluded = BTreeSet::new();
+        let Some(server) = row.as_ref().and_then(|row| row.server()) else {
+            return Ok(RequestSpec::of_build(build, &excluded, zone));
+        };
+        let Some(moving) = server.moving.as_deref().filter(|moving| moving.target.is_none()) else {
+            let mut request = RequestSpec::of_build(&server.request, &excluded, zone);
+            request.take_hardware(server);
+            return Ok(request);
+        };
+        let mut moving = moving.clone();
+        // The server leaves the host that it has in the alternative history.
+        if let Some(present) = self.aside(moving.migration).and_then(|aside| aside.host.as_ref()) {
+            moving.source.host = present.host;
+        }
+        Ok(RequestSpec::of_move(server, &moving, &excluded, zone, may_stay))
+    }
+
     async fn decide(
         &mut self,
         build: &BuildRequested,
         was: Option<String>,
         at: Timestamp,
     ) -> Result<(), CommandFailure> {
-        let excluded = std::collections::BTreeSet::new();
-        let request = RequestSpec::of_build(build, &excluded, self.rules.default_zone());
+        let migration = self.migration(build.instance)?;
+        // A server without a host in the alternative history cannot move there.
+        let aside = migration.and_then(|migration| self.aside(migration));
+        if aside.is_some_and(|aside| aside.decided && aside.host.is_none()) {
+            self.chosen.insert(build.instance, None);
+            return Ok(());
+        }
+        let request = self.request(build)?;
         let mut decision = self.other.decide(&request, &self.rules.scheduler)?;
         let chosen = if decision.ranked.is_empty() { None } else { Some(decision.ranked.swap_remove(0)) };
         if let Some(chosen) = &chosen {
@@ -284,13 +330,16 @@ impl Replay<'_> {
             let outcome = ReplayedRequest {
                 server: build.instance,
                 name: build.name.clone(),
-                flavor: build.flavor.name.clone(),
+                flavor: request.flavor.name.clone(),
                 at: at.iso_seconds(),
                 was,
                 is: chosen.as_ref().map(|chosen| chosen.hostname.clone()),
                 why: if chosen.is_none() { decision.reasons.lacks } else { None },
             };
-            self.outcomes.insert(build.instance, outcome);
+            self.outcomes.insert((build.instance, migration), (request.flavor, outcome));
+        }
+        if let (Some(migration), true) = (migration, chosen.is_none()) {
+            return self.give_back(migration, at).await;
         }
         self.chosen.insert(build.instance, chosen);
         Ok(())
@@ -299,7 +348,7 @@ impl Replay<'_> {
     fn report(mut self) -> Result<ReplayReport, CommandFailure> {
         let flavor = self.usual_flavor();
         let flavor = flavor.as_deref();
-        let all: Vec<ReplayedRequest> = self.outcomes.into_values().collect();
+        let all: Vec<ReplayedRequest> = self.outcomes.into_values().map(|(_, outcome)| outcome).collect();
         let count = |is: fn(&ReplayedRequest) -> bool| all.iter().filter(|outcome| is(outcome)).count();
         let mut differences: Vec<ReplayedRequest> =
             all.iter().filter(|outcome| outcome.was != outcome.is).cloned().collect();
@@ -319,14 +368,14 @@ impl Replay<'_> {
         })
     }
 
-    /// The most frequent flavor of the replayed servers.
+    /// The most frequent flavor of the replayed requests.
     fn usual_flavor(&self) -> Option<Arc<FlavorSnapshot>> {
-        let mut counts: BTreeMap<&str, (usize, &FlavorSnapshot)> = BTreeMap::new();
-        for request in self.outcomes.keys().filter_map(|server| self.requests.get(server)) {
-            counts.entry(&request.flavor.name).or_insert((0, &request.flavor)).0 += 1;
+        let mut counts: BTreeMap<&str, (usize, &Arc<FlavorSnapshot>)> = BTreeMap::new();
+        for (flavor, _) in self.outcomes.values() {
+            counts.entry(&flavor.name).or_insert((0, flavor)).0 += 1;
         }
         let most = counts.into_values().max_by_key(|(count, _)| *count);
-        most.map(|(_, flavor)| Arc::new(flavor.clone()))
+        most.map(|(_, flavor)| Arc::clone(flavor))
     }
 }
 
@@ -341,7 +390,7 @@ fn tell(report: &ReplayReport, limit: usize, out: &mut dyn Write) -> Result<(), 
     let (was, is) = (&report.as_it_was, &report.replayed);
     let used = |packing: &Packing| format!("{} of {}", packing.hosts_in_use, packing.hosts);
     row("hosts in use", &used(was), &used(is))?;
-    let classes: std::collections::BTreeSet<&String> = was.claimed.keys().chain(is.claimed.keys()).collect();
+    let classes: BTreeSet<&String> = was.claimed.keys().chain(is.claimed.keys()).collect();
     for class in classes {
         row(&format!("{class} claimed"), &share(was, class), &share(is, class))?;
     }

@@ -250,6 +250,12 @@ section! {
                    ones. It finds changes that libvirt did not announce. 0 means every minute. With a negative \
                    number, Chronova compares them only when the host connects.",
         }
+        update_resources_interval: i32 => runtime.hosts.resources_poll by SecondsOrNever {
+            min: Some(-1.0), unit: "seconds",
+            help: "Interval at which every host reports its resources, its traits and the ratios that options set. It \
+                   undoes what clients of Placement have changed of them. 0 means every minute. With a negative number, \
+                   a host reports only when it connects and at SIGHUP.",
+        }
         shutdown_timeout: u32 => runtime.servers.shutdown_timeout {
             min: Some(0.0), unit: "seconds",
             help: "How long a guest has to shut itself down before its power is cut; 0 cuts at once. The image property \

@@ -208,7 +208,8 @@ section! {
         }
         live_migration_completion_timeout: u32 => runtime.live.completion_timeout by Whole {
             min: Some(0.0), unit: "seconds",
-            help: "Longest time of a live migration for each GiB to move; 0 is no limit.",
+            help: "Longest time of a live migration for each GiB to move; 0 is no limit. SIGHUP changes it, also for \
+                   migrations under way.",
         }
         live_migration_timeout_action: String => runtime.live.force_at_timeout by TimeoutActionWords {
             choices: &["abort", "force_complete"],

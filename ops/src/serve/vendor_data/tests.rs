@@ -5,6 +5,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Mutex;
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::*;
 use crate::config::{MachineDefaults, load_on};
@@ -145,4 +150,70 @@ fn authorities_that_cannot_be_read_stop_the_start() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let empty = services(&format!("vendordata_dynamic_ssl_certfile = {}\n", file.path().display())).unwrap_err();
     assert!(format!("{empty:#}").contains("there is no certificate in it"));
+}
+
+/// Makes certificates with openssl. `authority` signs the certificate of `server`; `stranger` signs none.
+fn authorities() -> tempfile::TempDir {
+    let script = "
+        authority() { openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=$1 -days 2 \
+            -keyout $1.key -out $1.pem; }
+        authority authority; authority stranger
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=server -keyout server.key -out server.csr
+        printf 'subjectAltName=IP:127.0.0.1\\nbasicConstraints=CA:FALSE\\n' >server.ext
+        openssl x509 -req -in server.csr -CA authority.pem -CAkey authority.key -CAcreateserial -days 2 \
+            -extfile server.ext -out server.pem
+    ";
+    let folder = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new("bash").args(["-ec", script]).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    folder
+}
+
+/// Starts a service with the certificate of `server`. It gives every request the answer [`GOOD`]. Returns its port.
+async fn secure_service(folder: &Path) -> u16 {
+    let provider = Arc::new(ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let chain = vec![CertificateDer::from_pem_file(folder.join("server.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
+    let config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let mut stream = acceptor.accept(stream).await?;
+                let (mut request, mut piece) = (Vec::new(), [0; 4096]);
+                while !request.ends_with(b"}") {
+                    let length = stream.read(&mut piece).await?;
+                    request.extend_from_slice(&piece[..length]);
+                    if length == 0 {
+                        break;
+                    }
+                }
+                stream.write_all(GOOD).await?;
+                stream.shutdown().await
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_service_is_trusted_by_the_certificate_that_the_option_names() {
+    let folder = authorities();
+    let port = secure_service(folder.path()).await;
+    let target = format!("vendordata_dynamic_targets = it@https://127.0.0.1:{port}/\n");
+    for (authority, said) in [("authority.pem", json!({"it": {"a": 1}})), ("stranger.pem", json!({"it": {}}))] {
+        let path = folder.path().join(authority);
+        let text = format!("{target}vendordata_dynamic_ssl_certfile = {}\n", path.display());
+        let told = services(&text).unwrap().ask(json!({})).await.unwrap();
+        assert_eq!(Value::Object(told), said, "{authority}");
+    }
+    // Without the option, the authorities of the system count, if the system has any.
+    if let Ok(services) = services(&target) {
+        let told = services.ask(json!({})).await.unwrap();
+        assert_eq!(Value::Object(told), json!({"it": {}}));
+    }
 }
