@@ -1,5 +1,6 @@
 #!/bin/bash
-# A guest without a config drive gets its metadata, with its tagged devices, at the well-known address. The metadata
+# A guest without a config drive gets its metadata, with its tagged devices, at the well-known address. Devices that are
+# attached later are in the metadata, too. The metadata
 # service identifies the guest by its source address. The script checks the metadata from inside the guest.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
@@ -54,6 +55,18 @@ same "the password is empty after that" "$(password GET)" '{"password":""}'
 
 # Other callers get no metadata.
 same "the host itself gets no metadata" "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$ASKED/openstack/latest/meta_data.json")" 404
+
+# An interface that is attached later. The guest's default route then leads over it, so this is the last check.
+os port create --network metadata meta-late >"$WORK/late" 2>&1 || bad "another port is made" "$(cat "$WORK/late")"
+LATE=$(get port meta-late mac_address)
+LATE_IP=$(get port meta-late fixed_ips | grep -oE '10\.[0-9.]+' | head -n 1)
+expect "an interface is attached with a tag" eval 'os --os-compute-api-version 2.49 server add port --tag back meta-new meta-late >/dev/null'
+within 60 "the guest has the address of the later interface" eval 'inside "$ONE" "ip -o addr show" | grep -qF " $LATE_IP/"'
+told() { DEVICE=$(ask openstack/latest/meta_data.json | grep -oE '\{"type": ?"nic"[^}]*\}' | grep -F "$LATE"); [ -n "$DEVICE" ]; }
+within 30 "the metadata has the later interface" told
+like "the later interface has its tag" "$DEVICE" '"tags": ?\["back"\]'
+ADDRESS=$(grep -oE '"address": ?"[0-9a-f:.]+"' <<<"$DEVICE" | grep -oE '[0-9a-f]{4}:[0-9a-f:.]+')
+same "the guest has the later interface at the bus address in the metadata" "$(inside "$ONE" "cat /sys/bus/pci/devices/$ADDRESS/virtio*/net/*/address" | tail -n 1)" "$LATE"
 expect "the server is deleted" eval 'os server delete --wait meta-new'
 same "nothing of the server is left on the host" "$(leftovers "$ONE")" ""
 verdict
