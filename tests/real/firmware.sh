@@ -43,6 +43,10 @@ state_on() { ls "$STATE/$1/lib/swtpm/$2/tpm2" 2>/dev/null; } # host, uuid
 
 for host in h1 h2; do like "$host offers secure boot, a TPM 2.0 and virtual IOMMUs" "$(traits $host | tr '\n' ' ')" 'SECURITY_TPM_2_0.*SECURITY_UEFI_SECURE_BOOT.*VIOMMU_MODEL_INTEL'; done
 
+# AES comes from the flag that the options add. The model itself has no AVX, although QEMU emulates it.
+like "a host's traits follow the configured CPU" "$(traits h1 | tr '\n' ' ')" 'HW_CPU_X86_AESNI.*HW_CPU_X86_SSE42'
+unlike "a host has no trait that the configured CPU lacks" "$(traits h1)" 'HW_CPU_X86_AVX'
+
 # `chronova host check` needs no running control plane. It tells an operator why a host would not be registered.
 check_host() { printf '[libvirt]\n%s\n' "$@" >"$WORK/check.conf"; "$CHRONOVA_BIN" host check --config-file "$WORK/check.conf" "$(uri_of h1)" 2>&1; } # options...
 like "the check of a host names its firmware" "$(check_host 'swtpm_enabled = true')" 'ok +guests can have an emulated TPM 2.0'
@@ -70,6 +74,7 @@ same "h1 reports the capacity of its files as memory" \
 like "the guest's memory is a file of its host" "$(find "$STATE/$FIRST/lib/qemu/ram" -type f -size +100M)" "/ram/"
 like "the guest's definition has an IOMMU that remaps interrupts" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<ioapic driver='qemu'/>.*<iommu model='intel'> *<driver intremap='on' caching_mode='on' eim='off' iotlb='on' aw_bits='48'/>"
 like "the guest's firmware lists the IOMMU" "$(at "$FIRST" "$TPM" ls /sys/firmware/acpi/tables/DMAR)" 'DMAR$'
+like "the guest's CPU is of the configured model" "$(at "$FIRST" "$TPM" 'grep -m 1 "^model name" /proc/cpuinfo')" 'Nehalem'
 # Nehalem itself does not have this flag. The flags against hardware flaws come to the guest in the same way.
 like "the guest's CPU has the flag that the options add" "$(at "$FIRST" "$TPM" 'grep -m 1 ^flags /proc/cpuinfo')" ' aes '
 like "the guest's definition encrypts the TPM's state" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<tpm model='tpm-crb'> *<backend type='emulator' version='2.0'.*<encryption secret="
