@@ -202,7 +202,10 @@ fn below_the_path_of_a_front_server_every_link_leads_to_it() {
     cloud.start();
     let furniture = cloud.furnish();
     let front = front_server(cloud.address());
-    let inside = |link: &str| link.strip_prefix(SITE).unwrap_or_else(|| panic!("{link} leads elsewhere")).to_owned();
+    let inside = |link: &str| {
+        assert!(link.starts_with(SITE), "{link} leads elsewhere");
+        link.replacen(SITE, "", 1)
+    };
     assert_eq!(sent(&front, "GET", "/compute/v2.1/servers", &Value::Null).0, 404, "the front server has no prefix");
     let wish = json!({"server": {
         "name": "web", "imageRef": furniture.image, "flavorRef": furniture.flavor,
@@ -211,8 +214,9 @@ fn below_the_path_of_a_front_server_every_link_leads_to_it() {
     for _ in 0..2 {
         let (status, head, _) = sent(&front, "POST", "/cloud/compute/v2.1/servers", &wish);
         assert_eq!(status, 202, "{head}");
-        let location = head.lines().find(|line| line.to_ascii_lowercase().starts_with("location: ")).unwrap();
-        let (status, _, shown) = sent(&front, "GET", &inside(&location["location: ".len()..]), &Value::Null);
+        let mut headers = head.lines().filter_map(|line| line.split_once(": "));
+        let (_, location) = headers.find(|(name, _)| name.eq_ignore_ascii_case("location")).unwrap();
+        let (status, _, shown) = sent(&front, "GET", &inside(location), &Value::Null);
         assert_eq!((status, &shown["server"]["name"]), (200, &json!("web")));
     }
     // The versions, and a list in pages: its links lead to the servers, and from page to page.
@@ -235,7 +239,10 @@ fn below_the_path_of_a_front_server_every_link_leads_to_it() {
         let (status, _, shown) = sent(&front, "GET", &inside(own["href"].as_str().unwrap()), &Value::Null);
         assert_eq!((status, &shown["server"]["id"]), (200, &page["servers"][0]["id"]));
         seen.push(shown["server"]["id"].clone());
-        next = inside(page["servers_links"][0]["href"].as_str().unwrap());
+        // The last page has no link to a next one.
+        if seen.len() == 1 {
+            next = inside(page["servers_links"][0]["href"].as_str().unwrap());
+        }
     }
     assert_ne!(seen[0], seen[1]);
     // A client that asks the server itself gets links to the server itself.
