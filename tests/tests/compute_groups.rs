@@ -292,8 +292,8 @@ async fn images_are_brought_to_the_hosts_of_an_aggregate() {
     api.stop().await;
 }
 
-/// The aggregate and the images are checked before the answer. What a host cannot do is found later, and hinders neither
-/// the other images nor the other hosts.
+/// The aggregate and the images are checked before the answer. A host that cannot keep an image is found later, and
+/// hinders no other host.
 #[actix_rt::test]
 async fn several_images_are_brought_to_all_hosts_of_an_aggregate_that_can_keep_them() {
     let api = Api::start().await;
