@@ -342,7 +342,7 @@ pub(super) fn usage(
         disk_used_gib: space.allocation / GIB,
         disk_free_gib: space.available / GIB,
         running_guests: u32::try_from(running.count()).unwrap_or(u32::MAX),
-        uptime_seconds: None,
+        uptime_seconds: node::uptime_seconds(connect)?,
     })
 }
 
