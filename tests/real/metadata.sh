@@ -1,7 +1,7 @@
 #!/bin/bash
 # A guest without a config drive gets its metadata, with its tagged devices, at the well-known address. Devices that are
-# attached later are in the metadata, too. The metadata
-# service identifies the guest by its source address. The script checks the metadata from inside the guest.
+# attached later are in the metadata, too. The metadata service identifies the guest by its source address. The script
+# checks the metadata from inside the guest. The guest boots from a volume of its user.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 ASKED=$(free_port) NET=10.90 RULE=()
@@ -17,12 +17,19 @@ RULE=("${wanted[@]}")
 printf '#!/bin/sh\nexit 7\n' >"$WORK/user-data"
 os port create --network metadata meta-port >"$WORK/port" 2>&1 || bad "a port is made" "$(cat "$WORK/port")"
 MAC=$(get port meta-port mac_address)
-os --os-compute-api-version 2.49 server create --wait --flavor metadata --image metadata --user-data "$WORK/user-data" \
+os volume create --size 1 --image metadata meta-root >"$WORK/root" 2>&1 || bad "a volume is requested from the image" "$(tail -n 5 "$WORK/root")"
+volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status
+within 60 "the volume from the image is available" volume_is meta-root available
+ROOT=$(get volume meta-root id)
+same "the volume from the image is bootable" "$(get volume meta-root bootable)" true
+os --os-compute-api-version 2.49 server create --wait --flavor metadata --volume meta-root --user-data "$WORK/user-data" \
   --property role=web --nic "port-id=$(get port meta-port id),tag=front" meta-one >"$WORK/one" 2>&1 \
   || bad "a server is made" "$(tail -n 20 "$WORK/one")"
 ONE=$(get server meta-one id); SERVERS+=("$ONE")
 within 180 "the guest gets its name and id from the metadata service" said meta-one "GUEST-READY hostname=meta-one.novalocal uuid=$ONE source=metadata "
 within 30 "the guest runs its user data from the metadata service" said meta-one 'GUEST-USERDATA rc=7'
+same "the guest's root disk is the user's volume" "$(inside "$ONE" cat /sys/block/vda/serial)" "${ROOT:0:20}"
+same "the volume of the root disk is in use" "$(get volume meta-root status)" in-use
 
 ask() { inside "$ONE" "wget -q -O - http://169.254.169.254/$1"; }
 same "the EC2 metadata has the server's address" "$(ask latest/meta-data/local-ipv4)" "$(get port meta-port fixed_ips | grep -oE '10\.[0-9.]+' | head -n 1)"
@@ -36,7 +43,7 @@ same "the guest has the interface at the bus address in the metadata" "$(inside 
 
 # A disk that is attached later.
 os volume create --size 1 meta-data >"$WORK/volume" 2>&1 || bad "a volume is requested" "$(tail -n 5 "$WORK/volume")"
-within 60 "the volume is available" eval '[ "$(get volume meta-data status)" = available ]'
+within 60 "the volume is available" volume_is meta-data available
 DATA=$(get volume meta-data id)
 expect "the volume is attached with a tag" eval 'os --os-compute-api-version 2.49 server add volume --tag data meta-new meta-data >/dev/null'
 within 30 "the guest sees the volume" sees_disk "$ONE" vdb
@@ -69,4 +76,6 @@ ADDRESS=$(grep -oE '"address": ?"[0-9a-f:.]+"' <<<"$DEVICE" | grep -oE '[0-9a-f]
 same "the guest has the later interface at the bus address in the metadata" "$(inside "$ONE" "cat /sys/bus/pci/devices/$ADDRESS/virtio*/net/*/address" | tail -n 1)" "$LATE"
 expect "the server is deleted" eval 'os server delete --wait meta-new'
 same "nothing of the server is left on the host" "$(leftovers "$ONE")" ""
+within 60 "the user's volume outlives the server" volume_is meta-root available
+os volume delete meta-root
 verdict
