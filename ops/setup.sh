@@ -1,7 +1,7 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
 #   setup_packages THEME...           installs the missing Debian packages of build, client, host, guest, testbed,
-#                                     openstack, neutron, cinder, broker, cluster, nova, node, package
+#                                     openstack, neutron, cinder, horizon, broker, cluster, nova, node, package
 #   setup_client [NAME==VERSION...]   installs the `openstack` client and the named packages in .venv
 #   setup_dashboard_tools             installs into tests/browser/node_modules the tools that check the dashboard
 #   setup_rust                        checks that the Rust toolchain is new enough, or says how to get one
@@ -40,6 +40,9 @@ PACKAGES_PACKAGE=(dpkg-dev adduser debootstrap buildah)
 
 # Real services of OpenStack, for tests/testbed/{keystone,glance,barbican}.sh. uWSGI runs them.
 PACKAGES_OPENSTACK=(keystone glance-api barbican-api uwsgi-plugin-python3)
+
+# Horizon, for tests/testbed/horizon.sh.
+PACKAGES_HORIZON=(openstack-dashboard uwsgi-plugin-python3)
 
 # Neutron, its database, and OVN with Open vSwitch as its data plane, for tests/testbed/neutron.sh. Neutron's metadata
 # agent needs haproxy.
@@ -102,6 +105,7 @@ setup_packages() { # themes...
       broker) wanted+=("${PACKAGES_BROKER[@]}") ;;
       cluster) wanted+=("${PACKAGES_CLUSTER[@]}") ;;
       openstack) wanted+=("${PACKAGES_OPENSTACK[@]}") ;;
+      horizon) wanted+=("${PACKAGES_HORIZON[@]}") ;;
       neutron) wanted+=("${PACKAGES_NEUTRON[@]}") ;;
       cinder) wanted+=("${PACKAGES_CINDER[@]}") ;;
       nova) wanted+=("${PACKAGES_NOVA[@]}") ;;

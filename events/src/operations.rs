@@ -106,7 +106,11 @@ pub fn server_operation(instance: InstanceId, event: &InstanceEvent) -> Option<S
             let (device, volume, attachment) = (asked.device, asked.old, asked.old_attachment);
             let disk = DiskTask { instance, device, volume, attachment };
             let task = Task::SwapVolume { disk, new: asked.new, new_attachment: asked.new_attachment };
-            ("swap_volume", "swap volume", asked.process, task)
+            match asked.old == asked.new {
+                // The server keeps the volume, with a new attachment.
+                true => ("refresh_volume_attachment", "refresh volume attachment", asked.process, task),
+                false => ("swap_volume", "swap volume", asked.process, task),
+            }
         }
         InstanceEvent::DiskExtensionRequested(asked) => {
             let task = Task::ExtendDisk { instance, volume: asked.volume };

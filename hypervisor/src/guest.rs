@@ -356,9 +356,13 @@ pub struct HostCapabilities {
     pub emulates_because: Option<String>,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,
+    /// How many guests with encrypted memory the host can have at a time; 0: none.
+    pub encrypted_guests: u32,
     /// The host's NUMA cells, sorted by id; empty if it does not report any.
     pub cells: Vec<NumaCell>,
     pub pci: HostPci,
+    /// Whether the host has an IOMMU that is on, without which no guest can have a PCI device.
+    pub iommu: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -381,4 +385,17 @@ pub struct HostUsage {
     pub running_guests: u32,
     /// The seconds since boot, if the host reports them.
     pub uptime_seconds: Option<u64>,
+    /// The times of the host's processors, if the host reports them.
+    pub cpu: Option<CpuTimes>,
+}
+
+/// The times that all processors of a host together have spent since its boot, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTimes {
+    pub kernel: u64,
+    pub user: u64,
+    pub idle: u64,
+    pub iowait: u64,
+    /// The frequency in MHz.
+    pub mhz: u32,
 }

@@ -5,6 +5,8 @@ mod machine_types;
 
 use std::time::Duration;
 
+use crate::capability::consoles::Screen;
+
 pub use guests::{CacheModes, CpuFlag, GuestOptions, Serial};
 pub use machine_types::{MachineTypes, default_machine_type};
 
@@ -219,6 +221,9 @@ pub struct LibvirtOptions {
     pub guests: GuestOptions,
     /// `[libvirt] swtpm_enabled`: hosts with `swtpm` offer emulated TPMs.
     pub emulates_tpm: bool,
+    /// `[libvirt] num_memory_encrypted_guests`: how many guests with encrypted memory a host may have; `None`: as many as
+    /// its processor allows.
+    pub encrypted_guests: Option<u32>,
     /// Whether guests may get PCI devices of the host. Otherwise the driver does not list the host's devices.
     pub reads_pci: bool,
     /// The storage pool for images, disks, config drives and console logs. It is created if it does not exist.
@@ -234,7 +239,9 @@ pub struct LibvirtOptions {
     /// `[vnc] server_proxyclient_address`: the address at which the console gateway reaches the VNC servers of a host.
     /// The host's name replaces `%s`. `None`: the address on which the servers listen. If the servers listen on
     /// loopback or on all addresses, the address is `host_ip`.
-    pub console_address: Option<String>,
+    pub vnc_address: Option<String>,
+    /// `[spice] server_proxyclient_address`: the same for the SPICE servers.
+    pub spice_address: Option<String>,
     /// The address of the host. `None`: the URI's host, or loopback for a local URI.
     pub host_ip: Option<String>,
     pub forward: ForwardMode,
@@ -261,9 +268,13 @@ pub struct LibvirtOptions {
 }
 
 impl LibvirtOptions {
-    /// The address at which the console gateway reaches the VNC servers of the host `name`, if one is chosen.
-    pub fn console_address(&self, name: &str) -> Option<String> {
-        self.console_address.as_ref().map(|address| address.replace("%s", name))
+    /// The address at which the console gateway reaches the screens of the host `name`, if one is chosen.
+    pub fn console_address(&self, screen: Screen, name: &str) -> Option<String> {
+        let chosen = match screen {
+            Screen::Vnc => &self.vnc_address,
+            Screen::Spice => &self.spice_address,
+        };
+        chosen.as_ref().map(|address| address.replace("%s", name))
     }
 }
 
@@ -276,6 +287,7 @@ impl Default for LibvirtOptions {
             machine_types: MachineTypes::default(),
             guests: GuestOptions::default(),
             emulates_tpm: false,
+            encrypted_guests: None,
             reads_pci: false,
             pool_name: "chronova".to_owned(),
             pool_path: "/var/lib/libvirt/chronova".to_owned(),
@@ -283,7 +295,8 @@ impl Default for LibvirtOptions {
             volume_pool_name: "chronova-volumes".to_owned(),
             volume_pool_path: "/var/lib/libvirt/chronova-volumes".to_owned(),
             screens: Screens::default(),
-            console_address: None,
+            vnc_address: None,
+            spice_address: None,
             host_ip: None,
             forward: ForwardMode::Auto,
             call_deadline: Duration::from_mins(2),
@@ -305,11 +318,14 @@ mod tests {
     #[test]
     fn consoles_are_reached_at_the_configured_address() {
         let at = |address: Option<&str>| {
-            let options = LibvirtOptions { console_address: address.map(str::to_owned), ..LibvirtOptions::default() };
-            options.console_address("node1")
+            let options = LibvirtOptions { vnc_address: address.map(str::to_owned), ..LibvirtOptions::default() };
+            assert_eq!(options.console_address(Screen::Spice, "node1"), None);
+            options.console_address(Screen::Vnc, "node1")
         };
         assert_eq!(at(None), None);
         assert_eq!(at(Some("192.0.2.9")).as_deref(), Some("192.0.2.9"));
         assert_eq!(at(Some("%s.console.example")).as_deref(), Some("node1.console.example"));
+        let options = LibvirtOptions { spice_address: Some("%s.spice".to_owned()), ..LibvirtOptions::default() };
+        assert_eq!(options.console_address(Screen::Spice, "node1").as_deref(), Some("node1.spice"));
     }
 }

@@ -63,7 +63,7 @@ const CPU: [(&str, &str); 54] = [
     ("xop", "HW_CPU_X86_XOP"),
 ];
 
-/// The traits that every host has.
+/// The traits that every host has. Chronova itself verifies the signatures of images, for every host.
 const ALWAYS: [&str; 17] = [
     "COMPUTE_IMAGE_TYPE_ISO",
     "COMPUTE_IMAGE_TYPE_QCOW2",
@@ -76,12 +76,12 @@ const ALWAYS: [&str; 17] = [
     "COMPUTE_NET_VIF_MODEL_VIRTIO",
     "COMPUTE_NET_VIF_MODEL_VMXNET3",
     "COMPUTE_NODE",
-    "COMPUTE_RESCUE_BFV",
     "COMPUTE_SOCKET_PCI_NUMA_AFFINITY",
     "COMPUTE_STORAGE_BUS_SATA",
     "COMPUTE_STORAGE_BUS_SCSI",
     "COMPUTE_STORAGE_BUS_USB",
     "COMPUTE_STORAGE_BUS_VIRTIO",
+    "COMPUTE_TRUSTED_CERTS",
 ];
 
 const VIDEO: [&str; 7] = ["bochs", "cirrus", "gop", "none", "qxl", "vga", "virtio"];

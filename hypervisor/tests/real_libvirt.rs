@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chronova_events::ids::{ImageId, InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId, VolumeId};
 use chronova_hypervisor::backend::{self, DriverOptions};
 use chronova_hypervisor::capability::disk_transfer::DiskFile;
 use chronova_hypervisor::capability::storage_cleanup::Leftover;
+use chronova_hypervisor::capability::volume_store::VolumeContent;
 use chronova_hypervisor::conformance::{self, Fixture};
 use chronova_hypervisor::driver::{Driver, DriverError, HostSignal, SignalStream, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, NetworkSpec, PowerState, SubnetSpec, VolumeDisk};
@@ -23,6 +24,7 @@ use chronova_hypervisor::iso9660;
 use chronova_hypervisor::libvirt::LibvirtDriver;
 use chronova_hypervisor::options::{ImagesOptions, ImagesType, LibvirtOptions};
 use chronova_hypervisor::pinning::Pinning;
+use chronova_hypervisor::volumes;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use sha2::{Digest, Sha512};
@@ -261,6 +263,26 @@ async fn many_guests_are_created_and_destroyed_at_once() {
     let destroyed = join_all(guests.iter().map(|guest| driver.destroy(guest.instance))).await;
     assert!(destroyed.iter().all(Result::is_ok), "{destroyed:?}");
     assert_eq!(driver.storage_cleanup().unwrap().orphans().await.unwrap(), Vec::new());
+}
+
+/// A reader that takes no more bytes keeps a thread of the host. A change of another volume has another thread.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_of_a_volume_does_not_stop_changes() {
+    let Some((uri, _)) = host() else { return };
+    let one_thread = LibvirtOptions { workers: 1, ..options() };
+    let driver = backend::open(&uri, &DriverOptions { libvirt: one_thread, ..DriverOptions::default() }).unwrap();
+    let store = driver[0].volume_store().unwrap();
+    let [read, changed] = [(); 2].map(|()| volumes::volume(VolumeId::random()));
+    for name in [&read, &changed] {
+        store.create_volume(name, 64 << 20, &VolumeContent::Blank).await.unwrap();
+    }
+    let mut reader = store.read_volume(&read, None).await.unwrap();
+    reader.next().await.unwrap().unwrap();
+    store.resize_volume(&changed, 128 << 20, None).await.unwrap();
+    drop(reader);
+    for name in [&read, &changed] {
+        store.delete_volume(name).await.unwrap();
+    }
 }
 
 /// A power failure can destroy the completion mark of an image's content. If a disk is based on such content, the

@@ -96,6 +96,8 @@ enum Command {
     /// Drain a compute host, or put it into maintenance and back; calls the running server.
     #[command(subcommand)]
     Host(commands::host::HostSubcommand),
+    /// Show the fleet, the processes and the rates of the running server, again and again.
+    Top(commands::top::TopArgs),
     /// Do what nova-manage does. The program also does this if its own name is nova-manage.
     Manage(Box<commands::manage::ManageArgs>),
     /// Check whether the cloud is ready for this version, as nova-status does.
@@ -261,6 +263,7 @@ fn run_command(command: Command) -> ExitCode {
         Command::Log(LogCommand::Copy { place, args }) => operate(&place, OperatorCommand::LogCopy(args)),
         Command::Cluster(command) => cluster(command),
         Command::Host(command) => host(&command),
+        Command::Top(args) => top(&args),
         Command::Manage(args) => manage(&args),
         Command::Status(args) => status(&args),
     }
@@ -367,8 +370,21 @@ fn policy(place: &ConfigPaths, command: &commands::policy::PolicyCommand) -> Exi
 
 fn host(command: &commands::host::HostSubcommand) -> ExitCode {
     let Some(config) = load(command.place()) else { return ExitCode::from(2) };
-    match commands::host::run(command, &config, &mut std::io::stdout().lock()) {
+    called(commands::host::run(command, &config, &mut std::io::stdout().lock()))
+}
+
+fn top(args: &commands::top::TopArgs) -> ExitCode {
+    let Some(config) = load(&args.access.place) else { return ExitCode::from(2) };
+    called(commands::top::run(args, &config, &mut std::io::stdout().lock()))
+}
+
+/// The exit code of a command that called the running server. A closed reader (`| head`) is not an error.
+fn called(done: Result<commands::Exit, commands::CommandFailure>) -> ExitCode {
+    match done {
         Ok(exit) => ExitCode::from(exit as u8),
+        Err(commands::CommandFailure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
         Err(failure) => {
             crate::output::complain(&format!("chronova: {failure}\n"));
             ExitCode::from(2)

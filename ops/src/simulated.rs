@@ -20,7 +20,8 @@ pub async fn registrations(fleet: &SimUri, options: &HostOptions) -> Result<Vec<
     let mut ledger: Vec<LedgerEvent> = Vec::new();
     let mut hosts = Vec::new();
     for (driver, number) in SimFleet::new(fleet.clone()).drivers().into_iter().zip(1..) {
-        let found = driver.capabilities().await?;
+        let mut found = driver.capabilities().await?;
+        capacity::settle_traits(&mut found, driver.as_ref(), options);
         let failed = |message: String| DriverError::Failed { call: "capabilities", message };
         let report = capacity::resources(&found, options, 0).map_err(failed)?;
         for event in decide(&state, report).map_err(|reject| failed(reject.to_string()))? {

@@ -6,10 +6,13 @@
 //! `use_journal`. With `log_config_append`, they come from its file alone. The environment variable `RUST_LOG`
 //! overrides the level. Log files are opened for appending and can be reopened after rotation.
 //!
+//! [`traces`] exports spans to a collector, if one is configured.
+//!
 //! Invariant: a log line that fails never fails a request.
 
 mod daemons;
 pub mod log_config;
+pub mod traces;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal as _, Write};
@@ -19,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use chronova_events::clock::{Clock as _, SystemClock};
 use thiserror::Error;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
@@ -27,6 +31,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry as Subscriber, reload};
 
 use daemons::{DaemonLayer, LogDaemon};
+use traces::TraceLayer;
 
 pub use daemons::FACILITIES;
 
@@ -98,6 +103,11 @@ pub struct Logging {
 impl Logging {
     /// Sets up the process's logging; call it once.
     pub fn start(settings: &LogSettings) -> Result<Self, TelemetryError> {
+        Self::start_with(settings, None)
+    }
+
+    /// Like [`Logging::start`]; `traces` gets the spans of traces.
+    pub fn start_with(settings: &LogSettings, traces: Option<TraceLayer>) -> Result<Self, TelemetryError> {
         let (filter, handle) = reload::Layer::new(settings.present_filter()?);
         let file = settings.file.as_deref().map(|path| LogFile::open(path, settings.watch)).transpose()?;
         let elsewhere = file.is_some() || settings.syslog.is_some() || settings.journal || settings.quiet;
@@ -112,7 +122,12 @@ impl Logging {
             journal,
         ];
         let layers: Vec<_> = layers.into_iter().flatten().collect();
-        tracing_subscriber::registry().with(layers.with_filter(filter)).try_init().map_err(TelemetryError::Twice)?;
+        let lines = tracing_subscriber::registry().with(layers.with_filter(filter));
+        let set = match traces {
+            Some(traces) => lines.with(traces.with_filter(filter_fn(TraceLayer::takes))).try_init(),
+            None => lines.try_init(),
+        };
+        set.map_err(TelemetryError::Twice)?;
         Ok(Self { file, filter: handle })
     }
 

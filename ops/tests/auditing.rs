@@ -497,3 +497,76 @@ fn events_name_the_address_and_the_program_of_the_client() {
     assert!(csv.lines().next().unwrap().contains(",project_id,address,agent,action,"), "{csv}");
     assert!(csv.contains(",198.51.100.7,openstacksdk/4.0,"), "{csv}");
 }
+
+/// The services that keep their state in the log answer as of a moment. All other operations refuse `as_of`: their
+/// answer would be about today.
+#[test]
+fn the_services_answer_about_the_past_or_refuse_to() {
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let furniture = cloud.furnish();
+    let client = cloud.client();
+    let volume = client.post("/volume/v3/volumes", &json!({"volume": {"size": 1, "name": "disk"}})).unwrap();
+    let volume = volume.expect(202).text("/volume/id");
+    let aggregate = client.post("/compute/v2.1/os-aggregates", &json!({"aggregate": {"name": "rack"}})).unwrap();
+    let aggregate = aggregate.expect(200).body["aggregate"]["id"].clone();
+    let project = client.post("/identity/v3/projects", &json!({"project": {"name": "web"}})).unwrap();
+    let project = project.expect(201).text("/project/id");
+    let lists = [
+        "/identity/v3/projects",
+        "/identity/v3/users",
+        "/identity/v3/role_assignments?include_names",
+        "/image/v2/images",
+        "/network/v2.0/networks",
+        "/network/v2.0/subnets",
+        "/network/v2.0/security-groups",
+        "/volume/v3/types",
+        "/compute/v2.1/os-aggregates",
+        "/compute/v2.1/flavors/detail",
+    ];
+    let at = |path: &str, moment: &str| format!("{path}{}as_of={moment}", if path.contains('?') { '&' } else { '?' });
+    let then: Vec<Value> = lists.iter().map(|path| client.get(path).unwrap().expect(200).body).collect();
+    let before = head(&client);
+    client.delete(&format!("/identity/v3/projects/{project}")).unwrap().expect(204);
+    client.delete(&format!("/image/v2/images/{}", furniture.image)).unwrap().expect(204);
+    client.delete(&format!("/network/v2.0/networks/{}", furniture.network)).unwrap().expect(204);
+    client.delete(&format!("/compute/v2.1/flavors/{}", furniture.flavor)).unwrap().expect(202);
+    client.delete(&format!("/compute/v2.1/os-aggregates/{aggregate}")).unwrap().expect(200);
+    for (path, then) in lists.iter().zip(&then) {
+        let mut past = client.get(&at(path, &before.to_string())).unwrap().expect(200).body;
+        // Links to pages stay in that past.
+        if let Some(first) = past.get_mut("first") {
+            assert_eq!(first.take(), format!("/v2/images?as_of={before}"));
+            *first = then["first"].clone();
+        }
+        assert_eq!(past, *then, "{path}");
+        // Before the first event there is nothing.
+        let nothing = client.get(&at(path, "0")).unwrap().expect(200).body;
+        let rows = nothing.as_object().unwrap().values().find(|value| value.is_array());
+        assert_eq!(rows, Some(&json!([])), "{path}: {nothing}");
+    }
+    for (path, status) in [
+        (format!("/identity/v3/projects/{project}"), 404),
+        (format!("/image/v2/images/{}", furniture.image), 404),
+        (format!("/network/v2.0/networks/{}", furniture.network), 404),
+        (format!("/compute/v2.1/os-aggregates/{aggregate}"), 404),
+        (format!("/volume/v3/volumes/{volume}"), 200),
+    ] {
+        client.get(&path).unwrap().expect(status);
+        client.get(&at(&path, &before.to_string())).unwrap().expect(200);
+        client.get(&at(&path, "0")).unwrap().expect(404);
+    }
+    for path in [
+        "/compute/v2.1/os-services",
+        "/compute/v2.1/limits",
+        "/placement/allocation_candidates",
+        "/identity/v3/groups",
+        "/image/v2/schemas/images",
+        "/network/v2.0/quotas",
+        "/volume/v3/limits",
+        "/chronova/v1/hosts",
+    ] {
+        let refused = client.get(&at(path, "1")).unwrap().expect(400).body.to_string();
+        assert!(refused.contains("does not take as_of"), "{path}: {refused}");
+    }
+}

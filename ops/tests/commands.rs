@@ -1,8 +1,12 @@
 //! The output of operators' commands, compared with golden files (`EXPECTORATE=overwrite cargo test` rewrites them).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod anchored;
+mod forwarding;
 mod log;
+mod past;
 
+use chronova::commands::list_form::ListFormArgs;
 use chronova::commands::{Exit, audit, inspect, rebuild};
 use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
 use chronova_events::instance::{self, InstanceEvent};
@@ -26,7 +30,8 @@ async fn audited(store: &Arc<MemoryStore>, args: audit::AuditArgs) -> String {
 
 async fn inspected(store: &Arc<MemoryStore>, words: &[&str], json: bool) -> (Exit, String) {
     let subject = words.iter().map(ToString::to_string).collect();
-    let args = inspect::InspectArgs { subject, json, ..inspect::InspectArgs::default() };
+    let form = ListFormArgs { json, ..ListFormArgs::default() };
+    let args = inspect::InspectArgs { subject, form, ..inspect::InspectArgs::default() };
     let mut out = Vec::new();
     let exit = inspect::run(&args, &**store, NOW, &mut out).await.unwrap();
     (exit, String::from_utf8(out).unwrap())
@@ -95,6 +100,19 @@ async fn audit_finds_a_host_by_each_name_that_it_had() {
 }
 
 #[tokio::test]
+async fn audit_finds_a_server_by_each_name_that_it_had() {
+    let store = filled().await;
+    log::add_one(&store).await;
+    let server = |name: &str| audited(&store, audit::AuditArgs { server: vec![name.to_owned()], ..Default::default() });
+    let by_id = server(WEB).await;
+    assert!(by_id.contains("instance.renamed"), "{by_id}");
+    for name in ["web-1", "later"] {
+        assert_eq!(server(name).await, by_id, "{name}");
+    }
+    assert_ne!(server("db").await, by_id);
+}
+
+#[tokio::test]
 async fn audit_refuses_ids_that_the_log_does_not_have() {
     let store = filled().await;
     let none = audit::AuditArgs::default;
@@ -105,6 +123,7 @@ async fn audit_refuses_ids_that_the_log_does_not_have() {
         (audit::AuditArgs { server: vec![unknown.parse().unwrap()], ..none() }, unknown),
         (audit::AuditArgs { host: vec![unknown.into()], ..none() }, unknown),
         (audit::AuditArgs { host: vec!["h9".into()], ..none() }, "no host h9"),
+        (audit::AuditArgs { server: vec!["web-9".into()], ..none() }, "no server web-9"),
     ] {
         let refused = audit::run(&args, &*store, NOW, &mut Vec::new()).await.unwrap_err().to_string();
         assert!(refused.contains(words), "{refused}");
@@ -315,4 +334,29 @@ async fn rebuild_compares_with_the_checkpoint() {
     let (exit, text) = rebuilt(&MemoryStore::new(), kept, false).await;
     assert_eq!(exit, Exit::No);
     assert!(text.contains("the log ends at 0"), "{text}");
+}
+
+#[tokio::test]
+async fn audit_prints_the_forms_of_other_programs() {
+    let store = filled().await;
+    let printed = |output: audit::OutputFormat| {
+        audited(&store, audit::AuditArgs { output, kind: vec!["instance.build_failed".into()], ..Default::default() })
+    };
+    let cadf: serde_json::Value = serde_json::from_str(&printed(audit::OutputFormat::Cadf).await).unwrap();
+    for (field, value) in [
+        ("typeURI", "http://schemas.dmtf.org/cloud/audit/1.0/event"),
+        ("eventType", "activity"),
+        ("action", "create"),
+        ("outcome", "failure"),
+    ] {
+        assert_eq!(cadf[field], value, "{cadf}");
+    }
+    assert!(cadf["eventTime"].as_str().unwrap().ends_with("+0000"), "{cadf}");
+    for resource in ["initiator", "target", "observer"] {
+        assert!(cadf[resource]["id"].is_string() && cadf[resource]["typeURI"].is_string(), "{cadf}");
+    }
+    assert_eq!(cadf["reason"]["reasonCode"], "500");
+    assert_eq!(cadf["attachments"][0]["content"]["kind"], "instance.build_failed");
+    let syslog = printed(audit::OutputFormat::Syslog).await;
+    assert!(syslog.starts_with("<108>1 2026-01-31T12:") && syslog.ends_with("}\n"), "{syslog}");
 }

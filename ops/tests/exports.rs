@@ -141,6 +141,40 @@ async fn an_export_of_a_project_hides_the_events_of_others() {
     assert!(!run("changed").unwrap().status.success());
 }
 
+fn until(before: &str) -> archive::ArchiveArgs {
+    archive::ArchiveArgs { before: before.parse().unwrap(), out: None, sign_key: None, dry_run: false }
+}
+
+#[tokio::test]
+async fn segments_of_an_archive_are_signed_and_planned() {
+    let (store, folder) = (filled().await, tempfile::tempdir().unwrap());
+    let (kept, key) = (folder.path().join("archive"), folder.path().join("key.pub"));
+    make_key(folder.path());
+    let archived = async |args: archive::ArchiveArgs| {
+        let mut out = Vec::new();
+        assert_eq!(archive::run(&args, &*store, &kept, NOW, &mut out).await.unwrap(), Exit::Yes);
+        text(out)
+    };
+    let planned = archived(archive::ArchiveArgs { dry_run: true, ..until("11") }).await;
+    assert!(planned.contains("would be written: positions 1 to 10") && !kept.exists(), "{planned}");
+    archived(archive::ArchiveArgs { sign_key: Some(folder.path().join("key")), ..until("11") }).await;
+    let key = export::keys::verifying_key(&key).unwrap();
+    let verify = async || {
+        let mut out = Vec::new();
+        let exit = archive::verify(None, &kept, Some(&key), &mut out).await.unwrap();
+        (exit, text(out))
+    };
+    assert_eq!(verify().await, (Exit::Yes, "valid: 1 segments, positions 1 to 10\n".to_owned()));
+    let manifest = kept.join(format!("log-{:020}-{:020}.json", 1, 10));
+    let signed = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, signed.replace("2026-01-31T12:01", "2026-01-31T12:02")).unwrap();
+    assert!(verify().await.1.contains("it is not signed by this key"));
+    std::fs::write(&manifest, signed).unwrap();
+    archived(until("15")).await;
+    let (exit, told) = verify().await;
+    assert!(exit == Exit::No && told.contains("it is not signed\n"), "{told}");
+}
+
 #[tokio::test]
 async fn an_archive_is_listed_verified_and_erased_with_the_log() {
     let folder = tempfile::tempdir().unwrap();
@@ -154,7 +188,7 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
         store.append(&stream, Expected::Any, vec![event]).await.unwrap();
     }
     let archived = async |before: &str| {
-        let args = archive::ArchiveArgs { before: before.parse().unwrap(), out: None };
+        let args = until(before);
         let mut out = Vec::new();
         assert_eq!(archive::run(&args, &*store, &kept, NOW, &mut out).await.unwrap(), Exit::Yes);
         text(out)
@@ -164,7 +198,7 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
     assert!(archived("2030-01-01").await.contains("positions 11 to 20"));
     let verify = async || {
         let mut out = Vec::new();
-        let exit = archive::verify(Some(&*store as &dyn EventStore), &kept, &mut out).await.unwrap();
+        let exit = archive::verify(Some(&*store as &dyn EventStore), &kept, None, &mut out).await.unwrap();
         (exit, text(out))
     };
     assert_eq!(verify().await, (Exit::Yes, "valid: 2 segments, positions 1 to 20, as the log has them\n".to_owned()));
@@ -188,14 +222,16 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&segment, bytes).unwrap();
-    assert_eq!(verify().await.0, Exit::No);
+    let (exit, told) = verify().await;
+    assert!(exit == Exit::No && told.contains("was changed after it was written"), "{told}");
+    assert!(told.lines().count() == 1 && told.ends_with(" whole\n"), "the other segment is whole: {told}");
     store.close().await;
 }
 
 #[tokio::test]
 async fn an_archive_of_another_log_is_not_continued() {
     let folder = tempfile::tempdir().unwrap();
-    let args = archive::ArchiveArgs { before: "5".parse().unwrap(), out: None };
+    let args = until("5");
     let store = filled().await;
     archive::run(&args, &*store, folder.path(), NOW, &mut Vec::new()).await.unwrap();
     let other = MemoryStore::new();
@@ -211,7 +247,7 @@ async fn an_archive_of_another_log_is_not_continued() {
 #[tokio::test]
 async fn an_archive_of_another_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let args = archive::ArchiveArgs { before: "5".parse().unwrap(), out: None };
+    let args = until("5");
     archive::run(&args, &*filled().await, folder.path(), NOW, &mut Vec::new()).await.unwrap();
     let mut paths = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let manifest = paths.find(|path| path.extension().is_some_and(|ext| ext == "json")).unwrap();

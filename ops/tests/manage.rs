@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
 mod cloud;
+#[path = "manage/limits.rs"]
+mod limits;
 #[path = "manage/servers.rs"]
 mod servers;
 #[path = "manage/site.rs"]
@@ -195,7 +197,13 @@ fn lost_allocations_are_healed() {
     let shown = site.manage(&format!("{heal} --dry-run --verbose"), 4);
     assert_eq!(shown.matches("[dry-run] Create allocations for instance").count(), 2, "{shown}");
     assert_eq!(site.allocations(&one)["allocations"], json!({}), "the dry run created allocations");
-    site.manage(&format!("{heal} --max-count 1"), 1);
+    // The servers of the other cell never had a host.
+    let elsewhere = site.manage(&format!("{heal} --verbose --cell {CELL0}"), 4);
+    assert!(elsewhere.ends_with("\nProcessed 0 instances.\n"), "{elsewhere}");
+    assert_eq!(site.allocations(&one)["allocations"], json!({}), "a server of another cell was healed");
+    let first = site.manage(&format!("{heal} --verbose --max-count 1"), 1);
+    assert!(first.contains(&format!("Looking for instances in cell: {CELL1}(cell1)\nFound 1 candidate")), "{first}");
+    assert!(first.ends_with("Max count reached. Processed 1 instances.\n"), "{first}");
     let healed = site.manage(&format!("{heal} --verbose --skip-port-allocations --cell {CELL1}"), 0);
     assert!(healed.ends_with("Processed 1 instances.\n"), "{healed}");
     let shape = |allocations: &Value| {
@@ -264,6 +272,13 @@ fn lost_allocations_are_healed() {
     site.client().put_at(&format!("/placement/allocations/{NOBODY}"), &all).unwrap().expect(204);
     let full = site.manage(heal, 3);
     assert!(full.contains(&format!("Failed to update allocations for consumer {two}.")), "{full}");
+    // A deleted server is known, but has nothing to heal.
+    site.client().delete(&format!("/compute/v2.1/servers/{two}")).unwrap().expect(204);
+    site.cloud.wait("the server is deleted", |cloud| {
+        cloud.client().get(&format!("/compute/v2.1/servers/{two}")).unwrap().status == 404
+    });
+    let deleted = site.manage(&format!("{heal} --verbose --instance {two}"), 4);
+    assert!(deleted.ends_with("\nProcessed 0 instances.\n"), "{deleted}");
     site.cloud.stop();
     assert!(site.manage(heal, 3).is_empty(), "the command prints a result without a running server");
 }

@@ -1,5 +1,5 @@
-//! At SIGHUP a running control plane reads log level, policy and certificates again. A mistake changes nothing. Hosts
-//! are added and removed without a restart.
+//! At SIGHUP a running control plane reads log level, policy and certificates again, and adds new hosts. A mistake
+//! changes nothing. Hosts are added and removed without a restart.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -257,4 +257,29 @@ fn a_removed_host_of_the_configuration_stays_removed() {
         cloud.start();
     }
     assert!(log(&cloud).contains("remove it from [chronova] hypervisors"), "{}", log(&cloud));
+}
+
+#[test]
+fn a_hang_up_adds_the_hosts_that_are_new_in_the_configuration() {
+    let mut cloud = Cloud::new("sim://1");
+    cloud.environment.push(("RUST_LOG".to_owned(), String::new()));
+    cloud.start();
+    let goods = cloud.furnish();
+    cloud.replace("hypervisors = sim://1", "hypervisors = sim://1 sim://1?name=more xen:///");
+    hang_up(&mut cloud, READ, 1);
+    builds_on(&mut cloud, &goods, "more-0001");
+    cloud.wait("the log names the mistake", |cloud| log(cloud).contains("the host is not added"));
+    assert_eq!(names(&cloud), ["more-0001", "sim-0001"]);
+    // A host that the file no longer names stays, and is not added again.
+    cloud.replace("sim://1 sim://1?name=more xen:///", "sim://1");
+    hang_up(&mut cloud, READ, 2);
+    cloud.replace("hypervisors = sim://1", "hypervisors = sim://1 sim://1?name=more");
+    hang_up(&mut cloud, READ, 3);
+    assert_eq!(names(&cloud), ["more-0001", "sim-0001"]);
+    cloud.stop();
+    cloud.start();
+    builds_on(&mut cloud, &goods, "more-0001");
+    assert_eq!(names(&cloud), ["more-0001", "sim-0001"]);
+    let (_, told) = cloud.command(&["audit", "--kind", "fleet", "-o", "csv"]);
+    assert_eq!(told.matches("fleet.hypervisor_added").count(), 1, "{told}");
 }

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::checkpoint::{Checkpoints, Era, is_by};
 use crate::progress::WorkProgress;
-use crate::replay::{ReplayEnd, replay_while};
+use crate::replay::{ReplayEnd, replay, replay_while};
 use crate::runner::ProjectionError;
 use crate::views::{Mark, Views};
 
@@ -46,6 +46,32 @@ impl PastMoment {
             Self::Position(position) => ReplayEnd::Position(position),
             Self::Time(time) => ReplayEnd::Time(time),
         }
+    }
+
+    fn check(self, head: Position, now: Timestamp) -> Result<(), HistoryError> {
+        match self {
+            Self::Position(asked) if asked > head => Err(HistoryError::AfterHead { asked, head }),
+            Self::Time(asked) if asked > now => Err(HistoryError::Future { asked, now }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The read models as of this moment, for a program that asks once. They are folded from the nearest checkpoint.
+    /// Nothing is held or stored.
+    pub async fn views(
+        self,
+        store: &dyn EventStore,
+        checkpoints: &Arc<Checkpoints>,
+        now: Timestamp,
+    ) -> Result<Arc<Views>, HistoryError> {
+        let head = store.head();
+        self.check(head, now)?;
+        let nearest = checkpoints.nearest_of(store, |mark| self.includes(mark)).await;
+        let nearest = nearest.map_err(|error| ProjectionError::Failed(error.to_string()))?;
+        let views = Arc::new(nearest.unwrap_or_default());
+        let progress = WorkProgress::new("time travel", head.0.saturating_sub(views.position().0));
+        replay(store, &views, self.until(), &progress).await?;
+        Ok(views)
     }
 }
 
@@ -170,7 +196,7 @@ impl History {
 
     /// The read models as of `moment`; `now` is the control plane's time.
     pub async fn at(&self, moment: PastMoment, now: Timestamp) -> Result<Arc<Views>, HistoryError> {
-        self.check(moment, now)?;
+        moment.check(self.store.head(), now)?;
         if let Some(views) = self.find(moment).await? {
             return Ok(views);
         }
@@ -181,15 +207,6 @@ impl History {
         }
         let _slot = self.slot().await?;
         self.make(moment).await
-    }
-
-    fn check(&self, moment: PastMoment, now: Timestamp) -> Result<(), HistoryError> {
-        let head = self.store.head();
-        match moment {
-            PastMoment::Position(asked) if asked > head => Err(HistoryError::AfterHead { asked, head }),
-            PastMoment::Time(asked) if asked > now => Err(HistoryError::Future { asked, now }),
-            _ => Ok(()),
-        }
     }
 
     /// Waits until no other query builds the state of this moment.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chronova_events::codec;
 use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;
 use chronova_events::host::{Host, HostEvent, KnownHost};
@@ -16,6 +17,15 @@ use crate::Projection;
 pub struct Hosts {
     by_id: BTreeMap<HostId, Arc<Host>>,
     highest: u64,
+    /// The names of the hosts that were removed. Actions of servers still name these hosts.
+    former: BTreeMap<HostId, String>,
+}
+
+/// The content of a checkpoint of version 3.
+#[derive(Deserialize)]
+struct StoredHostsV3 {
+    by_id: BTreeMap<HostId, Arc<Host>>,
+    highest: u64,
 }
 
 impl Hosts {
@@ -25,6 +35,12 @@ impl Hosts {
 
     pub fn named(&self, hostname: &str) -> Option<&KnownHost> {
         self.all().find(|host| host.hostname == hostname)
+    }
+
+    /// The name of a host, even if the host was removed.
+    pub fn name_of(&self, id: HostId) -> Option<&str> {
+        let now = self.get(id).map(|host| host.hostname.as_str());
+        now.or_else(|| self.former.get(&id).map(String::as_str))
     }
 
     /// All hosts in the order of their ids.
@@ -40,7 +56,7 @@ impl Hosts {
 
 impl Projection for Hosts {
     const NAME: &'static str = "hosts";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["host"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -49,11 +65,83 @@ impl Projection for Hosts {
             self.highest = self.highest.max(registered.number);
         }
         if let Ok(id) = recorded.stream.key().parse() {
+            if let (HostEvent::Deregistered(_), Some(leaving)) = (event, self.get(id)) {
+                let name = leaving.hostname.clone();
+                self.former.insert(id, name);
+            }
             Arc::make_mut(self.by_id.entry(id).or_default()).evolve(event, recorded.recorded_at);
         }
     }
 
+    /// Version 3 had no names of removed hosts.
+    fn older(version: u32, bytes: &[u8]) -> Option<Self> {
+        if version != 3 {
+            return None;
+        }
+        let StoredHostsV3 { by_id, highest } = codec::decode_snapshot(bytes).ok()?;
+        Some(Self { by_id, highest, former: BTreeMap::new() })
+    }
+
     fn weight(&self) -> u64 {
         self.by_id.len() as u64 * 2_048
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::OnceLock;
+
+    use chronova_events::envelope::{Meta, Position, Revision, StreamId, Timestamp};
+    use chronova_events::host;
+    use chronova_events::ids::EventId;
+
+    use super::*;
+
+    fn fold(view: &mut Hosts, id: HostId, kind: &str) {
+        let event = host::samples().into_iter().map(Event::from).find(|event| event.kind() == kind).unwrap();
+        let recorded = Recorded {
+            position: Position(1),
+            stream: StreamId::new("host", id),
+            revision: Revision(1),
+            id: EventId::random(),
+            kind: Arc::from(event.kind()),
+            version: event.version(),
+            codec: codec::BINCODE_2,
+            recorded_at: Timestamp(1),
+            meta: Meta::system("test"),
+            data: event.encode().unwrap().into(),
+            hash: None,
+            keys: None,
+            decoded: OnceLock::new(),
+        };
+        view.apply(&recorded, &event);
+    }
+
+    /// The shape of version 3, as that version wrote it.
+    #[derive(Serialize)]
+    struct HostsAsV3<'a> {
+        by_id: &'a BTreeMap<HostId, Arc<Host>>,
+        highest: u64,
+    }
+
+    #[test]
+    fn a_removed_host_keeps_its_name() {
+        let (mut view, id) = (Hosts::default(), HostId(uuid::Uuid::from_u128(1)));
+        assert_eq!(view.name_of(id), None);
+        fold(&mut view, id, "host.registered");
+        assert_eq!(view.name_of(id), Some("h1"));
+        fold(&mut view, id, "host.deregistered");
+        assert_eq!((view.get(id), view.name_of(id)), (None, Some("h1")));
+    }
+
+    #[test]
+    fn a_checkpoint_of_the_version_before_is_read() {
+        let (mut view, id) = (Hosts::default(), HostId(uuid::Uuid::from_u128(1)));
+        fold(&mut view, id, "host.registered");
+        let bytes = codec::encode_snapshot(&HostsAsV3 { by_id: &view.by_id, highest: view.highest }).unwrap();
+        let read = Hosts::older(3, &bytes).unwrap();
+        assert_eq!((read.name_of(id), read.highest()), (Some("h1"), 1));
+        assert!(Hosts::older(2, &bytes).is_none());
     }
 }

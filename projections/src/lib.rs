@@ -33,6 +33,7 @@ pub mod quotas;
 pub mod security_groups;
 pub mod server_groups;
 pub mod servers;
+mod servers_ever;
 mod sharing;
 pub mod slots;
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use chronova_events::codec;
 use chronova_events::envelope::{Cause, Recorded, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId, ProjectId, RequestId, UserId};
@@ -14,14 +15,19 @@ use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
 
 use crate::Projection;
+use crate::servers_ever::ServersEver;
 use crate::sharing::{self, SharedValues};
+
+/// The most actions that are kept of one server. It is the largest page of Nova's list. Older actions are in the log
+/// only: `chronova inspect` shows them.
+pub const MOST_ACTIONS: usize = 1_000;
 
 /// A server and the actions on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerRow {
     pub id: InstanceId,
     pub instance: Instance,
-    /// The actions, oldest first.
+    /// The newest [`MOST_ACTIONS`] actions, oldest first.
     pub actions: Vec<Arc<InstanceAction>>,
 }
 
@@ -88,6 +94,35 @@ pub struct Servers {
     /// Each unfinished process, with the server that the process works on.
     by_process: BTreeMap<ProcessId, InstanceId>,
     requested: u64,
+    ever: ServersEver,
+}
+
+/// The state of version 12.
+#[derive(Deserialize)]
+struct ServersV12 {
+    #[serde(deserialize_with = "sharing::rows")]
+    by_id: BTreeMap<InstanceId, Arc<ServerRow>>,
+    by_project: BTreeMap<ProjectId, BTreeSet<(Timestamp, InstanceId)>>,
+    by_age: BTreeSet<(Timestamp, InstanceId)>,
+    by_host: BTreeMap<HostId, BTreeSet<InstanceId>>,
+    by_process: BTreeMap<ProcessId, InstanceId>,
+    requested: u64,
+}
+
+impl From<ServersV12> for Servers {
+    fn from(old: ServersV12) -> Self {
+        let ServersV12 { mut by_id, by_project, by_age, by_host, by_process, requested } = old;
+        let mut ever = ServersEver::default();
+        for row in by_id.values_mut() {
+            if row.actions.len() > MOST_ACTIONS {
+                Arc::make_mut(row).trim();
+            }
+            if let Some(server) = row.server() {
+                ever.change(&server.request.project, row.id, None, server.updated_at);
+            }
+        }
+        Self { by_id, shared: SharedValues::default(), by_project, by_age, by_host, by_process, requested, ever }
+    }
 }
 
 impl Servers {
@@ -100,14 +135,39 @@ impl Servers {
         self.by_id.values()
     }
 
+    /// Every server ever requested by a project, or by all projects, in the order of their ids. The list begins after
+    /// `after`.
+    pub fn ever(
+        &self,
+        project: Option<&ProjectId>,
+        after: Option<InstanceId>,
+    ) -> Box<dyn Iterator<Item = &Arc<ServerRow>> + '_> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        match project {
+            Some(project) => Box::new(self.ever.of(project, after).filter_map(|id| self.by_id.get(&id))),
+            None => Box::new(self.by_id.range((from, Bound::Unbounded)).map(|(_, row)| row)),
+        }
+    }
+
+    /// The servers of a project, or of all projects, that last changed at or after `since` and before `until`, deleted
+    /// ones too.
+    pub fn changed(
+        &self,
+        project: Option<&ProjectId>,
+        since: Option<Timestamp>,
+        until: Option<Timestamp>,
+    ) -> impl Iterator<Item = &Arc<ServerRow>> {
+        self.ever.changed(project, since, until).filter_map(|id| self.by_id.get(&id))
+    }
+
     /// A project's servers that are not deleted, newest first, which is Nova's default order.
     pub fn of_project(&self, project: &ProjectId) -> impl Iterator<Item = &Arc<ServerRow>> {
         self.by_project.get(project).into_iter().flatten().rev().filter_map(|(_, id)| self.by_id.get(id))
     }
 
     /// The servers of a project, or of all projects, that are not deleted. They are sorted newest first, and begin with
-    /// the server after `after`. `None` if the list does not contain `after`. The cost does not depend on the position
-    /// of `after`.
+    /// the server after `after`. As in Nova, that server may be deleted: it may have ended after the client read its
+    /// page. `None` if the project never had it. The cost does not depend on the position of `after`.
     pub fn newest(
         &self,
         project: Option<&ProjectId>,
@@ -120,8 +180,11 @@ impl Servers {
         };
         let end = match after {
             Some(id) => {
-                let key = (self.by_id.get(&id)?.server()?.created_at, id);
-                Bound::Excluded(*set.get(&key)?)
+                let marker = self.by_id.get(&id)?.server()?;
+                if project.is_some_and(|project| marker.request.project != *project) {
+                    return None;
+                }
+                Bound::Excluded((marker.created_at, id))
             }
             None => Bound::Unbounded,
         };
@@ -143,11 +206,16 @@ impl ServerRow {
     pub fn server(&self) -> Option<&Alive> {
         self.instance.known()
     }
+
+    /// Drops the oldest actions beyond [`MOST_ACTIONS`].
+    fn trim(&mut self) {
+        self.actions.drain(..self.actions.len().saturating_sub(MOST_ACTIONS));
+    }
 }
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 12;
+    const VERSION: u32 = 13;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -160,6 +228,14 @@ impl Projection for Servers {
             Event::ProcessEvent(event) => self.apply_process(recorded, event),
             _ => {}
         }
+    }
+
+    /// Version 12 kept all actions of a server, and had no index of deleted servers and changes.
+    fn older(version: u32, bytes: &[u8]) -> Option<Self> {
+        if version != 12 {
+            return None;
+        }
+        codec::decode_snapshot::<ServersV12>(bytes).ok().map(Self::from)
     }
 
     fn weight(&self) -> u64 {
@@ -175,8 +251,12 @@ impl Servers {
             .entry(id)
             .or_insert_with(|| Arc::new(ServerRow { id, instance: Instance::Absent, actions: Vec::new() }));
         let row = Arc::make_mut(row);
+        let changed_before = row.server().map(|server| server.updated_at);
         let host_before = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
         row.instance.evolve(event, at);
+        if let Some(server) = row.instance.known().filter(|server| Some(server.updated_at) != changed_before) {
+            self.ever.change(&server.request.project, id, changed_before, server.updated_at);
+        }
         if matches!(event, InstanceEvent::BuildRequested(_) | InstanceEvent::Resized(_)) {
             self.shared.share(&mut row.instance);
         }
@@ -188,6 +268,7 @@ impl Servers {
             && row.actions.iter().any(|action| action.request_id == *request);
         if let Some(operation) = server_operation(id, event).filter(|_| !own) {
             row.actions.push(Arc::new(InstanceAction::new(operation.action, operation.process, recorded)));
+            row.trim();
             if let Some(process) = operation.process {
                 self.by_process.insert(process, id);
             }
@@ -195,6 +276,7 @@ impl Servers {
         if let InstanceEvent::Adopted(adopted) = event {
             self.by_process.remove(&adopted.build);
             row.actions = adopted_actions(adopted, &mut self.shared);
+            row.trim();
         }
         if host_before != host_after {
             if let Some(ids) = host_before.and_then(|host| self.by_host.get_mut(&host)) {
@@ -312,5 +394,130 @@ impl InstanceAction {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+
+    use std::sync::OnceLock;
+
+    use chronova_events::envelope::{Meta, Position, Revision, StreamId};
+    use chronova_events::ids::EventId;
+    use chronova_events::instance::{BuildRequested, Deleted, PowerAction, PowerRequested, samples};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn apply(servers: &mut Servers, id: u128, time: i64, event: impl Into<Event>) {
+        let event = event.into();
+        let recorded = Recorded {
+            position: Position(1),
+            stream: StreamId::new("instance", Uuid::from_u128(id)),
+            revision: Revision(1),
+            id: EventId::random(),
+            kind: Arc::from(event.kind()),
+            version: event.version(),
+            codec: codec::BINCODE_2,
+            recorded_at: Timestamp(time),
+            meta: Meta::system("test"),
+            data: event.encode().unwrap().into(),
+            hash: None,
+            keys: None,
+            decoded: OnceLock::new(),
+        };
+        servers.apply(&recorded, &event);
+    }
+
+    fn build() -> InstanceEvent {
+        samples().into_iter().find(|event| matches!(event, InstanceEvent::BuildRequested(_))).unwrap()
+    }
+
+    fn started(process: u128) -> PowerRequested {
+        PowerRequested { process: ProcessId(Uuid::from_u128(process)), action: PowerAction::Start }
+    }
+
+    fn ids<'a>(rows: impl Iterator<Item = &'a Arc<ServerRow>>) -> BTreeSet<InstanceId> {
+        rows.map(|row| row.id).collect()
+    }
+
+    #[test]
+    fn the_newest_actions_of_a_server_are_kept() {
+        let mut servers = Servers::default();
+        apply(&mut servers, 1, 1, build());
+        let last = MOST_ACTIONS as u128 + 200;
+        for n in 1..=last {
+            apply(&mut servers, 1, 2, InstanceEvent::from(started(n)));
+        }
+        let row = servers.get(InstanceId(Uuid::from_u128(1))).unwrap();
+        assert_eq!(row.actions.len(), MOST_ACTIONS);
+        let process = |at: usize| row.actions[at].process.map(|process| process.0.as_u128());
+        assert_eq!((process(0), process(MOST_ACTIONS - 1)), (Some(201), Some(last)));
+    }
+
+    /// Each question about changes has the answer that all servers together give.
+    #[test]
+    fn the_index_of_changes_agrees_with_the_servers() {
+        let mut servers = Servers::default();
+        for n in 1..=40_u128 {
+            let InstanceEvent::BuildRequested(request) = build() else { panic!("not a build") };
+            let project = ["a", "b", "c"][n as usize % 3].into();
+            apply(&mut servers, n, n as i64, InstanceEvent::from(BuildRequested { project, ..request }));
+        }
+        for n in (1..=40_u128).step_by(3) {
+            apply(&mut servers, n, 100 + n as i64, InstanceEvent::from(started(n)));
+        }
+        for n in (1..=40_u128).step_by(5) {
+            apply(&mut servers, n, 200, InstanceEvent::from(Deleted { process: ProcessId(Uuid::from_u128(n)) }));
+        }
+        let projects = [None, Some("a"), Some("b"), Some("nobody")].map(|name| name.map(ProjectId::new));
+        for project in projects {
+            let is_of = |row: &&Arc<ServerRow>| {
+                project.as_ref().is_none_or(|project| row.server().unwrap().request.project == *project)
+            };
+            for after in [None, Some(InstanceId(Uuid::from_u128(7)))] {
+                let all = servers.all().filter(is_of).filter(|row| Some(row.id) > after).map(|row| row.id);
+                let found = servers.ever(project.as_ref(), after).map(|row| row.id);
+                assert!(all.eq(found), "{project:?} after {after:?}");
+            }
+            for (since, until) in
+                [(None, None), (Some(20), None), (None, Some(103)), (Some(103), Some(201)), (Some(9), Some(3))]
+            {
+                let (since, until) = (since.map(Timestamp), until.map(Timestamp));
+                let within = |row: &&Arc<ServerRow>| {
+                    let at = row.server().unwrap().updated_at;
+                    since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until)
+                };
+                let all = ids(servers.all().filter(is_of).filter(within));
+                assert_eq!(
+                    ids(servers.changed(project.as_ref(), since, until)),
+                    all,
+                    "{project:?} {since:?} {until:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn version_12_is_converted() {
+        #[derive(Serialize)]
+        struct V12 {
+            by_id: BTreeMap<InstanceId, Arc<ServerRow>>,
+            by_project: BTreeMap<ProjectId, BTreeSet<(Timestamp, InstanceId)>>,
+            by_age: BTreeSet<(Timestamp, InstanceId)>,
+            by_host: BTreeMap<HostId, BTreeSet<InstanceId>>,
+            by_process: BTreeMap<ProcessId, InstanceId>,
+            requested: u64,
+        }
+        let mut servers = Servers::default();
+        apply(&mut servers, 1, 1, build());
+        apply(&mut servers, 1, 5, InstanceEvent::from(started(2)));
+        let new = servers.clone();
+        let Servers { by_id, by_project, by_age, by_host, by_process, requested, .. } = servers;
+        let old = V12 { by_id, by_project, by_age, by_host, by_process, requested };
+        let read = Servers::older(12, &codec::encode_snapshot(&old).unwrap()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&new).unwrap());
+        assert!(Servers::older(11, &[]).is_none());
     }
 }

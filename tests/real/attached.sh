@@ -118,6 +118,14 @@ within 30 "the second guest sees the disk" sees_disk "$TWO" vdb
 same "the second guest reads the word of the first one" "$(read_from "$TWO" vdb)" carried-over
 expect "the second server is stopped" os server stop attached-two
 within 60 "the second server is SHUTOFF" is attached-two SHUTOFF
+expect "the data volume gets another attachment while the second server is off" curl -fsS -m 60 -o /dev/null -X PUT \
+  -H "X-Auth-Token: $(os token issue -f value -c id)" -H 'Content-Type: application/json' \
+  -d "{\"connector\": {\"host\": \"$(get server attached-two OS-EXT-SRV-ATTR:host)\"}}" \
+  "$URL/chronova/v1/servers/$TWO/attachments/$DATA"
+expect "the second server is started" os server start attached-two
+within 120 "its guest reads the word over the new attachment" eval '[ "$(read_from "$TWO" vdb)" = carried-over ]'
+expect "the second server is stopped again" os server stop attached-two
+within 60 "the second server is SHUTOFF again" is attached-two SHUTOFF
 expect "the data volume is detached while the second server is off" os server remove volume attached-two attached-data
 within 60 "the data volume is available again" volume_is attached-data available
 expect "the second server is deleted" os server delete --wait attached-two

@@ -50,19 +50,6 @@ like "a security group has its rules" "$(os security group rule list client -f v
 HOST=$(os hypervisor list -f value -c 'Hypervisor Hostname')
 same "the one host runs QEMU" "$(os hypervisor show "$HOST" -f value -c hypervisor_type)" QEMU
 same "the compute service of the host is enabled and up" "$(os compute service list --service nova-compute -f value -c Host -c Status -c State)" "$HOST enabled up"
-# The client shows no uptime of this form, so the script calls the API directly.
-host_at() { # microversion, path
-  curl -fsS -m 20 -H "X-Auth-Token: $(os token issue -f value -c id)" -H "OpenStack-API-Version: compute $1" "$URL/compute/v2.1/os-hypervisors/$2"
-}
-UPTIME=$(host_at 2.88 detail | sed -n 's/.*"uptime": *"\([^"]*\)".*/\1/p')
-like "the host tells its uptime" "$UPTIME" '^up .*[0-9]+:[0-9]{2}$'
-like "before 2.88 the uptime has a path of its own" "$(host_at 2.87 "$(os --os-compute-api-version 2.53 hypervisor list -f value -c ID)/uptime")" '"uptime": ?"up '
-read -r BOOTED _ </proc/uptime
-[[ $UPTIME =~ ^up\ (([0-9]+)\ days?,\ +)?\ *([0-9]+):([0-9]+)$ ]] || bad "the uptime has the form of uptime(1)" "$UPTIME"
-MINUTES=$((${BASH_REMATCH[2]:-0} * 1440 + 10#${BASH_REMATCH[3]:-0} * 60 + 10#${BASH_REMATCH[4]:-0}))
-# The uptime leaves out the time that a hypervisor below this machine took.
-expect "the uptime is at most that of this machine: $MINUTES minutes" [ $((MINUTES * 60)) -le $((${BOOTED%.*} + 60)) ]
-expect "the uptime is at least half of that of this machine: $MINUTES minutes" [ $((MINUTES * 60 + 60)) -ge $((${BOOTED%.*} / 2)) ]
 like "the host is a resource provider" "$(os resource provider list -f value -c name)" "^$HOST\$"
 RP=$(os resource provider list --name "$HOST" -f value -c uuid)
 like "the inventory of the host has memory" "$(os resource provider inventory list "$RP" -f value -c resource_class)" '^MEMORY_MB$'

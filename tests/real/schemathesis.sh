@@ -1,7 +1,7 @@
 #!/bin/bash
 # Schemathesis generates valid and invalid requests from the control plane's own documents (GET /openapi.json), and
 # sends them to a control plane with a simulated fleet. No answer may be a server error, and a request without a token
-# must be refused.
+# must be refused. Every answer has the headers and the body that the document describes.
 #
 #   tests/real/schemathesis.sh [SERVICE[@VERSION]...]
 #
@@ -25,7 +25,8 @@ if ! "$venv/bin/schemathesis" --version 2>/dev/null | grep -q '4\.32\.5'; then
     || cannot "schemathesis cannot be installed"
 fi
 
-options=(--checks not_a_server_error,ignored_auth --workers 1 --no-shrink --no-color
+options=(--checks not_a_server_error,ignored_auth,response_schema_conformance,response_headers_conformance
+  --workers 1 --no-shrink --no-color
   --suppress-health-check all --warnings off --request-timeout 60 --continue-on-failure)
 if [ -n "${CHRONOVA_SOAK:-}" ]; then
   seed=${SCHEMATHESIS_SEED:-$(date +%s)}
@@ -47,7 +48,7 @@ while read -r name address; do
     >"$WORK/$name.log" 2>&1 </dev/null); then
     ok "$name: $(grep -E 'cases? generated|[0-9]+ generated' "$WORK/$name.log" | tail -n 1 | sed 's/^ *//')"
   else
-    bad "$name" "$(grep -E 'Server error|\[[0-9]{3}\]|curl -X|API accepts|FAILURES|ERROR' "$WORK/$name.log" | cut -c 1-300)"
+    bad "$name" "$(grep -E 'Server error|violates schema|does not conform|Missing|\[[0-9]{3}\]|curl -X|API accepts|FAILURES|ERROR' "$WORK/$name.log" | cut -c 1-300)"
     cp "$WORK/$name.log" "${TMPDIR:-/tmp}/schemathesis-$name.log"
     echo "        all of it: ${TMPDIR:-/tmp}/schemathesis-$name.log"
   fi

@@ -19,6 +19,7 @@ use chronova_web::server::configure;
 use chronova_web::tables::Routers;
 use serde_json::{Value, json};
 
+use crate::answers::{self, AnsweredRequest};
 use crate::world::{Life, World};
 
 /// A control plane with two simulated hosts and a flavor, ready for requests.
@@ -102,7 +103,8 @@ impl Api {
         self.ask_as(method, path, version, token, None, body).await
     }
 
-    /// Like `ask`, with these roles instead of the user's default roles.
+    /// Like `ask`, with these roles instead of the user's default roles. Panics if the operation does not describe such
+    /// an answer.
     pub async fn ask_as(
         &self,
         method: &str,
@@ -121,13 +123,16 @@ impl Api {
         if let Some(roles) = roles {
             request = request.insert_header(("X-Roles", roles));
         }
-        if let Some(body) = body {
+        if let Some(body) = &body {
             request = request.set_json(body);
         }
         let response = test::call_service(&service, request.to_request()).await;
-        let status = response.status().as_u16();
-        let location = response.headers().get("Location").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let location = headers.get("Location").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let bytes = test::read_body(response).await;
+        let asked = body.as_ref();
+        let answered = AnsweredRequest { method, path, asked, status, headers: &headers, body: &bytes };
+        answers::check(&self.routers, &answered).unwrap();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Answer { status, body, location }
     }

@@ -3,10 +3,11 @@
 //! [`world::World`] is a whole control plane on a log in memory and a simulated fleet. A test can crash it at any
 //! append and start it again on the same log and hosts. [`process_harness`] tests processes with it.
 //! [`placement_model`] is an independent model of Placement. [`ports`] has the conformance suites of the other
-//! services. [`fuzz`] generates random input.
+//! services. [`fuzz`] generates random input. [`answers`] compares answers with the descriptions of their operations.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)] // this crate is tests
 
+pub mod answers;
 pub mod choosing_volumes;
 pub mod compute_api;
 pub mod core_only;

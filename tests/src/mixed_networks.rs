@@ -30,7 +30,11 @@ pub struct MixedNetworks {
 
 impl MixedNetworks {
     pub fn new(ports: Arc<OneNetwork>, leadership: &Leadership) -> Arc<Self> {
-        let service = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
+        let service = EmbeddedNetworks::new(
+            Arc::clone(&leadership.gateway),
+            Arc::clone(&leadership.views),
+            Arc::clone(&leadership.clock),
+        );
         Arc::new(Self { ports, service })
     }
 }

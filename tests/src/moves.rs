@@ -23,11 +23,6 @@ impl Life {
         self.moving(instance, MoveRequest::Confirm { process, asker: ADMIN }).await
     }
 
-    pub async fn revert_resize(&self, instance: InstanceId) -> Result<(), String> {
-        let process = ProcessId::random();
-        self.moving(instance, MoveRequest::Revert { process, asker: ADMIN }).await
-    }
-
     pub async fn live_migrate(&self, instance: InstanceId) -> Result<(), String> {
         self.live_migrate_to(instance, None, None).await
     }
@@ -113,4 +108,9 @@ pub fn larger() -> FlavorSnapshot {
         swap_mib: 0,
         extra_specs: vec![],
     }
+}
+
+/// A flavor with fewer vCPUs and less memory than [`larger`], and with a disk of the same size.
+pub fn smaller() -> FlavorSnapshot {
+    FlavorSnapshot { id: FlavorId::new("3"), name: "smaller".to_owned(), vcpus: 1, memory_mib: 64, ..larger() }
 }

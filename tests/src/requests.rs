@@ -32,6 +32,17 @@ impl Life {
         asked.map(drop).map_err(|reject| reject.to_string())
     }
 
+    /// Requests the revert of a resize or a migration.
+    pub async fn revert_resize(&self, instance: InstanceId) -> Result<(), String> {
+        self.revert_within(instance, UNLIMITED).await
+    }
+
+    pub async fn revert_within(&self, instance: InstanceId, defaults: DefaultLimits) -> Result<(), String> {
+        let server = self.server_now(instance).await?;
+        let asked = self.operations().revert(user_meta(), call(instance, &server), defaults).await;
+        asked.map(drop).map_err(|reject| reject.to_string())
+    }
+
     /// Requests the restore of a soft-deleted server.
     pub async fn restore(&self, instance: InstanceId) -> Result<(), String> {
         let server = self.server_now(instance).await?;

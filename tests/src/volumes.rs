@@ -224,6 +224,15 @@ impl Life {
         self.disk(instance, Disks::Swap { process, old, new, new_attachment, asker: ADMIN }).await
     }
 
+    /// Requests a new attachment of the server's first volume.
+    pub async fn refresh(&self, instance: InstanceId) -> Result<(), String> {
+        let now = self.instance_now(instance);
+        let volume = now.alive().and_then(|server| server.disks.iter().find_map(|disk| disk.device.volume));
+        let (process, volume) = (ProcessId::random(), volume.ok_or("the server has no volume")?);
+        let new_attachment = AttachmentId::derive(process.0, "attachment");
+        self.disk(instance, Disks::Refresh { process, volume, new_attachment }).await
+    }
+
     async fn disk(&self, instance: InstanceId, request: Disks) -> Result<(), String> {
         self.instance(instance, request).await
     }

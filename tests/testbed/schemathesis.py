@@ -55,10 +55,21 @@ def furnish(house):
     return ids + ["VCPU", "COMPUTE_NODE", "admin", "default", "sim-0001"]
 
 
+def settle(document):
+    """Takes the bodies away from answers that may have none: Schemathesis would expect a body in each."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            answers = operation.get("responses", {}) if isinstance(operation, dict) else {}
+            for answer in answers.values():
+                if answer.get("x-may-be-empty"):
+                    del answer["content"]
+
+
 def write(house, folder, name, ids):
     service, _, version = name.partition("@")
     query = f"?service={service}" + (f"&version={version}" if version else "")
     document = house.ask("GET", "/openapi.json" + query)[1]
+    settle(document)
     with open(f"{folder}/{name}.json", "w") as file:
         json.dump(document, file)
     names = sorted({parameter["name"] for path in document["paths"].values() for parameter in path.get("parameters", [])})

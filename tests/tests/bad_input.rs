@@ -109,6 +109,32 @@ async fn bad_requests_get_novas_answer() {
     api.stop().await;
 }
 
+#[actix_rt::test]
+async fn scheduler_hints_are_bounded() {
+    let api = Api::start().await;
+    let send = async |hints: Value| {
+        let body = json!({"server": Api::wish("x"), "os:scheduler_hints": hints});
+        raw(&api, post("/servers", Some(USER), "2.1").set_json(body)).await
+    };
+    let ids = |count: u128| (1..=count).map(|n| uuid::Uuid::from_u128(n).to_string()).collect::<Vec<_>>();
+    for hint in ["different_host", "same_host"] {
+        let words = format!("the scheduler hint {hint} has 101 servers, more than 100");
+        is(send(json!({hint: ids(101)})).await, 400, "badRequest", &words);
+        assert_eq!(send(json!({hint: ids(100)})).await.0, 202);
+    }
+    let nested = |levels: usize| "[\"not\",".repeat(levels - 1) + "[]" + &"]".repeat(levels - 1);
+    let long = |length: usize| format!("[\"=\", \"{}\", 1]", "x".repeat(length - 12));
+    let words = "the scheduler hint query has more than 2048 characters";
+    is(send(json!({"query": long(2_049)})).await, 400, "badRequest", words);
+    let words = "the scheduler hint query is nested more than 16 levels deep";
+    is(send(json!({"query": nested(17)})).await, 400, "badRequest", words);
+    for query in [long(2_048), nested(16)] {
+        assert_eq!(send(json!({"query": query})).await.0, 202);
+    }
+    api.life.settled().await;
+    api.stop().await;
+}
+
 /// An unsupported feature is refused instead of silently ignored.
 #[actix_rt::test]
 async fn hardware_and_certificates_that_are_not_provided_are_refused() {

@@ -169,7 +169,11 @@ async fn hosts_are_disabled_and_forced_down() {
 
     // A server uses the resources of its flavor.
     let before = api.get("/os-hypervisors/statistics", "2.1").await["hypervisor_statistics"].take();
-    api.server(USER, Api::wish("x")).await;
+    let id = api.server(USER, Api::wish("x")).await;
+    // As in Nova, `running_vms` counts the servers on the hosts, running or not.
+    let stop = Some(json!({"os-stop": null}));
+    assert_eq!(api.call("POST", &format!("/servers/{id}/action"), "2.1", USER, stop).await.status, 202);
+    api.life.settled().await;
     let after = api.get("/os-hypervisors/statistics", "2.1").await["hypervisor_statistics"].take();
     let grown = |key: &str| after[key].as_u64().unwrap() - before[key].as_u64().unwrap();
     assert_eq!(

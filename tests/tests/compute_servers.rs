@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "compute_servers/action_types.rs"]
+mod action_types;
 #[path = "compute_servers/live.rs"]
 mod live;
 
@@ -35,6 +37,8 @@ mod pci;
 #[path = "compute_servers/topologies.rs"]
 mod topologies;
 
+#[path = "compute_servers/encryption.rs"]
+mod encryption;
 #[path = "compute_servers/hardware.rs"]
 mod hardware;
 
@@ -256,6 +260,28 @@ async fn private_flavors_do_not_exist_for_others(api: &Api) {
     assert_eq!(list(ADMIN, "private").await, 400, "an unknown marker was accepted for an administrator");
 }
 
+/// Nova's clients read page after page. The last server of a page may be deleted before they ask for the next page.
+async fn deleted_servers_are_markers(api: &Api) {
+    let token = "carol:pages";
+    let (older, marker) = (api.server(token, Api::wish("b")).await, api.server(token, Api::wish("c")).await);
+    let newer = api.server(token, Api::wish("a")).await;
+    assert_eq!(api.call("DELETE", &format!("/servers/{marker}"), "2.1", token, None).await.status, 204);
+    api.life.settled().await;
+    assert_eq!(api.call("GET", &format!("/servers/{marker}"), "2.1", token, None).await.status, 404);
+    let after = async |query: &str| {
+        let page = api.call("GET", &format!("/servers?marker={marker}{query}"), "2.1", token, None).await;
+        assert_eq!(page.status, 200, "{query}: {:?}", page.body);
+        let servers = page.body["servers"].as_array().unwrap().clone();
+        servers.into_iter().map(|server| server["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(after("").await, [older.as_str()]);
+    assert_eq!(after("&name=.").await, [older.as_str()]);
+    assert_eq!(after("&sort_key=created_at&sort_dir=asc").await, [newer.as_str()]);
+    assert!(after("&sort_key=display_name&sort_dir=asc").await.is_empty());
+    let foreign = api.call("GET", &format!("/servers?marker={marker}"), "2.1", USER, None).await;
+    assert_eq!(foreign.status, 400, "another project's deleted server was accepted");
+}
+
 #[actix_rt::test]
 async fn lists_are_filtered_sorted_and_paged() {
     let api = Api::start().await;
@@ -301,6 +327,8 @@ async fn lists_are_filtered_sorted_and_paged() {
     assert_eq!(names(USER, "2.1", &format!("?limit=2&marker={}", ids[1])).await, ["web-1"]);
     let lost = api.call("GET", &format!("/servers?marker={foreign}"), "2.1", USER, None).await;
     assert_eq!((lost.status, lost.message()), (400, format!("marker [{foreign}] not found").as_str()));
+
+    deleted_servers_are_markers(&api).await;
 
     // Tags and metadata.
     let put = async |path: String, version: &str, body: Value| api.call("PUT", &path, version, USER, Some(body)).await;

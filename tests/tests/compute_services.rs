@@ -151,7 +151,7 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
         .unwrap();
     ledger(&life, LedgerCommand::CreateTrait { name: "CUSTOM_FAST".into() }).await;
     let add = vec!["CUSTOM_FAST".to_owned(), "HW_CPU_X86_AVX512F".to_owned(), "HW_GPU_API_VULKAN".to_owned()];
-    let add = [add, vec!["COMPUTE_VOLUME_EXTEND".to_owned(), DISABLED.to_owned()]].concat();
+    let add = [add, vec!["COMPUTE_REMOTE_MANAGED_PORTS".to_owned(), DISABLED.to_owned()]].concat();
     let remove = vec!["COMPUTE_NODE".to_owned(), "HW_CPU_X86_AVX2".to_owned()];
     ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove }).await;
     life.stop().await;
@@ -164,7 +164,7 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     let known = provider(&life, host);
     assert!(known.traits.contains("CUSTOM_FAST") && known.traits.contains("HW_GPU_API_VULKAN"), "{:?}", known.traits);
     assert!(known.traits.contains("COMPUTE_NODE") && known.traits.contains("HW_CPU_X86_AVX2"), "a trait stays removed");
-    assert!(!known.traits.contains("COMPUTE_VOLUME_EXTEND"), "a host's trait that no driver reports is left");
+    assert!(!known.traits.contains("COMPUTE_REMOTE_MANAGED_PORTS"), "a host's trait that no driver reports is left");
     assert!((known.inventories["VCPU"].inventory.allocation_ratio - 9.0).abs() < f64::EPSILON, "the ratio changed");
     life.stop().await;
 
@@ -176,6 +176,41 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
         })
     };
     life.until(imposed).await;
+    life.stop().await;
+}
+
+/// Nova restores a host's traits with each periodic update. The host neither leaves nor connects again meanwhile.
+#[actix_rt::test]
+async fn a_host_restores_its_own_traits_and_leaves_those_of_others() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let host = world.fleet.uri().host_id(0);
+    let id = ProviderId(host.0);
+    let own = provider(&life, host).traits;
+    ledger(&life, LedgerCommand::CreateTrait { name: "CUSTOM_FAST".into() }).await;
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let add = names(&["CUSTOM_FAST", "HW_GPU_API_VULKAN", "COMPUTE_REMOTE_MANAGED_PORTS"]);
+    let remove = names(&["COMPUTE_NODE", "HW_CPU_X86_AVX2", "COMPUTE_VOLUME_EXTEND"]);
+    ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove }).await;
+    let restored = |context: &chronova_actors::process::context::StepContext| {
+        context.views.placement.read(|view| {
+            let traits = &view.ledger.providers[&id].traits;
+            traits.contains("CUSTOM_FAST") && own.is_subset(traits)
+        })
+    };
+    assert!(life.until(restored).await);
+    let now = provider(&life, host).traits;
+    let added: Vec<&String> = now.difference(&own).collect();
+    assert_eq!(
+        added,
+        ["CUSTOM_FAST", "HW_GPU_API_VULKAN"],
+        "a trait of drivers that this driver does not report stays"
+    );
+    assert!(
+        now.iter()
+            .all(|name| name.starts_with("CUSTOM_") || chronova_events::ledger::standard::is_standard_trait(name))
+    );
     life.stop().await;
 }
 
@@ -227,6 +262,11 @@ async fn a_service_ends_only_without_servers_and_takes_its_traces_along() {
     assert_eq!(api.get("/os-aggregates/1", "2.1").await["aggregate"]["hosts"], json!([]));
     let left = api.life.context().views.placement.read(|view| view.ledger.providers.len());
     assert_eq!(left, 1, "the provider of the deleted host is left");
+    // The actions of its servers still name the host.
+    let path = format!("/servers/{server}/os-instance-actions");
+    let request = api.get(&path, "2.62").await["instanceActions"][0]["request_id"].take();
+    let shown = api.get(&format!("{path}/{}", request.as_str().unwrap()), "2.62").await;
+    assert_eq!(shown["instanceAction"]["events"][0]["host"], json!(name), "{shown}");
     let nova = delete("2.53", &host.to_string()).await;
     is(&nova, 404, &format!("Service {host} not found."));
     // Until 2.52 a service is deleted by number. The control plane's own services cannot be deleted.

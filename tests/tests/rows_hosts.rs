@@ -149,7 +149,61 @@ async fn hosts_report_their_cpu_and_what_they_can_do_as_traits() {
     {
         assert!(has(known), "{known}");
     }
-    assert!(!has("COMPUTE_GRAPHICS_MODEL_QXL") && !has("COMPUTE_VOLUME_MULTI_ATTACH"));
+    assert!(!has("COMPUTE_GRAPHICS_MODEL_QXL") && !has("COMPUTE_REMOTE_MANAGED_PORTS"));
+    for offered in [
+        "COMPUTE_DEVICE_TAGGING",
+        "COMPUTE_NET_ATTACH_INTERFACE",
+        "COMPUTE_NET_ATTACH_INTERFACE_WITH_TAG",
+        "COMPUTE_RESCUE_BFV",
+        "COMPUTE_TRUSTED_CERTS",
+        "COMPUTE_VOLUME_ATTACH_WITH_TAG",
+        "COMPUTE_VOLUME_EXTEND",
+        "COMPUTE_VOLUME_MULTI_ATTACH",
+    ] {
+        assert!(has(offered), "{offered}");
+    }
     assert!(provider.traits.iter().all(|name| chronova_events::ledger::standard::is_standard_trait(name)));
     life.stop().await;
+}
+
+/// `[DEFAULT] compute_monitors` and `[metrics] weight_setting`: servers go to the host whose processors are idle.
+#[actix_rt::test]
+async fn busy_processors_keep_new_servers_away() {
+    let mut world = World::new(2);
+    world.options.hosts.monitors = vec!["cpu.virt_driver".to_owned()];
+    world.options.scheduler.metrics_weight_setting = BTreeMap::from([("cpu.percent".to_owned(), -1.0)]);
+    world.options.scheduler.multipliers.metrics = 1_000.0;
+    world.fleet.set_busy(0, 90);
+    world.fleet.set_busy(1, 10);
+    let life = alive(&world).await;
+    assert!(life.until(|context| context.fleet.metrics().0.len() == 2).await, "a host reports no metrics");
+    for n in 1..=3 {
+        build(&life, n).await;
+        life.settled().await;
+        assert_eq!(life.host_of(&world, server(n)), Some(1), "server {n}: {}", life.fault(server(n)));
+    }
+    // The processors change places.
+    world.fleet.set_busy(0, 0);
+    world.fleet.set_busy(1, 100);
+    let first = world.fleet.uri().host_id(0);
+    let is_idle = |context: &chronova_actors::process::context::StepContext| {
+        context.fleet.metrics().value(first, "cpu.percent").is_some_and(|busy| busy < 0.01)
+    };
+    assert!(life.until(is_idle).await);
+    build(&life, 4).await;
+    life.settled().await;
+    assert_eq!(life.host_of(&world, server(4)), Some(0), "{}", life.fault(server(4)));
+    life.stop().await;
+    world.check().await;
+
+    // Without a monitor no host has the metric that is demanded.
+    let mut world = World::new(2);
+    world.options.scheduler.metrics_weight_setting = BTreeMap::from([("cpu.percent".to_owned(), -1.0)]);
+    let life = alive(&world).await;
+    build(&life, 1).await;
+    life.settled().await;
+    assert_eq!(life.status(server(1)), "ERROR");
+    assert!(life.fault(server(1)).contains("no host reports the metrics"), "{}", life.fault(server(1)));
+    life.stop().await;
+    world.check().await;
 }

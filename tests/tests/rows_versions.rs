@@ -430,6 +430,41 @@ async fn actions_of_servers_show_what_their_version_and_the_policy_let() {
     api.stop().await;
 }
 
+/// Nova's schema has no null there: an event without a compute host has the host of the conductor.
+#[actix_rt::test]
+async fn every_event_of_an_action_names_a_host() {
+    let api = Api::start().await;
+    api.flavor("huge", 900_000, 1).await;
+    let lift = json!({"quota_set": {"ram": -1}});
+    assert_eq!(api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(lift)).await.status, 200);
+    let homeless = api.server(USER, with("flavorRef", json!("huge"))).await;
+    let placed = api.server(USER, Api::wish("one")).await;
+    let home = api.get(&format!("/servers/{placed}"), "2.1").await["server"]["OS-EXT-SRV-ATTR:host"].take();
+    for id in [&homeless, &placed] {
+        assert_eq!(api.call("DELETE", &format!("/servers/{id}"), "2.1", USER, None).await.status, 204);
+        api.life.settled().await;
+    }
+    let services = api.get("/os-services?binary=nova-conductor", "2.53").await;
+    let conductor = services["services"][0]["host"].clone();
+    for (id, expected) in [(&homeless, &conductor), (&placed, &home)] {
+        let path = format!("/servers/{id}/os-instance-actions");
+        let actions = api.get(&path, "2.84").await["instanceActions"].take();
+        assert_eq!(actions.as_array().unwrap().len(), 2, "{actions}");
+        for action in actions.as_array().unwrap() {
+            let path = format!("{path}/{}", action["request_id"].as_str().unwrap());
+            let events = api.get(&path, "2.84").await["instanceAction"]["events"].take();
+            assert!(!events.as_array().unwrap().is_empty(), "{action}");
+            for event in events.as_array().unwrap() {
+                assert!(event["host"].as_str().is_some_and(|host| !host.is_empty()), "{event}");
+                assert_eq!(event["hostId"].as_str().map(str::len), Some(56), "{event}");
+            }
+            let whole = events.as_array().unwrap().last().unwrap();
+            assert_eq!(&whole["host"], expected, "{whole}");
+        }
+    }
+    api.stop().await;
+}
+
 /// From 2.62 on an event has the name of its host, for users whom the rule for events permits.
 #[actix_rt::test]
 async fn the_policy_decides_who_sees_the_host_of_an_event() {

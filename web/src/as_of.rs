@@ -1,5 +1,7 @@
 //! Time travel over HTTP: `?as_of=` on the operations whose routes take it.
 //!
+//! Other operations refuse the parameter: their answer would be about today.
+//!
 //! The parameter is Chronova's own: no microversion of Nova or Placement has it, and their clients never send it.
 //! Chronova removes the parameter from the query string before the schema sees it, so that it works at every
 //! microversion. `chronova:as_of` is its full name. An answer about the past has the header `X-Chronova-As-Of` with the
@@ -22,13 +24,15 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::fault::Fault;
 use crate::query::Query;
+use crate::route::Route;
 use crate::service::Service;
 
-/// The policy rule for queries with `as_of`.
-pub const fn rule(service: Service) -> &'static str {
+/// The policy rule for queries with `as_of`, and the service whose policy has it. Placement has a rule of its own. The
+/// rule of Compute holds for all other APIs.
+pub const fn rule(service: Service) -> (Service, &'static str) {
     match service {
-        Service::Placement => "placement:chronova:as_of",
-        _ => "os_compute_api:chronova:as_of",
+        Service::Placement => (Service::Placement, "placement:chronova:as_of"),
+        _ => (Service::Compute, "os_compute_api:chronova:as_of"),
     }
 }
 
@@ -56,8 +60,16 @@ pub(crate) fn is_in(query: &Query) -> bool {
     query.pairs().iter().any(|(key, _)| KEYS.contains(&key.as_str()))
 }
 
-/// Removes `as_of` from the query and returns its moment, if the client sent one.
-pub(crate) fn take(query: &mut Query) -> Result<Option<PastMoment>, Fault> {
+/// Removes `as_of` from the query and returns its moment, if the client sent one. Refuses `as_of` on an operation that
+/// cannot answer from the log: an answer about today would be taken for one about the past.
+pub(crate) fn take(route: &Route, query: &mut Query) -> Result<Option<PastMoment>, Fault> {
+    if !route.as_of && is_in(query) {
+        return Err(Fault::bad_request(format!("{} does not take as_of: it cannot answer about the past.", route.op)));
+    }
+    taken(query)
+}
+
+fn taken(query: &mut Query) -> Result<Option<PastMoment>, Fault> {
     let values: Vec<&str> =
         query.pairs().iter().filter(|(key, _)| KEYS.contains(&key.as_str())).map(|(_, value)| value.as_str()).collect();
     let moment = match values.as_slice() {
@@ -119,9 +131,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn taken(text: &str) -> Result<(Option<PastMoment>, Query), Fault> {
+    fn read_from(text: &str) -> Result<(Option<PastMoment>, Query), Fault> {
         let mut query = Query::parse(text).unwrap();
-        take(&mut query).map(|moment| (moment, query))
+        taken(&mut query).map(|moment| (moment, query))
     }
 
     #[test]
@@ -137,20 +149,20 @@ mod tests {
             ("as_of=2026-01-31T12:00:00.000000Z", noon),
         ];
         for (text, moment) in moments {
-            let (found, rest) = taken(&format!("limit=2&{text}&name=x")).unwrap();
+            let (found, rest) = read_from(&format!("limit=2&{text}&name=x")).unwrap();
             assert_eq!(found, Some(moment), "{text}");
             assert_eq!(rest, Query::parse("limit=2&name=x").unwrap());
         }
-        assert_eq!(taken("limit=2").unwrap().0, None);
+        assert_eq!(read_from("limit=2").unwrap().0, None);
     }
 
     #[test]
     fn refusals_say_how_to_write_as_of() {
         for text in ["", "-1", "1.5", "now", "yesterday", "2026-01-31", "99999999999999999999", "0x10", "%00"] {
-            let fault = taken(&format!("as_of={text}")).unwrap_err();
+            let fault = read_from(&format!("as_of={text}")).unwrap_err();
             assert!(fault.status == 400 && fault.message.contains("2026-01-31T12:00:00Z"), "{text}: {fault}");
         }
-        assert!(taken(&format!("as_of={}", "x".repeat(10_000))).unwrap_err().message.len() < 250);
-        assert_eq!(taken("as_of=1&chronova:as_of=1").unwrap_err().status, 400);
+        assert!(read_from(&format!("as_of={}", "x".repeat(10_000))).unwrap_err().message.len() < 250);
+        assert_eq!(read_from("as_of=1&chronova:as_of=1").unwrap_err().status, 400);
     }
 }

@@ -2,16 +2,18 @@
 //!
 //! ```ignore
 //! pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
-//!     field("id", |s| json!(s.id)),
-//!     field("locked", |s| json!(s.locked)).since(2, 9),
-//!     field("OS-EXT-AZ:availability_zone", |s| json!(s.zone)),
-//!     field("flavor", |s| flavor_link(s)).until(2, 46),
-//!     field("flavor", |s| flavor_embedded(s)).since(2, 47),
-//!     field("host_status", |s| json!(s.host_status)).since(2, 16).when(|s| s.host_status.is_some()),
+//!     field("id", shape::uuid, |s| json!(s.id)),
+//!     field("locked", shape::boolean, |s| json!(s.locked)).since(2, 9),
+//!     field("OS-EXT-AZ:availability_zone", shape::string, |s| json!(s.zone)),
+//!     field("flavor", linked_flavor, |s| flavor_link(s)).until(2, 46),
+//!     field("flavor", embedded_flavor, |s| flavor_embedded(s)).since(2, 47),
+//!     field("host_status", shape::string, |s| json!(s.host_status)).since(2, 16).when(|s| s.host_status.is_some()),
 //! ]);
 //! let json = SERVER.render(&view, ctx.version);
+//! let schema = SERVER.shape().render(ctx.version);
 //! ```
 //!
+//! Each field says what kind of value it has, so the table is also the schema of the resource in answers.
 //! Keys come out in the order of the table. The table computes the fields of a version once and caches them.
 
 use std::collections::BTreeMap;
@@ -20,11 +22,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde_json::{Map, Value};
 
 use crate::microversion::Microversion;
+use crate::schema::{Schema, object_of, opt, req};
 
 /// One key of a resource, and the versions that have it.
 #[derive(Debug)]
 pub struct Field<V> {
     pub name: &'static str,
+    /// The schema of the value.
+    pub shape: fn() -> Schema,
     pub since: Microversion,
     pub until: Option<Microversion>,
     pub render: fn(&V) -> Value,
@@ -33,8 +38,8 @@ pub struct Field<V> {
 }
 
 /// A field of every version.
-pub const fn field<V>(name: &'static str, render: fn(&V) -> Value) -> Field<V> {
-    Field { name, since: Microversion::NONE, until: None, render, present: None }
+pub const fn field<V>(name: &'static str, shape: fn() -> Schema, render: fn(&V) -> Value) -> Field<V> {
+    Field { name, shape, since: Microversion::NONE, until: None, render, present: None }
 }
 
 impl<V> Field<V> {
@@ -43,6 +48,7 @@ impl<V> Field<V> {
     pub const fn since(self, major: u16, minor: u16) -> Self {
         Self {
             name: self.name,
+            shape: self.shape,
             since: Microversion::new(major, minor),
             until: self.until,
             render: self.render,
@@ -55,6 +61,7 @@ impl<V> Field<V> {
     pub const fn until(self, major: u16, minor: u16) -> Self {
         Self {
             name: self.name,
+            shape: self.shape,
             since: self.since,
             until: Some(Microversion::new(major, minor)),
             render: self.render,
@@ -65,7 +72,14 @@ impl<V> Field<V> {
     /// Renders the field only if `present` returns true for the view.
     #[must_use]
     pub const fn when(self, present: fn(&V) -> bool) -> Self {
-        Self { name: self.name, since: self.since, until: self.until, render: self.render, present: Some(present) }
+        Self {
+            name: self.name,
+            shape: self.shape,
+            since: self.since,
+            until: self.until,
+            render: self.render,
+            present: Some(present),
+        }
     }
 }
 
@@ -85,6 +99,15 @@ impl<V> FieldTable<V> {
 
     pub fn fields(&self) -> &'static [Field<V>] {
         self.fields
+    }
+
+    /// The schema of the resource. A field that some views lack is not required.
+    pub fn shape(&self) -> Schema {
+        let property = |field: &Field<V>| {
+            let declared = if field.present.is_some() { opt } else { req };
+            declared(field.name, (field.shape)()).within(field.since, field.until)
+        };
+        object_of(self.fields.iter().map(property).collect())
     }
 
     /// The resource as `version` shows it.
@@ -148,6 +171,7 @@ mod tests {
 
     use super::*;
     use crate::microversion::v;
+    use crate::schema::shape;
 
     struct Thing {
         size: u32,
@@ -155,15 +179,16 @@ mod tests {
     }
 
     static THING: FieldTable<Thing> = FieldTable::new(&[
-        field("size", |t: &Thing| json!(t.size)),
-        field("old", |_| json!(1)).until(2, 5),
-        field("changed", |_| json!("before")).until(2, 9),
-        field("changed", |_| json!("after")).since(2, 10),
-        field("a_first", |_| json!(true)).since(2, 6),
-        field("secret", |t: &Thing| json!(t.secret)).when(|t| t.secret.is_some()),
+        field("size", shape::integer, |t: &Thing| json!(t.size)),
+        field("old", shape::integer, |_| json!(1)).until(2, 5),
+        field("changed", shape::string, |_| json!("before")).until(2, 9),
+        field("changed", shape::string, |_| json!("after")).since(2, 10),
+        field("a_first", shape::boolean, |_| json!(true)).since(2, 6),
+        field("secret", shape::integer, |t: &Thing| json!(t.secret)).when(|t| t.secret.is_some()),
     ]);
 
-    static EMPTY: FieldTable<Thing> = FieldTable::new(&[field("old", |_: &Thing| json!(1)).until(2, 5)]);
+    static EMPTY: FieldTable<Thing> =
+        FieldTable::new(&[field("old", shape::integer, |_: &Thing| json!(1)).until(2, 5)]);
 
     #[test]
     fn history_and_order() {
@@ -175,6 +200,18 @@ mod tests {
         assert_eq!(text(10), text(104));
         let open = Thing { size: 0, secret: Some(7) };
         assert_eq!(THING.render(&open, v(2, 10))["secret"], 7);
+    }
+
+    #[test]
+    fn the_schema_has_the_fields_of_the_version() {
+        let at = |minor| THING.shape().render(v(2, minor));
+        let integer = || json!({"type": "integer"});
+        assert_eq!(
+            at(5)["properties"],
+            json!({"size": integer(), "old": integer(), "changed": {"type": "string"}, "secret": integer()})
+        );
+        assert_eq!(at(10)["required"], json!(["size", "changed", "a_first"]));
+        assert_eq!(at(10)["additionalProperties"], json!(false));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod pattern;
 mod pipeline;
 
 pub mod access;
+pub mod answers;
 pub mod app;
 pub mod as_of;
 pub mod auth;

@@ -1,14 +1,17 @@
 //! The APIs as OpenAPI 3.1 documents, made of the route tables: `GET /openapi.json?service=compute&version=2.93`.
 //!
 //! A document holds the operations of one version with the schemas that validate their requests. Routes with the same
-//! path and method, such as the actions of servers, become one operation. Its body is the body of any of these routes.
-//! The document does not describe the answers.
+//! path and method, such as the actions of servers, become one operation. Its body is the body of any of these routes,
+//! and its answers are those of any of them. OpenAPI has no word for an answer that may have a body or none; such an
+//! answer is marked with `x-may-be-empty`.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::answers::{AnswerContent, AnswerForm, Answers, common_headers, faults};
 use crate::as_of;
+use crate::fault::title;
 use crate::microversion::{self, Microversion};
 use crate::query::Query;
 use crate::reply::Reply;
@@ -45,7 +48,7 @@ pub fn document(service: Service, version: Option<Microversion>) -> Value {
         }
     }
     let shown: Map<String, Value> =
-        paths.into_iter().map(|(path, methods)| (plain(path), path_item(path, &methods, asked))).collect();
+        paths.into_iter().map(|(path, methods)| (plain(path), path_item(service, path, &methods, asked))).collect();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -55,7 +58,10 @@ pub fn document(service: Service, version: Option<Microversion>) -> Value {
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
         "servers": [{"url": format!("/{}{}", service.name(), service.api_root())}],
         "paths": shown,
-        "components": {"securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}}},
+        "components": {
+            "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
+            "responses": shared_refusals(service, asked),
+        },
     })
 }
 
@@ -64,10 +70,10 @@ fn plain(path: &str) -> String {
     path.replace("*}", "}")
 }
 
-fn path_item(path: &str, methods: &BTreeMap<Method, Vec<&Route>>, version: Microversion) -> Value {
+fn path_item(service: Service, path: &str, methods: &BTreeMap<Method, Vec<&Route>>, version: Microversion) -> Value {
     let mut item: Map<String, Value> = methods
         .iter()
-        .map(|(method, routes)| (method.as_str().to_ascii_lowercase(), operation(routes, version)))
+        .map(|(method, routes)| (method.as_str().to_ascii_lowercase(), operation(service, routes, version)))
         .collect();
     let names: Vec<Value> = path
         .split('/')
@@ -80,7 +86,11 @@ fn path_item(path: &str, methods: &BTreeMap<Method, Vec<&Route>>, version: Micro
     Value::Object(item)
 }
 
-fn operation(routes: &[&Route], version: Microversion) -> Value {
+fn needs_token(routes: &[&Route]) -> bool {
+    !routes.iter().any(|route| matches!(route.access, RouteAccess::Public | RouteAccess::Optional))
+}
+
+fn operation(service: Service, routes: &[&Route], version: Microversion) -> Value {
     let ids: Vec<&str> = routes.iter().map(|route| route.op).collect();
     let mut shown = Map::new();
     shown.insert("operationId".to_owned(), json!(ids.join("|")));
@@ -88,7 +98,7 @@ fn operation(routes: &[&Route], version: Microversion) -> Value {
     if !rules.is_empty() {
         shown.insert("x-policy".to_owned(), json!(rules));
     }
-    if !routes.iter().any(|route| matches!(route.access, RouteAccess::Public | RouteAccess::Optional)) {
+    if needs_token(routes) {
         shown.insert("security".to_owned(), json!([{"token": []}]));
     }
     let parameters: Vec<Value> = routes.iter().flat_map(|route| parameters(route, version)).collect();
@@ -98,8 +108,122 @@ fn operation(routes: &[&Route], version: Microversion) -> Value {
     if let Some(body) = body(routes, version) {
         shown.insert("requestBody".to_owned(), body);
     }
-    shown.insert("responses".to_owned(), json!({"default": {"description": "See the service's API reference."}}));
+    shown.insert("responses".to_owned(), responses(service, routes, version));
     Value::Object(shown)
+}
+
+/// The answers of an operation: the successes by status, and the refusals.
+fn responses(service: Service, routes: &[&Route], version: Microversion) -> Value {
+    let mut shown = Map::new();
+    let described: Vec<Answers> = routes.iter().filter_map(|route| route.answers).map(|answers| answers()).collect();
+    let mut by_status: BTreeMap<u16, Vec<&AnswerForm>> = BTreeMap::new();
+    for form in described.iter().flat_map(|answers| answers.at(version)) {
+        by_status.entry(form.status).or_default().push(form);
+    }
+    if described.len() < routes.len() {
+        shown.insert("2XX".to_owned(), json!({"description": "See the service's API reference."}));
+    }
+    let dated = routes.iter().any(|route| route.as_of);
+    for (status, forms) in by_status {
+        shown.insert(status.to_string(), success(service, status, &forms, dated, version));
+    }
+    for name in refusals(service, routes) {
+        shown.insert(name.clone(), json!({"$ref": format!("#/components/responses/refused-{name}")}));
+    }
+    Value::Object(shown)
+}
+
+fn success(service: Service, status: u16, forms: &[&AnswerForm], dated: bool, version: Microversion) -> Value {
+    let mut headers = headers_of_all(service);
+    for header in forms.iter().flat_map(|form| form.headers(version)) {
+        let same = |form: &&AnswerForm| form.headers(version).any(|other| other.name == header.name && other.always);
+        headers.insert(header.name.to_owned(), header_shape(forms.iter().all(same)));
+    }
+    for name in [as_of::AS_OF, as_of::POSITION].into_iter().filter(|_| dated) {
+        headers.insert(name.to_owned(), header_shape(false));
+    }
+    let mut shown = Map::new();
+    shown.insert("description".to_owned(), json!(title(status)));
+    shown.insert("headers".to_owned(), Value::Object(headers));
+    let mut schemas: Vec<Value> = Vec::new();
+    let mut content = Map::new();
+    for form in forms {
+        match &form.content {
+            AnswerContent::Empty => {}
+            AnswerContent::Json(schema) => schemas.push(schema.render(version)),
+            AnswerContent::Other(media_type) => {
+                content.insert((*media_type).to_owned(), json!({}));
+            }
+        }
+    }
+    schemas.dedup();
+    if let Some(schema) = one_of_several("anyOf", schemas) {
+        content.insert("application/json".to_owned(), json!({"schema": schema}));
+    }
+    if !content.is_empty() {
+        shown.insert("content".to_owned(), Value::Object(content));
+        if forms.iter().any(|form| matches!(form.content, AnswerContent::Empty)) {
+            shown.insert("x-may-be-empty".to_owned(), json!(true));
+        }
+    }
+    Value::Object(shown)
+}
+
+/// The only schema, or all schemas under `keyword`.
+fn one_of_several(keyword: &str, schemas: Vec<Value>) -> Option<Value> {
+    match <[Value; 1]>::try_from(schemas) {
+        Ok([only]) => Some(only),
+        Err(none) if none.is_empty() => None,
+        Err(several) => Some(json!({keyword: several})),
+    }
+}
+
+fn header_shape(always: bool) -> Value {
+    json!({"required": always, "schema": {"type": "string"}})
+}
+
+fn headers_of_all(service: Service) -> Map<String, Value> {
+    common_headers(service).iter().map(|name| ((*name).to_owned(), header_shape(true))).collect()
+}
+
+/// The statuses with which an operation refuses, and `default` for those that any operation may have.
+fn refusals(service: Service, routes: &[&Route]) -> Vec<String> {
+    let has_body = routes.iter().any(|route| !matches!(route.body, BodySpec::None));
+    let changes = routes.iter().any(|route| !matches!(route.method, Method::Get | Method::Head));
+    let named = [
+        (400, true),
+        (401, needs_token(routes)),
+        (403, routes.iter().any(|route| route.access.rule().is_some())),
+        (404, routes.iter().any(|route| route.path.contains('{'))),
+        (406, microversion::span(service).is_some()),
+        (409, changes),
+        (413, has_body),
+        (415, has_body),
+        (429, needs_token(routes)),
+    ];
+    let statuses = named.into_iter().filter(|(_, has)| *has).map(|(status, _)| status.to_string());
+    statuses.chain([OTHERS.to_owned()]).collect()
+}
+
+/// The refusals that no status of [`REFUSED`] names.
+const OTHERS: &str = "default";
+const REFUSED: [u16; 9] = [400, 401, 403, 404, 406, 409, 413, 415, 429];
+
+/// The refusals by status. Many operations share them.
+fn shared_refusals(service: Service, version: Microversion) -> Value {
+    let shown = |status: u16, description: &str| {
+        let schema = faults::body(service, status, version);
+        let mut content = Map::from_iter([("application/json".to_owned(), json!({"schema": schema}))]);
+        if faults::may_be_page(service) && status != 401 {
+            content.insert("text/html".to_owned(), json!({}));
+            content.insert("text/plain".to_owned(), json!({}));
+        }
+        json!({"description": description, "content": content})
+    };
+    let mut all: Map<String, Value> =
+        REFUSED.into_iter().map(|status| (format!("refused-{status}"), shown(status, title(status)))).collect();
+    all.insert(format!("refused-{OTHERS}"), shown(500, "Another refusal."));
+    Value::Object(all)
 }
 
 /// The query parameters of an operation. The schema of a query describes an object of lists, one per parameter. No such
@@ -126,12 +250,7 @@ fn body(routes: &[&Route], version: Microversion) -> Option<Value> {
     if routes.iter().any(|route| matches!(route.body, BodySpec::Raw)) {
         return Some(json!({"content": {"application/octet-stream": {}}}));
     }
-    let schema = match <[Value; 1]>::try_from(schemas) {
-        Ok([only]) => only,
-        Err(none) if none.is_empty() => return None,
-        Err(several) => json!({"oneOf": several}),
-    };
-    Some(json!({"content": {"application/json": {"schema": schema}}}))
+    one_of_several("oneOf", schemas).map(|schema| json!({"content": {"application/json": {"schema": schema}}}))
 }
 
 #[cfg(test)]
@@ -179,6 +298,57 @@ mod tests {
         assert_eq!(names, ["user_id", "limit", "marker"]);
         let actions = &at(1)["paths"]["/servers/{id}/action"]["post"]["requestBody"]["content"]["application/json"];
         assert!(actions["schema"]["oneOf"].as_array().unwrap().len() > 10);
+    }
+
+    #[test]
+    fn a_document_describes_the_answers_of_its_version() {
+        let at = |minor| document(Service::Compute, Some(v(2, minor)));
+        let server = |document: &Value| {
+            let answers = &document["paths"]["/servers/{id}"]["get"]["responses"];
+            answers["200"]["content"]["application/json"]["schema"]["properties"]["server"].clone()
+        };
+        assert_eq!(server(&at(8))["properties"].get("locked"), None);
+        assert_eq!(server(&at(9))["properties"]["locked"], json!({"type": "boolean"}));
+        assert!(server(&at(9))["required"].as_array().unwrap().contains(&json!("locked")));
+        let newest = at(104);
+        let create = &newest["paths"]["/servers"]["post"]["responses"];
+        let header = |name: &str| create["202"]["headers"][name]["required"].clone();
+        assert_eq!([header("Location"), header("OpenStack-API-Version")], [json!(false), json!(true)]);
+        assert_eq!(create["404"], Value::Null);
+        assert_eq!(create["409"]["$ref"], "#/components/responses/refused-409");
+        let refused = &newest["components"]["responses"]["refused-404"]["content"]["application/json"]["schema"];
+        assert_eq!(refused["properties"]["itemNotFound"]["required"], json!(["code", "message"]));
+        let actions = &newest["paths"]["/servers/{id}/action"]["post"]["responses"];
+        assert_eq!(actions["202"]["x-may-be-empty"], true);
+        assert!(actions["202"]["content"]["application/json"]["schema"]["anyOf"].is_array());
+        let placement = |minor| document(Service::Placement, Some(v(1, minor)))["paths"]["/resource_providers"].clone();
+        let statuses = |path: &Value| {
+            let answers = path["post"]["responses"].as_object().unwrap().keys();
+            answers.filter(|status| status.starts_with('2')).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!((statuses(&placement(19)), statuses(&placement(20))), (vec!["201".into()], vec!["200".into()]));
+    }
+
+    /// Every operation has an answer, and every reference leads to one.
+    #[test]
+    fn no_answer_is_left_open() {
+        for service in Service::ALL {
+            let document = document(service, microversion::span(service).map(|span| span.max));
+            let refused = &document["components"]["responses"];
+            for (path, item) in document["paths"].as_object().unwrap() {
+                for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
+                    let answers = operation["responses"].as_object().unwrap();
+                    assert!(answers.contains_key("default"), "{method} {path}");
+                    for (status, answer) in answers {
+                        let shown = match answer["$ref"].as_str() {
+                            Some(reference) => &refused[reference.rsplit('/').next().unwrap()],
+                            None => answer,
+                        };
+                        assert!(shown["description"].is_string(), "{method} {path} {status}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

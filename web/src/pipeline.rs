@@ -309,7 +309,7 @@ async fn call(
         permit = check_policy(app, service, route, &requester)?;
     }
     let mut query = Query::parse(&incoming.query)?;
-    let moment = if route.as_of { as_of::take(&mut query)? } else { None };
+    let moment = as_of::take(route, &mut query)?;
     let query = read_query(service, operation, query, version)?;
     if !by_action && matches!(route.body, BodySpec::Json(_) | BodySpec::AnyJson) {
         parsed = body::parse(service, &incoming.headers, &incoming.body)?;
@@ -432,7 +432,8 @@ async fn look_back(
     moment: PastMoment,
 ) -> Result<Arc<Views>, Fault> {
     let target = PolicyTarget::of(&requester.caller);
-    app.policy.authorize(service, as_of::rule(service), requester, &target).map_err(|denied| denied.fault(service))?;
+    let (owner, rule) = as_of::rule(service);
+    app.policy.authorize(owner, rule, requester, &target).map_err(|denied| denied.fault(service))?;
     as_of::views(app, moment).await
 }
 

@@ -2,10 +2,13 @@
 //!
 //! ```ignore
 //! pub const ROUTES: &[Route] = &[
-//!     get("servers.index", "/servers", handler!(index)).policy("os_compute_api:servers:index").query(index_query),
-//!     post("servers.create", "/servers", handler!(create)).policy("os_compute_api:servers:create").body(create_body),
+//!     get("servers.index", "/servers", handler!(index))
+//!         .policy("os_compute_api:servers:index")
+//!         .query(index_query)
+//!         .answers(servers::index),
 //!     action("servers.os-start", "/servers/{id}/action", "os-start", handler!(start))
-//!         .policy_on_target("os_compute_api:servers:start"),
+//!         .policy_on_target("os_compute_api:servers:start")
+//!         .answers(accepted),
 //!     gone("cells.index", Method::Get, "/os-cells", 410),
 //! ];
 //! ```
@@ -18,6 +21,7 @@ use std::fmt;
 
 use futures::future::LocalBoxFuture;
 
+use crate::answers::AnswersFn;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::microversion::Microversion;
@@ -152,6 +156,8 @@ pub struct Route {
     pub access: RouteAccess,
     pub body: BodySpec,
     pub query: Option<SchemaFn>,
+    /// The success answers; `None` for removed operations, and for operations that do not describe theirs yet.
+    pub answers: Option<AnswersFn>,
     /// The answer to a version outside the range: 404, rarely 405.
     pub outside: u16,
     /// Whether the operation takes `?as_of=`.
@@ -187,6 +193,7 @@ impl Route {
             access: RouteAccess::Token,
             body: BodySpec::None,
             query: None,
+            answers: None,
             outside: 404,
             as_of: false,
             reads_secret: false,
@@ -273,6 +280,12 @@ impl Route {
 
     pub const fn query(mut self, schema: SchemaFn) -> Self {
         self.query = Some(schema);
+        self
+    }
+
+    /// The success answers of the operation, for the OpenAPI document and for tests.
+    pub const fn answers(mut self, answers: AnswersFn) -> Self {
+        self.answers = Some(answers);
         self
     }
 }

@@ -12,6 +12,7 @@ use actix_web::{HttpRequest, HttpResponse, HttpServer, dev, web};
 use chronova_events::ids::{ProjectId, RequestId};
 use socket2::SockRef;
 use tracing::Instrument as _;
+use tracing::field::Empty;
 use uuid::Uuid;
 
 use crate::access::{self, requests::AskedPath};
@@ -201,7 +202,14 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Liste
     let only = if let Offer::Only(service) = entrance.offer { Some(service) } else { None };
     let mut front = OpenedApp { app, routers: &entrance.routers, only };
     let request_id = RequestId::new(format!("req-{}", chronova_events::entropy::uuid()));
-    let span = tracing::info_span!("request", request_id = request_id.as_str());
+    // The empty fields are for traces: see `tell_traces`.
+    let span = tracing::info_span!(
+        "request",
+        request_id = request_id.as_str(),
+        service = Empty,
+        operation = Empty,
+        status = Empty
+    );
     let answered = async {
         let parts = (&*front.app, front.routers, front.only);
         match routing::route(parts, &request, payload.into_inner(), &request_id).await {
@@ -295,7 +303,17 @@ pub(crate) async fn handle(
     front.app.metrics.answered(service.name(), facts.operation.unwrap_or("none"), reply.status, took);
     drop(in_flight);
     log(&request, remote, &facts, reply.status, took);
+    tell_traces(service, &facts, reply.status);
     finish(reply, request.method() == "HEAD")
+}
+
+/// Completes the span of the request, if traces are exported.
+fn tell_traces(service: Service, facts: &ResponseFacts, status: u16) {
+    if tracing::span_enabled!(target: "spans", tracing::Level::TRACE) {
+        let span = tracing::Span::current();
+        span.record("service", service.name()).record("operation", facts.operation.unwrap_or("none"));
+        span.record("status", status);
+    }
 }
 
 fn log(request: &HttpRequest, remote: Option<IpAddr>, facts: &ResponseFacts, status: u16, took: Duration) {

@@ -24,6 +24,7 @@ pub const fn of(service: Service) -> &'static [&'static [Route]] {
             crate::operator::FORECASTS,
             crate::operator::PERMISSIONS,
             crate::operator::ALLOCATIONS,
+            crate::operator::LIMITS,
             crate::operator::MACHINE_TYPES,
             crate::operator::SERVERS,
         ],
@@ -65,9 +66,58 @@ impl Routers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answers::AnswerContent;
+    use crate::microversion::Microversion;
+    use crate::schema::{Dialect, Validator};
 
     #[test]
     fn every_table_compiles() {
         assert_eq!(Routers::all().compile_all(), Ok(()));
+    }
+
+    #[test]
+    fn every_operation_describes_its_answers() {
+        let mut missing = Vec::new();
+        // The answers of the metadata service are files of a guest's tree, in the forms of OpenStack and of EC2.
+        for service in Service::ALL.into_iter().filter(|service| *service != Service::Metadata) {
+            let routes = of(service).iter().copied().flatten().filter(|route| route.removed.is_none());
+            missing.extend(routes.filter(|route| route.answers.is_none()).map(|route| route.op));
+        }
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    /// In each version of an operation, a status has one body of each media type, and every schema is valid.
+    #[test]
+    fn every_description_is_unambiguous_and_compiles() {
+        for route in Service::ALL.into_iter().flat_map(|service| of(service).iter().copied().flatten()) {
+            let answers = route.answers.map(|answers| answers()).unwrap_or_default();
+            let mut starts: Vec<Microversion> = vec![route.since];
+            for form in answers.forms() {
+                starts.extend([form.since].into_iter().chain(form.until.map(Microversion::next)));
+                if let AnswerContent::Json(schema) = &form.content {
+                    starts.extend(schema.breakpoints());
+                }
+            }
+            for version in starts.into_iter().filter(|version| version.within(route.since, route.until)) {
+                let mut seen = Vec::new();
+                for form in answers.at(version) {
+                    let media_type = match &form.content {
+                        AnswerContent::Empty => "",
+                        AnswerContent::Other(media_type) => *media_type,
+                        AnswerContent::Json(schema) => {
+                            let compiled = Validator::compile(schema.render(version), Dialect::Plain);
+                            assert!(compiled.is_ok(), "{route:?} at {version}: {:?}", compiled.err());
+                            "application/json"
+                        }
+                    };
+                    let shown = (form.status, media_type);
+                    assert!((200..400).contains(&form.status), "{route:?}: {}", form.status);
+                    assert!(!seen.contains(&shown), "{route:?} at {version}: {shown:?} twice");
+                    seen.push(shown);
+                }
+                let always_refuses = answers.forms().is_empty();
+                assert!(always_refuses || !seen.is_empty(), "{route:?} has no answer at {version}");
+            }
+        }
     }
 }

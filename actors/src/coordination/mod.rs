@@ -23,6 +23,7 @@ pub mod pending_claims;
 pub mod project_turns;
 pub mod running_processes;
 pub mod server_numbers;
+pub mod suspect_servers;
 pub mod touched_networks;
 pub mod waiting_requests;
 
@@ -32,4 +33,5 @@ pub use image_holds::ImageHolds;
 pub use migration_queues::MigrationQueues;
 pub use passwords::OneTimePasswords;
 pub use server_numbers::ServerNumbers;
+pub use suspect_servers::SuspectServers;
 pub use waiting_requests::{CreateRequests, ServerRequests};

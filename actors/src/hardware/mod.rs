@@ -3,6 +3,7 @@
 //! | file | checks |
 //! |---|---|
 //! | [`emulation`] | guests of another architecture than their host's |
+//! | [`encryption`] | encrypted memory |
 //! | [`firmware`] | secure boot and the emulated TPM |
 //! | [`iommu`] | the virtual IOMMU |
 //! | [`memory`] | locked memory, the memory of the graphics card, the number of serial ports |
@@ -15,6 +16,7 @@
 //! so the scheduler requires traits.
 
 mod emulation;
+mod encryption;
 mod firmware;
 mod iommu;
 mod memory;
@@ -40,6 +42,7 @@ pub fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(
     emulation::check_ports(&wishes)?;
     firmware::check_secure_boot(&wishes)?;
     firmware::check_tpm(&wishes)?;
+    encryption::check_encryption(&wishes)?;
     iommu::check_viommu(&wishes)?;
     memory::check_locked(&wishes)?;
     memory::check_video(&wishes)?;

@@ -162,3 +162,41 @@ fn an_emulated_architecture_has_its_own_board_and_firmware() {
     let other = check_rebuild_architecture(Some(&of(&[])), &of(&[arch("s390x")])).unwrap_err();
     assert!(other.contains("from that of the host to s390x"), "{other}");
 }
+
+#[test]
+fn encrypted_memory_needs_uefi_and_a_board_that_has_it() {
+    let spec = ("hw:mem_encryption", "True");
+    let (uefi, q35) = (("hw_firmware_type", "uefi"), ("hw_machine_type", "q35"));
+    for (specs, properties) in [
+        (vec![spec], vec![uefi, q35]),
+        (vec![], vec![uefi, q35, ("hw_mem_encryption", "yes")]),
+        (vec![spec], vec![uefi, ("hw_machine_type", "pc-q35-7.2"), ("hw_mem_encryption", "true")]),
+        (vec![spec], vec![uefi]),
+        (vec![spec], vec![uefi, q35, ("hw_architecture", "x86_64"), ("hw_disk_bus", "scsi")]),
+        (
+            vec![spec, ("pci_passthrough:alias", "gpu:0"), ("resources:VGPU", "0")],
+            vec![uefi, q35, ("hw_disk_bus", "sata")],
+        ),
+        // Without encryption nothing is demanded.
+        (vec![("hw:mem_encryption", "false")], vec![("hw_disk_bus", "ide")]),
+        (vec![("pci_passthrough:alias", "gpu:1")], vec![]),
+    ] {
+        assert_eq!(asked(&specs, &properties), Ok(()), "{specs:?} {properties:?}");
+    }
+    says(&[spec], &[], "(hw:mem_encryption) needs UEFI: set hw_firmware_type = uefi");
+    says(&[], &[("hw_mem_encryption", "true"), ("hw_firmware_type", "bios")], "(hw_mem_encryption) needs UEFI");
+    says(&[spec], &[uefi, ("hw_machine_type", "pc")], "needs hw_machine_type = q35 on the image, not pc");
+    says(&[spec], &[uefi, q35, ("hw_architecture", "aarch64")], "does not work with architecture aarch64");
+    says(&[spec], &[uefi, (EMULATION, "aarch64")], "does not work with architecture aarch64");
+    for bus in ["hw_disk_bus", "hw_cdrom_bus", "hw_rescue_bus"] {
+        says(&[spec], &[uefi, q35, (bus, "ide")], &format!("{bus} = ide: set virtio, scsi or sata"));
+    }
+    for device in [("pci_passthrough:alias", "gpu:1"), ("resources:VGPU", "1")] {
+        says(&[spec, device], &[uefi, q35], "does not work with devices of the host");
+    }
+    let (yes, no) = (("hw_mem_encryption", "true"), ("hw_mem_encryption", "false"));
+    says(&[spec], &[uefi, q35, no], "explicitly set to true, conflicting with the image");
+    says(&[("hw:mem_encryption", "0")], &[uefi, q35, yes], "explicitly set to false, conflicting with the image");
+    let nothing = check(&flavor(&[spec]), None).unwrap_err();
+    assert!(nothing.contains("needs UEFI"), "a volume without image properties has no UEFI: {nothing}");
+}

@@ -8,7 +8,6 @@ use chronova_events::envelope::{Meta, Position};
 use chronova_events::host::{KnownHost, Registered};
 use chronova_events::ids::{HostId, InstanceId, ProviderId};
 use chronova_events::instance::{Instance, Power};
-use chronova_events::ledger::Ledger;
 use chronova_events::store::EventStore;
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, HostSignal, StopMode};
@@ -16,7 +15,7 @@ use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::capacity::{capabilities, power, resources};
+use super::capacity::{capabilities, power, resources, settle_traits};
 use super::consoles;
 use super::context::HostContext;
 use super::due::{DueChecks, ResyncClock};
@@ -24,11 +23,11 @@ use super::fence::{self, FenceVerdict, LogIdentity};
 use super::fleet::ConnectedHost;
 use super::options::DeletedGuests;
 use super::plan::{self, ResyncAction};
-use super::{resume, unquiesce};
+use super::{renewal, resume, unquiesce};
 use crate::coordination::host_turns::ConcurrencyLimits;
 use crate::host::{HostCommand, HostRoot};
 use crate::instance::{InstanceRecord, InstanceRoot};
-use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci, provider_config};
+use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci};
 use crate::reconcile::{devices, leftovers, placement};
 
 /// Runs the agent of one host until the task is dropped.
@@ -98,8 +97,8 @@ struct Agent {
     silent_since: Option<Instant>,
     clock: ResyncClock,
     connected: bool,
-    /// Whether the devices of the host's guests must be compared with the log. True after the host was away, and until
-    /// the first comparison since start-up.
+    /// Whether all guests of the host must be compared with the log. True after the host was away, and until the first
+    /// comparison since start-up. A guest that cannot be corrected stays suspect by itself.
     suspect: bool,
 }
 
@@ -125,7 +124,7 @@ impl Agent {
             return;
         }
         let options = &self.context.options;
-        found.traits.retain(|name| options.offers(name));
+        settle_traits(&mut found, &*self.driver, options);
         let at_once =
             ConcurrencyLimits { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
         let member = self.context.fleet.join(found.host, &found.hostname, &self.driver, at_once);
@@ -139,7 +138,7 @@ impl Agent {
         let was_away = self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up));
         if was_away {
             self.put_right(&member, self.clock.all()).await;
-            self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
+            self.correct_devices(member.host).await;
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");
@@ -203,22 +202,6 @@ impl Agent {
                 );
             }
         });
-    }
-
-    /// Applies `provider.yaml` again if a client of Placement has changed the additions.
-    async fn renew_additions(&self, host: HostId) {
-        let (host, configs) = (ProviderId(host.0), Arc::clone(&self.context.options.provider_configs));
-        let differs = |ledger: &Ledger| {
-            ledger.providers.contains_key(&host)
-                && provider_config::applied(ledger, host, &configs).is_ok_and(|events| !events.is_empty())
-        };
-        if !self.context.views.placement.read(|view| differs(&view.ledger)) {
-            return;
-        }
-        let (apply, meta) = (LedgerCommand::ApplyProviderConfig { host, configs }, Meta::system("host-watch"));
-        if let Err(error) = self.context.gateway.send::<LedgerRoot>(&CELL, apply, meta).await {
-            tracing::warn!(%host, %error, "applying [compute] provider_config_location failed, retrying");
-        }
     }
 
     /// Logs the devices that guests still have although the options no longer offer them. The guests keep these
@@ -377,6 +360,9 @@ impl Agent {
         let asked = Instant::now();
         match timeout(patience, self.driver.usage()).await {
             Ok(Ok(usage)) => {
+                if !options.monitors.is_empty() {
+                    member.measure(&usage);
+                }
                 member.beat(usage, self.context.clock.now().0);
                 self.silent_since = None;
                 return;
@@ -440,12 +426,17 @@ impl Agent {
         for (instance, remedy) in missing {
             self.apply(&member, instance, remedy).await;
         }
-        if self.suspect {
-            self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
-        }
-        self.renew_additions(member.host).await;
+        self.correct_devices(member.host).await;
+        renewal::put_right(&self.context, member.host).await;
         self.context.volumes.sweep_host(member.host, &self.driver, self.context.fleet.doubt()).await;
         leftovers::sweep(&self.context, member.host, &self.driver).await;
+    }
+
+    async fn correct_devices(&mut self, host: HostId) {
+        if self.suspect {
+            self.suspect = !devices::suspect_all(&self.context, host).await;
+        }
+        devices::put_right(&self.context, host, &self.driver).await;
     }
 
     /// Corrects the guests on the host and the disks without a guest. Returns the guests.

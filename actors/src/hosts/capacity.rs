@@ -5,6 +5,8 @@ use chronova_events::host::Capabilities;
 use chronova_events::ids::ProviderId;
 use chronova_events::instance::Power;
 use chronova_events::ledger::Inventory;
+use chronova_hypervisor::capability::traits_of;
+use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 
 use super::fleet::ConnectedHost;
@@ -48,6 +50,14 @@ pub fn capabilities(found: &HostCapabilities) -> Capabilities {
     }
 }
 
+/// Adds the traits of the optional parts that the host's driver offers. Removes those that the operator does not offer.
+pub fn settle_traits(found: &mut HostCapabilities, driver: &dyn Driver, options: &HostOptions) {
+    found.traits.extend(traits_of(driver).map(str::to_owned));
+    found.traits.retain(|name| options.offers(name));
+    found.traits.sort();
+    found.traits.dedup();
+}
+
 /// Reports a known host's resources to the ledger, less the bytes of its image cache.
 pub(crate) async fn report(
     gateway: &CommandGateway,
@@ -55,7 +65,7 @@ pub(crate) async fn report(
     member: &ConnectedHost,
 ) -> Result<(), String> {
     let mut found = member.driver.capabilities().await.map_err(|error| error.to_string())?;
-    found.traits.retain(|name| options.offers(name));
+    settle_traits(&mut found, &*member.driver, options);
     let report = resources(&found, options, member.cached())?;
     let sent = gateway.send::<LedgerRoot>(&CELL, report, Meta::system("host-watch")).await;
     sent.map(drop).map_err(|error| error.to_string())
@@ -102,6 +112,7 @@ pub fn inventories(
     [
         line("DISK_GB", found.disk_gib, reserved_disk_mib.div_ceil(1024), options.disk_allocation_ratio),
         line("MEMORY_MB", found.memory_mib, options.reserved_host_memory_mb, options.ram_allocation_ratio),
+        line("MEM_ENCRYPTION_CONTEXT", found.encrypted_guests.into(), 0, 1.0),
         // Dedicated processors are never overcommitted. None are reserved, because the operator has chosen them for
         // guests.
         line("PCPU", dedicated, 0, 1.0),

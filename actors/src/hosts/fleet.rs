@@ -11,6 +11,8 @@ use chronova_hypervisor::guest::HostUsage;
 use tokio::sync::Notify;
 
 use super::doubt::CopyDoubt;
+use super::metrics::{self, HostMetrics, MetricsOfHost};
+use crate::coordination::SuspectServers;
 use crate::coordination::host_numbers::HostNumbers;
 use crate::coordination::host_turns::{ConcurrencyLimits, HostTurns};
 
@@ -23,6 +25,8 @@ pub struct ConnectedHost {
     /// Notify it to make the agent compare the host with the log soon.
     pub resync: Notify,
     usage: RwLock<(HostUsage, i64)>,
+    /// The metrics of the last heartbeat; empty unless the operator wants metrics.
+    metrics: RwLock<MetricsOfHost>,
     /// The bytes of the host's image cache; zero if none are reserved.
     cached: AtomicU64,
     /// The hosts that left their marks on this host's storage.
@@ -57,6 +61,14 @@ impl ConnectedHost {
     pub(crate) fn beat(&self, usage: HostUsage, at: i64) {
         *self.usage.write().unwrap_or_else(PoisonError::into_inner) = (usage, at);
     }
+
+    /// Computes the metrics of a heartbeat from its times and those of the last heartbeat. Call it before `beat`.
+    pub(crate) fn measure(&self, usage: &HostUsage) {
+        let (last, _) = self.usage();
+        if let Some(found) = usage.cpu.and_then(|now| metrics::of_cpu(last.cpu.unwrap_or_default(), now)) {
+            *self.metrics.write().unwrap_or_else(PoisonError::into_inner) = found;
+        }
+    }
 }
 
 /// All hosts that have answered at least once since start-up.
@@ -70,6 +82,8 @@ pub struct ConnectedHosts {
     /// The URIs of hosts that a copy of this log drives.
     refused: RwLock<BTreeSet<String>>,
     doubt: RwLock<CopyDoubt>,
+    /// The servers whose guests must be compared with the log.
+    pub(crate) suspects: SuspectServers,
     /// The drivers of all hosts of the fleet, including hosts that have not answered yet.
     drivers: RwLock<Vec<Arc<dyn Driver>>>,
     numbers: HostNumbers,
@@ -181,6 +195,15 @@ impl ConnectedHosts {
         self.members.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
+    /// The metrics of the hosts that report any.
+    pub fn metrics(&self) -> HostMetrics {
+        let of_member = |member: &ConnectedHost| {
+            let found = member.metrics.read().unwrap_or_else(PoisonError::into_inner).clone();
+            (!found.is_empty()).then_some((member.host, found))
+        };
+        HostMetrics(self.members().iter().filter_map(|member| of_member(member)).collect())
+    }
+
     pub fn len(&self) -> usize {
         self.members.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -267,6 +290,7 @@ impl ConnectedHosts {
                 turns: HostTurns::new(at_once),
                 resync: Notify::new(),
                 usage: RwLock::default(),
+                metrics: RwLock::default(),
                 cached: AtomicU64::new(0),
                 sharers: RwLock::default(),
             })

@@ -7,11 +7,13 @@
 //! | [`consoles`] | copies the console log of a guest to the guest's new host |
 //! | [`images`] | caches images on hosts before servers are built from them |
 //! | [`capacity`] | converts a host's resources into the types of the events and of Placement |
+//! | [`metrics`] | the metrics of the last heartbeats, for the scheduler |
 //! | [`readings`] | the readings of a host that APIs may use |
 //! | [`context`], [`options`] | the parts that all agents share, and their options |
 //! | [`due`] | which comparisons of a host with the log are due |
 //! | [`doubt`] | the moment before which the log does not know everything that happened on its hosts |
 //! | [`fence`] | refuses a host that a copy of this log drives |
+//! | [`renewal`] | restores the traits and additions that clients of Placement have changed |
 //! | [`resume`] | starts the guests of a host that lost its power |
 //! | [`unquiesce`] | unfreezes the guests of a host that was away |
 //! | [`plan`] | chooses the action on a difference between a host and the log; pure |
@@ -25,9 +27,11 @@ mod due;
 pub mod fence;
 pub mod fleet;
 pub mod images;
+pub mod metrics;
 pub mod options;
 pub mod plan;
 pub mod readings;
+mod renewal;
 mod resume;
 mod unquiesce;
 

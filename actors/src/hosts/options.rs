@@ -50,6 +50,8 @@ pub struct HostOptions {
     pub excluded_image_types: Vec<String>,
     /// Whether the agent refuses a host that a copy of this log drives ([`super::fence`]). `chronova serve` sets it.
     pub fenced: bool,
+    /// `[DEFAULT] compute_monitors`; if empty, no metrics are computed.
+    pub monitors: Vec<String>,
     /// The hosts' processors for pinned and for floating guests.
     pub host_cpus: HostCpus,
     /// The hosts' PCI devices that guests may get.
@@ -81,6 +83,7 @@ impl Default for HostOptions {
             follows_guests: true,
             excluded_image_types: Vec::new(),
             fenced: false,
+            monitors: Vec::new(),
             host_cpus: HostCpus::default(),
             host_pci: HostPciOptions::default(),
             provider_configs: Arc::default(),

@@ -55,6 +55,7 @@ pub enum ServerAction {
     ForceCompleteLiveMigration,
     Evacuate,
     SetImageProperties,
+    RefreshVolume,
 }
 
 /// The tasks during which an action is allowed.
@@ -196,6 +197,7 @@ pub const TABLE: &[ActionRule] = &[
         refused_while_locked: false,
         ..rule(ServerAction::SetImageProperties, "image_property set", &["stopped", "shelved", "shelved_offloaded"])
     },
+    ActionRule { on_host: true, ..rule(ServerAction::RefreshVolume, "refresh connection_info", &["stopped"]) },
 ];
 
 impl ServerAction {

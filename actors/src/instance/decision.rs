@@ -74,6 +74,8 @@ pub enum InstanceReject {
     UnknownImageProperty { name: String },
     #[error("image property {name} cannot be {value:?}")]
     BadImageProperty { name: String, value: String },
+    #[error("image property {name} cannot be {value:?} on a machine of type {machine}")]
+    UnfitImageProperty { name: String, value: String, machine: String },
     #[error("the server has no image whose properties it keeps")]
     WithoutImage,
     #[error("a server has at most {limit} tags")]

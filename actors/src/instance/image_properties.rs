@@ -5,6 +5,7 @@ use chronova_events::instance::{Alive, ImagePropertiesChanged, InstanceEvent, So
 
 use super::actions::{ServerAction, check_state};
 use super::decision::{InstanceDecision, InstanceReject};
+use super::machine;
 
 /// The values of a property.
 #[derive(Debug, Clone, Copy)]
@@ -128,6 +129,24 @@ pub(super) fn check(properties: &SortedPairs) -> Result<(), InstanceReject> {
     Ok(())
 }
 
+/// Refuses hardware that the server's board does not have. Otherwise the next start of its guest would fail.
+fn check_board(server: &Alive, properties: &SortedPairs) -> Result<(), InstanceReject> {
+    let set = properties.iter().find(|(name, _)| name == "hw_machine_type").map(|(_, value)| value.as_str());
+    // The recorded type precedes the image's.
+    let Some(machine) = server.machine_type.as_deref().or(set).or(server.machine_type()) else { return Ok(()) };
+    let Some(board) = machine::board_name(machine) else { return Ok(()) };
+    let unfit = |(name, value): &&(String, String)| match name.as_str() {
+        "hw_cdrom_bus" | "hw_disk_bus" | "hw_rescue_bus" => value.eq_ignore_ascii_case("ide") && board != "pc",
+        "hw_viommu_model" => board == "pc",
+        "os_secure_boot" => value.eq_ignore_ascii_case("required") && board == "pc",
+        _ => false,
+    };
+    match properties.iter().find(unfit).cloned() {
+        Some((name, value)) => Err(InstanceReject::UnfitImageProperty { name, value, machine: machine.to_owned() }),
+        None => Ok(()),
+    }
+}
+
 impl ImagePropertyValues {
     fn admit(self, value: &str) -> bool {
         const BOOLEANS: [&str; 12] = ["1", "t", "true", "on", "y", "yes", "0", "f", "false", "off", "n", "no"];
@@ -145,6 +164,7 @@ impl ImagePropertyValues {
 pub(super) fn change(server: &Alive, mut properties: SortedPairs) -> InstanceDecision {
     check_state(server, ServerAction::SetImageProperties)?;
     check(&properties)?;
+    check_board(server, &properties)?;
     let Some(image) = server.hardware_image() else { return Err(InstanceReject::WithoutImage) };
     properties.retain(|pair| !image.properties.contains(pair));
     properties.sort();

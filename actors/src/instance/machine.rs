@@ -67,6 +67,11 @@ impl BoardVersion {
     }
 }
 
+/// The name of a machine type's board; `None`: an unknown machine.
+pub(super) fn board_name(machine_type: &str) -> Option<&'static str> {
+    board(machine_type).map(|(name, _)| name)
+}
+
 /// The board of a machine type, and its version: `pc-q35-7.2` is `q35` in version 7.2. `None`: an unknown machine.
 fn board(machine_type: &str) -> Option<(&'static str, Option<BoardVersion>)> {
     // The longer names come first: `pc-q35-7.2` is not a version of `pc`.

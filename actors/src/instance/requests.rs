@@ -148,6 +148,13 @@ pub enum InstanceVolumeRequest {
         volume: VolumeId,
         delete_on_termination: bool,
     },
+    /// Replaces the attachment of a volume by a new one, while the guest is off. Only an operator's tool asks for this,
+    /// so a lock refuses it to everybody.
+    Refresh {
+        process: ProcessId,
+        volume: VolumeId,
+        new_attachment: AttachmentId,
+    },
 }
 
 /// Requests to snapshot, rebuild, rescue, unrescue, shelve, offload or unshelve a server, or to change its password.

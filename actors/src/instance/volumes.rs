@@ -3,8 +3,8 @@
 use chronova_events::ids::{AttachmentId, BlockDeviceId, ProcessId, VolumeId};
 use chronova_events::instance::{
     Alive, BlockDevice, BlockDevicesPrepared, DiskExtensionRequested, DiskWork, InstanceDisk, InstanceEvent,
-    OngoingTask, VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
-    VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
+    OngoingTask, PowerAction, VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged,
+    VolumeDetachFailed, VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
 };
 
 use super::actions::{ServerAction, admit};
@@ -25,6 +25,9 @@ pub(super) fn decide(server: &Alive, request: InstanceVolumeRequest) -> Instance
         }
         InstanceVolumeRequest::Swap { process, old, new, new_attachment, asker } => {
             swap(server, process, (old, new, new_attachment), asker)
+        }
+        InstanceVolumeRequest::Refresh { process, volume, new_attachment } => {
+            refresh(server, process, volume, new_attachment)
         }
         InstanceVolumeRequest::SetDeletion { volume, delete_on_termination } => {
             let disk = attached_disk(server, volume)?;
@@ -97,6 +100,26 @@ fn swap(
         return Err(InstanceReject::VolumeAttached { volume: new });
     }
     one(VolumeSwapRequested { process, device: disk.device.id, old, old_attachment, new, new_attachment })
+}
+
+fn refresh(server: &Alive, process: ProcessId, volume: VolumeId, new_attachment: AttachmentId) -> InstanceDecision {
+    admit(server, ServerAction::RefreshVolume, CallerRights { overrides_lock: false })?;
+    let (disk, old_attachment) = idle_disk(server, volume)?;
+    let device = disk.device.id;
+    one(VolumeSwapRequested { process, device, old: volume, old_attachment, new: volume, new_attachment })
+}
+
+/// Refuses to start the guest while the attachment of one of its volumes is renewed, because the host has no connection
+/// to the volume meanwhile.
+pub(super) fn check_connected(server: &Alive, action: PowerAction) -> Result<(), InstanceReject> {
+    let starts = matches!(action, PowerAction::Start | PowerAction::RebootHard);
+    match starts && server.disks.iter().any(InstanceDisk::renews_attachment) {
+        true => {
+            let (action, attribute) = (ServerAction::from(action).name(), "task_state");
+            Err(InstanceReject::NotInState { action, attribute, value: "refreshing_volume_attachment" })
+        }
+        false => Ok(()),
+    }
 }
 
 /// The disk, if this process owns its task and the server is not being deleted. A delete releases all volumes, so a

@@ -122,6 +122,10 @@ pub(super) fn occurrences(
 
 fn actions(event: &InstanceEvent, moment: &ServerMoment) -> Vec<Occurrence> {
     use InstanceEvent as E;
+    // Nova notifies nobody of a renewed attachment.
+    if renews_attachment(event, moment) {
+        return vec![];
+    }
     let volume = |device: &BlockDevice| device.volume.map_or(ActionDetails::Plain, ActionDetails::Volume);
     let known = |id| volume_of(&moment.before, id).map_or(ActionDetails::Plain, ActionDetails::Volume);
     let one = match event {
@@ -299,6 +303,15 @@ fn update(event: &InstanceEvent, moment: &ServerMoment, updates: StateChangeUpda
 fn volume_of(instance: &Instance, device: chronova_events::ids::BlockDeviceId) -> Option<VolumeId> {
     let server = instance.known()?;
     server.disks.iter().find(|disk| disk.device.id == device)?.device.volume
+}
+
+/// Whether the event is about an exchange of a volume for itself.
+fn renews_attachment(event: &InstanceEvent, moment: &ServerMoment) -> bool {
+    match event {
+        InstanceEvent::VolumeSwapRequested(asked) => asked.old == asked.new,
+        InstanceEvent::VolumeSwapped(done) => volume_of(&moment.before, done.device.id) == done.device.volume,
+        _ => false,
+    }
 }
 
 fn swapped(before: &Instance, device: &BlockDevice) -> ActionDetails {

@@ -41,6 +41,15 @@ impl Operations {
         let known = self.hosts.fleet.drivers();
         check_uri(uri, known.iter().any(|driver| driver.uri().starts_with("sim:")))
             .map_err(ChangeFleetReject::NoHost)?;
+        self.add_configured_host(uri, meta).await
+    }
+
+    /// Adds the hosts of a URI that the configuration file has. Such a URI may name programs and files of this machine.
+    ///
+    /// # Errors
+    /// The URI names no host, or names a host that is there. Or the log is not available.
+    pub async fn add_configured_host(&self, uri: &str, meta: Arc<Meta>) -> Result<Position, ChangeFleetReject> {
+        let known = self.hosts.fleet.drivers();
         let hosts = backend::hosts(uri).map_err(|error| ChangeFleetReject::NoHost(error.to_string()))?;
         if let Some(there) = hosts.iter().find(|uri| known.iter().any(|driver| driver.uri() == *uri)) {
             return Err(ChangeFleetReject::IsThere(there.clone()));

@@ -86,7 +86,8 @@ impl Queries {
     }
 
     fn forecast(&self, request: &RequestSpec, pending: &mut PendingClaims) -> SchedulingDecision {
-        let decision = choose(&self.views, pending, request, &self.scheduler_options);
+        let metrics = self.scheduler_options.metrics_of(&self.fleet);
+        let decision = choose(&self.views, (&*pending, &metrics), request, &self.scheduler_options);
         if let Some(best) = decision.ranked.first() {
             pending.add(pending_claim(request, best));
         }

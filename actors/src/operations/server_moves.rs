@@ -1,7 +1,7 @@
 //! Resizes, migrates and restores servers.
 //!
 //! Each operation first checks the read models, in the order of Nova's `compute/api.py`, and then sends the request to
-//! the server. For a resize or a restore, the process `ask_server` claims quota first.
+//! the server. For a resize, a restore or a revert to a larger flavor, the process `ask_server` claims quota first.
 
 use std::sync::Arc;
 
@@ -64,8 +64,7 @@ impl From<InstanceReject> for ServerMoveReject {
 }
 
 impl Operations {
-    /// Requests another flavor. Until the move is confirmed or reverted, the server holds quota for the larger amount
-    /// of each resource.
+    /// Requests another flavor. Until the server has the flavor, it holds quota for the larger amount of each resource.
     ///
     /// # Errors
     /// The server cannot have the flavor, or its state does not allow a resize; the quota is exceeded; or the log is
@@ -100,6 +99,29 @@ impl Operations {
         }
         let (process, asker) = (ProcessId::random(), call.asker);
         self.ask_to_move(meta, call, MoveRequest::Migrate { process, host, asker }).await
+    }
+
+    /// Requests the revert of a move. If the old flavor is larger than the new one, the server no longer holds quota
+    /// for it, so the request claims that quota again.
+    ///
+    /// # Errors
+    /// The server was not moved, its state does not allow a revert, the quota is exceeded, or the log is not available.
+    pub async fn revert(
+        &self,
+        meta: Arc<Meta>,
+        call: ServerCall<'_>,
+        defaults: DefaultLimits,
+    ) -> Result<Position, ServerMoveReject> {
+        call.admit(ServerAction::RevertResize)?;
+        let (process, asker) = (ProcessId::random(), call.asker);
+        let request = MoveRequest::Revert { process, asker };
+        match larger_before(call.server) {
+            Some(old) => {
+                let claim = claim(&call, process, old, defaults);
+                self.claim_and_ask(meta, claim, request).await
+            }
+            None => self.ask_to_move(meta, call, request).await,
+        }
     }
 
     /// Requests the restore of a soft-deleted server, and reserves its quota again.
@@ -164,6 +186,12 @@ fn claim(
         memory_mib: flavor.memory_mib,
         defaults,
     }
+}
+
+/// The flavor from before the server's move, if it has more cores or more memory than the present flavor.
+fn larger_before(server: &Alive) -> Option<&FlavorSnapshot> {
+    let (old, now) = (&server.moving.as_ref()?.old_flavor, &server.request.flavor);
+    (old.vcpus > now.vcpus || old.memory_mib > now.memory_mib).then_some(old)
 }
 
 /// Nova's checks of a new flavor.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `clear_source` | removes guest and disks at the source; if the disks stay in place, removes their copy instead |
 //! | `release_claim` | releases the claim on the source host |
-//! | `settle_quota` | reduces the quota to the new flavor |
+//! | `settle_quota` | reduces the quota to the new flavor, for a move that an older version of Chronova made |
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;

@@ -1,7 +1,8 @@
 //! Decides on which host a migrating guest is, from the reports of both hosts together. All functions are pure.
 //!
 //! The report of one host is not enough if the other host's report could contradict it. [`GuestLocation::Unknown`]
-//! means that the location is not known yet, so the process asks the hosts again.
+//! means that the location is not known yet, so the process asks the hosts again. A host that is down may never answer
+//! again. Then an operator's word ends the wait ([`judge_lost`]), as in Nova.
 
 use chronova_hypervisor::capability::live_migration::{GuestMigrationState, GuestPresence};
 
@@ -16,6 +17,19 @@ pub enum GuestSighting {
     Silent,
     /// The host is recorded as down, and may not answer for a long time.
     Down,
+    /// An operator has declared the host down (`forced_down`), so no guest runs there.
+    Fenced,
+}
+
+impl GuestSighting {
+    fn is_down(self) -> bool {
+        matches!(self, Self::Down | Self::Fenced)
+    }
+
+    /// The same report, without the operator's word.
+    fn unfenced(self) -> Self {
+        if self.is_down() { Self::Down } else { self }
+    }
 }
 
 impl From<&GuestMigrationState> for GuestSighting {
@@ -43,11 +57,39 @@ pub enum GuestLocation {
     /// Neither host can continue the guest. The process starts it again at its destination, which has the newer disks.
     Torn,
     Unknown,
+    /// An operator has given the guest up. The process fails, so that the server can be evacuated.
+    Lost,
 }
 
-pub fn judge(source: GuestSighting, target: GuestSighting) -> GuestLocation {
+/// Decides with an operator's word about hosts that are down. `given_up`: an operator has reset the server's state to
+/// error. That counts only if the process would wait for a host that is down.
+pub fn judge_lost(source: GuestSighting, target: GuestSighting, given_up: bool) -> GuestLocation {
+    use GuestSighting::{At, Fenced};
+    match (source, target) {
+        (Fenced, Fenced) => GuestLocation::Lost,
+        // The guest does not run at its destination, so its source may continue it.
+        (At(GuestPresence::Arriving), Fenced) => GuestLocation::PausedAtSource,
+        // The source does not send the rest of the memory any more.
+        (Fenced, At(GuestPresence::Torn)) => GuestLocation::Torn,
+        _ => match judge(source.unfenced(), target.unfenced()) {
+            GuestLocation::Unknown if given_up && is_lasting(source, target) => GuestLocation::Lost,
+            location => location,
+        },
+    }
+}
+
+/// Whether the wait may last: for a host that is down, and for no other.
+fn is_lasting(source: GuestSighting, target: GuestSighting) -> bool {
+    let silent = source == GuestSighting::Silent || target == GuestSighting::Silent;
+    // A destination that does not get the guest ends the migration by itself.
+    let arrives = target == GuestSighting::At(GuestPresence::Arriving);
+    (source.is_down() || target.is_down()) && !silent && !arrives
+}
+
+/// Decides from the reports alone.
+fn judge(source: GuestSighting, target: GuestSighting) -> GuestLocation {
     use GuestPresence::{Absent, Arriving, Left, Off, Paused, Running, Torn};
-    use GuestSighting::{At, Departing, Down, Silent};
+    use GuestSighting::{At, Departing, Down, Fenced, Silent};
     match (source, target) {
         (Departing, _) => GuestLocation::Underway,
         // Only the source knows whether it has released the guest, and only the destination knows whether it has the
@@ -81,7 +123,7 @@ pub fn judge(source: GuestSighting, target: GuestSighting) -> GuestLocation {
         // The guest stopped before it was migrated.
         (At(Absent | Off), At(Absent)) | (At(Off), Down) => GuestLocation::AtSource,
         // A destination never reports that the guest is migrating away.
-        (At(_) | Down, Departing) => GuestLocation::Unknown,
+        (At(_) | Down, Departing) | (Fenced, _) | (_, Fenced) => GuestLocation::Unknown,
     }
 }
 
@@ -115,6 +157,32 @@ mod tests {
             }
             for there in [At(Running), At(Paused)] {
                 assert_ne!(judge(end, there), GuestLocation::AtSource, "{end:?} {there:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_word_of_an_operator_ends_the_wait_for_hosts_that_are_down() {
+        use GuestSighting::Fenced;
+        for (source, target) in [(Down, Down), (At(Arriving), Down), (Down, At(Torn)), (Fenced, Down), (Down, Fenced)] {
+            assert_eq!(judge_lost(source, target, false), GuestLocation::Unknown, "{source:?} {target:?}");
+            assert_eq!(judge_lost(source, target, true), GuestLocation::Lost, "{source:?} {target:?}");
+        }
+        assert_eq!(judge_lost(Fenced, Fenced, false), GuestLocation::Lost);
+        assert_eq!(judge_lost(At(Arriving), Fenced, false), GuestLocation::PausedAtSource);
+        assert_eq!(judge_lost(Fenced, At(Torn), false), GuestLocation::Torn);
+        // A host that may answer soon decides.
+        for end in ALL {
+            assert_ne!(judge_lost(Silent, end, true), GuestLocation::Lost, "{end:?}");
+            assert_ne!(judge_lost(end, Silent, true), GuestLocation::Lost, "{end:?}");
+        }
+        assert_eq!(judge_lost(Down, At(Arriving), true), GuestLocation::Unknown, "the guest may still arrive");
+        for source in ALL {
+            for target in ALL {
+                let known = judge(source, target);
+                if known != GuestLocation::Unknown {
+                    assert_eq!(judge_lost(source, target, true), known, "{source:?} {target:?}");
+                }
             }
         }
     }

@@ -36,7 +36,7 @@ pub(super) async fn copy_disk(work: &StepRun, image: ImageId) -> Result<(), Step
     match snapshots.copy_root(work.instance_id(), image, format, quiesce(&server)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_transient() => Err(StepError::again(error)),
-        Err(error @ (DriverError::NoAgent | DriverError::Failed { call: QUIESCE, .. })) => Err(no_rest(&error)),
+        Err(error @ (DriverError::NoAgent | DriverError::Failed { call: QUIESCE, .. })) => Err(no_rest(work, &error)),
         Err(error) => Err(StepError::only_here(error)),
     }
 }
@@ -44,12 +44,14 @@ pub(super) async fn copy_disk(work: &StepRun, image: ImageId) -> Result<(), Step
 /// The name of the call in the error of a driver that could not quiesce a guest.
 const QUIESCE: &str = "quiesce";
 
-/// Nova's `QemuGuestAgentNotEnabled` and `InstanceQuiesceFailed`.
-pub(super) fn no_rest(error: &DriverError) -> StepError {
-    match error {
-        DriverError::NoAgent => StepError::fatal(400, &error.to_string(), ""),
-        _ => StepError::fatal(409, &format!("Failed to quiesce instance: {error}"), ""),
+/// Nova's `QemuGuestAgentNotEnabled` and `InstanceQuiesceFailed`. Users see the fault. The driver's text may have paths
+/// and addresses of the host, so only the text log has it.
+pub(super) fn no_rest(work: &StepRun, error: &DriverError) -> StepError {
+    if matches!(error, DriverError::NoAgent) {
+        return StepError::fatal(400, &error.to_string(), "");
     }
+    tracing::warn!(instance = %work.instance_id(), %error, "a guest cannot be quiesced");
+    StepError::fatal(409, "Failed to quiesce instance: the guest agent did not freeze its file systems.", "")
 }
 
 /// Sends the copy to the image service.

@@ -10,7 +10,8 @@
 //! | `migrate` | starts the migration, and watches it to its end | aborting it |
 //!
 //! The last step ends only when the reports of both hosts show where the guest is ([`super::crossing`]). It never
-//! guesses, and it gives up only if the server is being deleted. After the guest has migrated, nothing is undone: the
+//! guesses, and it gives up only if the server is being deleted, or if the hosts are down and an operator says so: by a
+//! reset of the server's state, or by `forced_down` on both hosts. After the guest has migrated, nothing is undone: the
 //! process updates ports, claims and the source, and retries until this succeeds ([`post_live_migration`]). The same is
 //! true if an undo finds the guest at its destination.
 
@@ -366,7 +367,8 @@ async fn call_back(work: &StepRun) -> Result<(), StepError> {
             return Ok(());
         }
         match look(work, &subject).await?.verdict {
-            GuestLocation::AtSource => return Ok(()),
+            // The agents of the hosts remove what is left there when the hosts are back.
+            GuestLocation::AtSource | GuestLocation::Lost => return Ok(()),
             GuestLocation::AtTarget => return post_live_migration(work, &subject).await,
             GuestLocation::Unknown | GuestLocation::Torn if is_being_deleted(&subject) => return Ok(()),
             GuestLocation::Underway => {
@@ -403,6 +405,8 @@ async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(
     tell(work, LiveRecord::Arrived { process }).await?;
     let milliseconds = work.context.clock.now().0.saturating_sub(work.running.started_at.0) / 1000;
     tracing::info!(server = %work.instance_id(), milliseconds, to = target.hostname, "a live migration has ended");
+    // The guest has moved with its devices, which the source may not have corrected yet.
+    work.context.fleet.suspects.add(target.host, [work.instance_id()]);
     look_at_both(work, subject);
     Ok(())
 }

@@ -19,6 +19,7 @@
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | one process each |
 //! | `attach_interface`, `detach_interface` | a server's interfaces |
 //! | `attach_volume`, `detach_volume`, `swap_volume`, `extend_disk` | volumes; steps: `disks`, `build_volumes` |
+//! | `refresh_volume` | a new attachment of a volume whose server is off |
 //! | `away`, `snapshot_volumes` | the volumes of a server without a host, and images of volumes |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve` | one process each |
 //! | `change_password` | changes the password of a guest's administrator |
@@ -72,6 +73,7 @@ mod pinned;
 pub mod plan;
 pub mod power;
 pub mod rebuild;
+pub mod refresh_volume;
 pub mod rescue;
 pub mod restore;
 pub mod revert_resize;
@@ -97,11 +99,11 @@ use definition::Definition;
 use crate::services::embedded::volume::processes as volume;
 
 macro_rules! processes {
-    ($($task:pat => $definition:path $(; needs $capability:ident)?),+ $(,)?) => {
+    ($($task:pat $(if $guard:expr)? => $definition:path $(; needs $capability:ident)?),+ $(,)?) => {
         /// The definition of a task.
         pub fn definition_of(task: &Task) -> &'static Definition {
             match task {
-                $($task => &$definition),+
+                $($task $(if $guard)? => &$definition),+
             }
         }
 
@@ -110,7 +112,7 @@ macro_rules! processes {
         /// it, the steps ask the driver for the part.
         fn need_of(task: &Task) -> Option<Capability> {
             match task {
-                $($task => processes!(@need $($capability)?)),+
+                $($task $(if $guard)? => processes!(@need $($capability)?)),+
             }
         }
 
@@ -141,6 +143,8 @@ processes! {
     Task::DetachInterface { .. } => detach_interface::DEFINITION; needs InterfaceAttachment,
     Task::AttachVolume(_) => attach_volume::DEFINITION; needs VolumeAttachment,
     Task::DetachVolume(_) => detach_volume::DEFINITION; needs VolumeAttachment,
+    // A volume that is exchanged for itself only gets a new attachment.
+    Task::SwapVolume { disk, new, .. } if disk.volume == *new => refresh_volume::DEFINITION; needs VolumeAttachment,
     Task::SwapVolume { .. } => swap_volume::DEFINITION; needs VolumeAttachment,
     Task::ExtendDisk { .. } => extend_disk::DEFINITION; needs VolumeAttachment,
     Task::Snapshot { .. } => snapshot::DEFINITION,

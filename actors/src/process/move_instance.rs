@@ -49,7 +49,15 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     async move {
         let process = work.running.process;
         match outcome {
-            ProcessOutcome::Succeeded => moving::record(work, MoveRecord::Arrived { process }).await,
+            ProcessOutcome::Succeeded => {
+                let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+                // As in Nova, a smaller flavor frees quota before the confirmation. A repetition must not do this,
+                // because a revert may have claimed quota for the old flavor since.
+                if moving::is_mine(work, &subject.server) {
+                    moving::count(work, &subject.server, &subject.moving.new_flavor).await?;
+                }
+                moving::record(work, MoveRecord::Arrived { process }).await
+            }
             ProcessOutcome::Failed => {
                 let Some(subject) = moving::subject(work).await? else { return Ok(()) };
                 moving::count(work, &subject.server, &subject.moving.old_flavor).await?;

@@ -284,12 +284,16 @@ pub(super) async fn see_off(
             Err(error) => Err(StepError::again(error)),
         };
     }
-    let fenced = work.context.views.hosts.read(|hosts| hosts.get(at.host).is_some_and(|host| host.forced_down));
     // The host's agent removes the guest when the host is back.
-    match started && !fenced && is_mine(work, &subject.server) {
+    match started && !is_fenced(work, at.host) && is_mine(work, &subject.server) {
         true => Err(StepError::again(format!("host {} is down, but may still run the guest", at.hostname))),
         false => Ok(false),
     }
+}
+
+/// Whether an operator has declared the host down, so that no guest runs there.
+pub(super) fn is_fenced(work: &StepRun, host: HostId) -> bool {
+    work.context.views.hosts.read(|hosts| hosts.get(host).is_some_and(|known| known.forced_down))
 }
 
 /// Undefines the guest on a failed destination, so that it can be started elsewhere; its disks stay.

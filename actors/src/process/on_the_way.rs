@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use chronova_events::instance::{LiveProgress, LiveStage, OngoingTask, Placed};
+use chronova_events::instance::{LiveProgress, LiveStage, OngoingTask, Phase, Placed};
 use chronova_events::process::StepOutput;
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::live_migration::{
@@ -11,7 +11,7 @@ use chronova_hypervisor::capability::live_migration::{
     MigrationProgress,
 };
 
-use super::crossing::{GuestLocation, GuestSighting, judge};
+use super::crossing::{GuestLocation, GuestSighting, judge_lost};
 use super::definition::{StepError, StepRun};
 use super::guest;
 use super::live_migrate::{advance, forget, inbound, mine, tell, wanted};
@@ -52,13 +52,17 @@ pub(super) async fn look(work: &StepRun, subject: &MovingServer) -> Result<Migra
     let target = subject.target()?;
     let ((source, seen_source), (_, seen_target)) =
         futures::join!(probe_host(work, &subject.moving.source), probe_host(work, target));
-    Ok(MigrationEnds { source, verdict: judge(seen_source, seen_target) })
+    // Only a reset of its state puts a migrating server in error. In Nova, too, it lets an operator evacuate a server
+    // whose migration does not end.
+    let given_up = matches!(subject.server.phase, Phase::Error { .. });
+    Ok(MigrationEnds { source, verdict: judge_lost(seen_source, seen_target, given_up) })
 }
 
 async fn probe_host(work: &StepRun, end: &Placed) -> (Option<GuestMigrationState>, GuestSighting) {
     let answers = work.host_answers(end.host);
     let driver = match (answers, work.context.fleet.driver(end.host)) {
         (Ok(true), Some(driver)) => driver,
+        (Ok(false), _) if moving::is_fenced(work, end.host) => return (None, GuestSighting::Fenced),
         (Ok(false), _) => return (None, GuestSighting::Down),
         _ => return (None, GuestSighting::Silent),
     };
@@ -72,8 +76,8 @@ async fn probe_host(work: &StepRun, end: &Placed) -> (Option<GuestMigrationState
     }
 }
 
-/// Migrates the guest. Returns only when it is certain where the guest is, when the server is being deleted, or when
-/// the migration has ended.
+/// Migrates the guest. Returns only when it is certain where the guest is, when the server is being deleted, when an
+/// operator has given up the hosts, or when the migration has ended.
 pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     let mut watch = MigrationWatch::new();
     loop {
@@ -121,6 +125,9 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
             // does it later.
             GuestLocation::Unknown if matches!(subject.server.ongoing, Some(OngoingTask::Delete { .. })) => {
                 return Err(StepError::fatal(409, "The server is being deleted.", ""));
+            }
+            GuestLocation::Lost => {
+                return Err(StepError::fatal(500, "Live migration failure: the hosts are down.", ""));
             }
             GuestLocation::Unknown => {
                 tracing::debug!(server = %work.instance_id(), "the guest's host is not known yet");
@@ -219,7 +226,8 @@ impl MigrationWatch {
     ) -> Result<(), StepError> {
         let failed = source.and_then(|standing| standing.failed.as_ref());
         if let Some((_, reason)) = failed.filter(|(migration, _)| *migration == work.running.process) {
-            return Err(StepError::fatal(500, &format!("Live migration failure: {reason}"), reason.as_str()));
+            // Only administrators see the details. libvirt's text may have addresses of the hosts.
+            return Err(StepError::fatal(500, "Live migration failure: the hypervisor ended it.", reason.as_str()));
         }
         if self.set_out {
             return Err(StepError::fatal(500, "Live migration failure: the host aborted the migration.", ""));

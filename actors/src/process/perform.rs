@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Revision};
-use chronova_events::ids::{HostId, ProcessId};
+use chronova_events::ids::{HostId, ProcessId, RequestId};
 use chronova_events::process::{Process, RunningProcess};
 use chronova_events::store::StoreError;
 use chronova_projections::processes::UnfinishedProcess;
 use tokio::time::{Instant, Sleep};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::commands::{ProcessCommand, ProcessReject, ProcessRoot};
 use super::context::StepContext;
@@ -49,8 +51,15 @@ pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess, guar
         unswept: !fresh && pending.task.records_at_end() && definition.undoes,
         context,
     };
-    performance.begin(ProcessCommand::Start { process: pending.process, task: pending.task }).await;
-    while performance.advance().await {}
+    let request_id = performance.meta.request_id.as_ref().map(RequestId::as_str);
+    let process = tracing::field::display(pending.process);
+    let span =
+        tracing::trace_span!(target: "spans", parent: None, "process", kind = definition.name, process, request_id);
+    let execution = async {
+        performance.begin(ProcessCommand::Start { process: pending.process, task: pending.task }).await;
+        while performance.advance().await {}
+    };
+    execution.instrument(span).await;
 }
 
 struct ProcessExecution<'a> {
@@ -233,7 +242,11 @@ impl ProcessExecution<'_> {
         let first = self.definition.steps.first().is_some_and(|first| first.name == name);
         let able = if first { host_is_able(&work).await } else { Ok(()) };
         let outcome = match able {
-            Ok(()) => self.attend(interference::run(self.definition.name, step, &work)).await,
+            Ok(()) => {
+                let span = tracing::trace_span!(target: "spans", "step", step = name, error = Empty);
+                let work = interference::run(self.definition.name, step, &work).instrument(span.clone());
+                self.attend(work).await.inspect_err(|error| tell(&span, error))
+            }
             Err(refusal) => Err(refusal),
         };
         let milliseconds = begun.elapsed().as_millis();
@@ -258,7 +271,9 @@ impl ProcessExecution<'_> {
     async fn undo(&mut self, name: &'static str, running: RunningProcess) {
         let Some(step) = self.definition.step(name) else { return };
         let work = self.work(running);
-        match self.attend(interference::undo(self.definition.name, step, &work)).await {
+        let span = tracing::trace_span!(target: "spans", "undo", step = name, error = Empty);
+        let undo = interference::undo(self.definition.name, step, &work).instrument(span.clone());
+        match self.attend(undo).await.inspect_err(|error| tell(&span, error)) {
             Ok(()) => self.write(ProcessCommand::RecordUndone { step: name.to_owned() }).await,
             Err(error) => self.stuck(name, &work.running, &error).await,
         }
@@ -384,6 +399,11 @@ impl ProcessExecution<'_> {
         self.tries = self.tries.saturating_add(1);
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Tells traces why a step failed.
+fn tell(span: &Span, error: &StepError) {
+    span.record("error", tracing::field::display(error));
 }
 
 fn failed(step: &str, host: Option<HostId>, error: &StepError) -> ProcessCommand {

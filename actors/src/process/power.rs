@@ -44,6 +44,9 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
         if outcome == ProcessOutcome::Succeeded {
+            if action == PowerAction::Resume {
+                compare_resumed(work).await?;
+            }
             return Ok(());
         }
         // While the process worked, the host's agent did not record the guest's power state. So the process records it.
@@ -53,6 +56,20 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         }
     }
     .boxed()
+}
+
+/// Lets the host's agent compare a resumed guest with the log at once, if it could not be compared before. The guest
+/// has the devices that it had when it was suspended.
+async fn compare_resumed(work: &StepRun) -> Result<(), StepError> {
+    let placed = work.server().await?.and_then(|server| server.placement);
+    let fleet = &work.context.fleet;
+    if let Some(placed) = placed
+        && fleet.suspects.contains(placed.host, work.instance_id())
+        && let Some(member) = fleet.member(placed.host)
+    {
+        member.resync.notify_one();
+    }
+    Ok(())
 }
 
 fn action(work: &StepRun) -> Option<PowerAction> {

@@ -53,6 +53,10 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 moving::record(work, MoveRecord::Reverted { process }).await
             }
             ProcessOutcome::Failed => {
+                // The server keeps its new flavor, and gives back the quota that the request claimed for the old one.
+                if moving::is_mine(work, &subject.server) {
+                    moving::count(work, &subject.server, &subject.moving.new_flavor).await?;
+                }
                 let fault = moving::fault(work);
                 moving::record(work, MoveRecord::RevertFailed { process, fault }).await
             }

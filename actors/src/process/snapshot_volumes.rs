@@ -67,7 +67,7 @@ async fn quiesce_guest(work: &StepRun, server: &Alive) -> Result<bool, StepError
         Ok(()) => Ok(true),
         // The guest may be quiesced, so the step is retried.
         Err(error) if error.is_transient() => Err(StepError::again(error)),
-        Err(error) if imaging::requires_rest(server) => Err(imaging::no_rest(&error)),
+        Err(error) if imaging::requires_rest(server) => Err(imaging::no_rest(work, &error)),
         Err(error) => {
             tracing::info!(instance = %work.instance_id(), %error, "copying the guest's volumes without quiescing it");
             Ok(false)

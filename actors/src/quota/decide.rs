@@ -333,4 +333,24 @@ mod tests {
         assert_eq!(told(&mut state, withdraw(a, 2)), 0, "the release has ended the claim");
         assert_eq!(state, Quota::default());
     }
+
+    /// The server has moved to a smaller flavor, and its revert needs the larger one.
+    #[test]
+    fn a_revert_claims_only_the_quota_that_the_server_gave_up() {
+        let (mut state, instance) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(1)));
+        told(&mut state, claim_command(claim_of(instance, 1, 4, 512)));
+        let settled = QuotaCommand::Settle { project: ProjectId::new("p"), instance, cores: 1, memory_mib: 128 };
+        assert_eq!(told(&mut state, settled), 1);
+        assert_eq!((state.cores, state.memory_mib), (1, 128));
+        let within = |cores| {
+            let defaults = DefaultLimits { cores, ..UNLIMITED };
+            claim_command(ServerQuotaClaim { defaults, ..claim_of(instance, 2, 4, 512) })
+        };
+        let over = overdrawn_by(&state, within(3));
+        assert_eq!(over, [InsufficientQuota { resource: "cores", requested: 3, used: 1, limit: 3 }]);
+        assert_eq!(told(&mut state, within(4)), 1);
+        assert_eq!((state.cores, state.memory_mib), (4, 512));
+        assert_eq!(told(&mut state, withdraw(instance, 2)), 1);
+        assert_eq!((state.cores, state.memory_mib), (1, 128), "a refused revert keeps nothing");
+    }
 }

@@ -10,6 +10,9 @@
 //! So the agent changes no device of a server that the other generation may have changed, and only logs the differences
 //! in volumes. The differences stay until a hard reboot gives the guest the devices in the log.
 //!
+//! A guest that could not be corrected stays suspect until it is correct. A live migration takes a guest's devices to
+//! another host. So the suspicion follows the server, and the destination compares every guest that has arrived.
+//!
 //! Devices that a process works on wait for the next comparison. The agent reads the guest before it reads the server.
 //! Otherwise a process could detach a device between the two, and the agent would take the device for a missing one.
 //! The corrections record no events: after a crash, the control plane compares every host again.
@@ -26,23 +29,56 @@ use crate::instance::InstanceRoot;
 use crate::process::disks::volume_disk;
 use crate::process::guest;
 
-/// Corrects the devices of a host's guests. Returns whether all are correct; if not, the agent compares the host again.
-pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) -> bool {
+/// Makes all servers on the host suspect. Returns false if the read models lag, so that the agent tries again.
+pub(crate) async fn suspect_all(context: &HostContext, host: HostId) -> bool {
+    if !context.views.wait_for(context.log.head(), context.options.resync).await {
+        return false;
+    }
     let servers: Vec<InstanceId> =
         context.views.servers.read(|servers| servers.on_host(host).map(|row| row.id).collect());
-    let mut right = true;
-    for id in servers {
-        right &= match compare(context, host, driver, id).await {
-            Ok(right) => right,
-            // A missing guest gets its server's devices when it is created again.
-            Err(DriverError::NoSuchGuest(_)) => true,
+    context.fleet.suspects.add(host, servers);
+    true
+}
+
+/// Corrects the devices of the suspect guests on a host. Guests that are not correct afterwards stay suspect, so that
+/// the agent compares them again.
+pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
+    for id in context.fleet.suspects.take(host) {
+        let row = context.views.servers.read(|servers| servers.get(id).cloned());
+        if row.is_some_and(|row| row.instance.alive().is_some_and(is_suspended)) {
+            context.fleet.suspects.add(host, [id]);
+            continue;
+        }
+        match compare(context, host, driver, id).await {
+            Ok(Comparison::Right | Comparison::Elsewhere(None)) => {}
+            Ok(Comparison::Suspect) => context.fleet.suspects.add(host, [id]),
+            Ok(Comparison::Elsewhere(Some(other))) => {
+                context.fleet.suspects.add(other, [id]);
+                if let Some(member) = context.fleet.member(other) {
+                    member.resync.notify_one();
+                }
+            }
             Err(error) => {
                 tracing::debug!(%host, server = %id, %error, "correcting the devices of a guest failed, retrying");
-                false
+                context.fleet.suspects.add(host, [id]);
             }
-        };
+        }
     }
-    right
+}
+
+/// The result of a comparison.
+enum Comparison {
+    Right,
+    /// The guest was corrected just now, or cannot be compared or corrected yet.
+    Suspect,
+    /// The server is on another host, or on none.
+    Elsewhere(Option<HostId>),
+}
+
+impl Comparison {
+    fn of(right: bool) -> Self {
+        if right { Self::Right } else { Self::Suspect }
+    }
 }
 
 /// The devices of a guest; `None` if the host cannot attach devices of that kind.
@@ -65,30 +101,46 @@ async fn devices_of(driver: &Arc<dyn Driver>, id: InstanceId) -> DriverResult<Fo
     Ok(FoundDevices { volumes, interfaces })
 }
 
-async fn compare(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>, id: InstanceId) -> DriverResult<bool> {
+async fn compare(
+    context: &HostContext,
+    host: HostId,
+    driver: &Arc<dyn Driver>,
+    id: InstanceId,
+) -> DriverResult<Comparison> {
     // The order matters: first the guest, then the processes, then the server. A process that has changed the guest is
     // then still under way, or the server shows its change.
-    let found = devices_of(driver, id).await?;
+    let found = devices_of(driver, id).await;
     let shown = context.views.wait_for(context.log.head(), context.options.resync).await;
     if !shown || context.views.processes.read(|processes| processes.change_interfaces_of(id)) {
-        return Ok(false);
+        return Ok(Comparison::Suspect);
     }
-    let Ok(now) = context.gateway.look::<InstanceRoot>(&id).await else { return Ok(false) };
-    let Some(server) = now.alive().filter(|server| server.placement.as_ref().is_some_and(|at| at.host == host)) else {
-        return Ok(true);
-    };
+    let Ok(now) = context.gateway.look::<InstanceRoot>(&id).await else { return Ok(Comparison::Suspect) };
+    let Some(server) = now.alive() else { return Ok(Comparison::Elsewhere(None)) };
+    match server.placement.as_ref().map(|at| at.host) {
+        Some(at) if at == host => {}
+        elsewhere => return Ok(Comparison::Elsewhere(elsewhere)),
+    }
     if server.ongoing.is_some() || server.moving.is_some() || has_disks_at_work(server) {
-        return Ok(false);
+        return Ok(Comparison::Suspect);
+    }
+    if is_suspended(server) {
+        return Ok(Comparison::Suspect);
     }
     if !has_its_own_devices(server) {
-        return Ok(true);
+        return Ok(Comparison::Right);
     }
+    let found = match found {
+        // A missing guest gets its server's devices when it is created again.
+        Err(DriverError::NoSuchGuest(_)) => return Ok(Comparison::Right),
+        found => found?,
+    };
     if !context.fleet.doubt().trusts(server.created_at) {
         doubt(host, id, server, &found);
-        return Ok(true);
+        return Ok(Comparison::Right);
     }
-    Ok(compare_volumes(context, host, driver, id, server, &found).await?
-        & compare_interfaces(context, host, driver, id, server, &found).await?)
+    let right = compare_volumes(context, host, driver, id, server, &found).await?
+        & compare_interfaces(context, host, driver, id, server, &found).await?;
+    Ok(Comparison::of(right))
 }
 
 /// Logs the volumes in which the guest differs from a server that another generation may have changed.
@@ -166,8 +218,14 @@ fn has_disks_at_work(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.work.is_some())
 }
 
-/// Whether the guest has the server's devices. The guest of a rescued server has another definition, and a suspended
-/// guest gets its devices from its saved memory. A guest that is off because its server is shelved or can be restored
+/// Whether the server is suspended. Its guest is off, and gets its devices from its saved memory. The agent cannot
+/// change these, so it compares the guest after the resume.
+fn is_suspended(server: &Alive) -> bool {
+    matches!(server.phase, Phase::Suspended { .. })
+}
+
+/// Whether the guest has the server's devices. The guest of a rescued server has another definition, and gets the
+/// server's devices with its own definition. A guest that is off because its server is shelved or can be restored
 /// keeps its devices. It also starts with them, so a foreign device must not stay.
 fn has_its_own_devices(server: &Alive) -> bool {
     match server.phase {

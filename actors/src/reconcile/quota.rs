@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, ProjectId};
-use chronova_events::instance::Alive;
+use chronova_events::instance::{Alive, Phase};
 use chronova_projections::views::Views;
 
 use crate::quota::{QuotaCommand, QuotaRoot};
@@ -43,7 +43,7 @@ fn is_under_way(views: &Views, instance: InstanceId) -> bool {
 }
 
 /// Servers with quota that differs from their size, with the cores and the memory in MiB that each should hold. A
-/// server that is being moved may hold more, so it is left out.
+/// server that is being moved, confirmed or reverted may hold more, so it is left out.
 pub type MissizedQuota = BTreeSet<(ProjectId, InstanceId, u32, u64)>;
 
 /// All servers with quota that differs from their size. As in [`plan`], a server is left out while a process is
@@ -53,7 +53,7 @@ pub fn misfits(views: &Views) -> MissizedQuota {
         views.servers.read(|servers| {
             let size = |id: &InstanceId| {
                 let row = servers.get(*id)?;
-                let server = row.instance.alive().filter(|server| server.moving.is_none())?;
+                let server = row.instance.alive().filter(|server| has_its_size(server))?;
                 Some((server.request.flavor.vcpus, server.request.flavor.memory_mib))
             };
             let all = quotas
@@ -67,6 +67,12 @@ pub fn misfits(views: &Views) -> MissizedQuota {
             .collect()
         })
     })
+}
+
+/// Whether no move is changing the server's size. After a resize and until its confirmation, the new size counts.
+fn has_its_size(server: &Alive) -> bool {
+    let rests = matches!(server.phase, Phase::Resized { .. }) && server.ongoing.is_none();
+    server.moving.is_none() || rests
 }
 
 /// Adjusts the quota of each server to its size.

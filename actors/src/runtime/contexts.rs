@@ -129,7 +129,7 @@ impl Contexts {
             names: Arc::default(),
         });
         let steps = Arc::new(StepContext {
-            scheduler: Scheduler::new(Arc::clone(&gateway), Arc::clone(&views), options.scheduler),
+            scheduler: Scheduler::new(Arc::clone(&gateway), Arc::clone(&views), Arc::clone(&fleet), options.scheduler),
             gateway,
             views,
             log,

@@ -11,6 +11,7 @@ use super::options::SchedulerOptions;
 use super::request::RequestSpec;
 use super::{candidates, filters, weighers};
 use crate::coordination::pending_claims::PendingClaims;
+use crate::hosts::metrics::HostMetrics;
 
 /// The number of candidates with recorded weights in a decision.
 const WEIGHED: usize = 5;
@@ -83,10 +84,10 @@ impl SchedulingReasons {
     }
 }
 
-/// The hosts that fit, best first, from the present read models and the pending claims.
+/// The hosts that fit, best first, from the present read models, the pending claims and the metrics of hosts.
 pub fn choose(
     views: &Views,
-    pending: &PendingClaims,
+    (pending, metrics): (&PendingClaims, &HostMetrics),
     request: &RequestSpec,
     options: &SchedulerOptions,
 ) -> SchedulingDecision {
@@ -94,7 +95,8 @@ pub fn choose(
         views.placement.read(|placement| {
             views.server_groups.read(|groups| {
                 views.servers.read(|servers| {
-                    choose_among(SchedulerViews { fleet, groups, placement, servers, pending }, request, options)
+                    let sources = SchedulerViews { fleet, groups, placement, servers, pending, metrics };
+                    choose_among(sources, request, options)
                 })
             })
         })
@@ -167,8 +169,9 @@ pub fn may_rebuild(
         views.placement.read(|placement| {
             views.server_groups.read(|groups| {
                 views.servers.read(|servers| {
-                    let pending = PendingClaims::default();
-                    let sources = SchedulerViews { fleet, groups, placement, servers, pending: &pending };
+                    let (pending, metrics) = (PendingClaims::default(), HostMetrics::default());
+                    let (pending, metrics) = (&pending, &metrics);
+                    let sources = SchedulerViews { fleet, groups, placement, servers, pending, metrics };
                     let context = SchedulingContext::new(sources, request, options);
                     let mut slots: Vec<Slot> = fleet.slot(host).into_iter().collect();
                     let mut reasons = SchedulingReasons { hosts: 1, ..SchedulingReasons::default() };

@@ -15,13 +15,14 @@ use serde_json::Value;
 use super::options::SchedulerOptions;
 use super::request::RequestSpec;
 use crate::coordination::pending_claims::PendingClaims;
+use crate::hosts::metrics::HostMetrics;
 use crate::ledger::cells::{bounds, held};
 use crate::pci::alias::PciRequest;
 use crate::pci::assign::FreePci;
 use crate::topology::fit::{CellDevices, fit_beside};
 use crate::topology::{GuestNumaTopology, usage};
 
-/// The read models and the pending claims that a decision reads.
+/// The read models, the pending claims and the metrics of hosts that a decision reads.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerViews<'a> {
     pub fleet: &'a FleetView,
@@ -29,6 +30,7 @@ pub struct SchedulerViews<'a> {
     pub placement: &'a Placement,
     pub servers: &'a Servers,
     pub pending: &'a PendingClaims,
+    pub metrics: &'a HostMetrics,
 }
 
 /// Everything that a decision depends on.
@@ -38,6 +40,7 @@ pub struct SchedulingContext<'a> {
     pub placement: &'a Placement,
     pub servers: &'a Servers,
     pub pending: &'a PendingClaims,
+    pub metrics: &'a HostMetrics,
     pub request: &'a RequestSpec,
     pub options: &'a SchedulerOptions,
     pub group: Option<InstanceGroup>,
@@ -66,8 +69,8 @@ pub struct InstanceGroup {
 /// The parsed scheduler hints.
 #[derive(Debug, Default)]
 pub struct SchedulerHints {
-    /// The hosts of the servers that the hints `different_host` and `same_host` name. `None` if the request lacks the
-    /// hint.
+    /// The hosts of the project's servers that the hints `different_host` and `same_host` name. `None` if the request
+    /// lacks the hint, or if the hint names nothing.
     pub different: Option<Slots>,
     pub same: Option<Slots>,
     pub near: Option<Option<IpNet>>,
@@ -76,13 +79,14 @@ pub struct SchedulerHints {
 
 impl<'a> SchedulingContext<'a> {
     pub fn new(sources: SchedulerViews<'a>, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Self {
-        let SchedulerViews { fleet, groups, placement, servers, pending } = sources;
-        let hints = SchedulerHints::of(request, fleet);
+        let SchedulerViews { fleet, groups, placement, servers, pending, metrics } = sources;
+        let hints = SchedulerHints::of(request, fleet, servers);
         let mut context = Self {
             fleet,
             placement,
             servers,
             pending,
+            metrics,
             request,
             options,
             group: None,
@@ -128,9 +132,16 @@ impl<'a> SchedulingContext<'a> {
 }
 
 impl SchedulerHints {
-    fn of(request: &RequestSpec, fleet: &FleetView) -> Self {
+    /// Nova finds the servers of all projects. Then a user who knows the id of another project's server could find out
+    /// on which host it is. So here another project's server is like a server that does not exist.
+    fn of(request: &RequestSpec, fleet: &FleetView, servers: &Servers) -> Self {
+        let is_own = |id: &InstanceId| {
+            let server = servers.get(*id).and_then(|row| row.server());
+            server.is_some_and(|server| server.request.project == request.project)
+        };
         let servers = |name: &str| -> Option<Slots> {
-            let ids = request.hints.get(name)?.iter().filter_map(|id| id.parse::<InstanceId>().ok());
+            let ids = request.hints.get(name).filter(|ids| !ids.is_empty())?;
+            let ids = ids.iter().filter_map(|id| id.parse::<InstanceId>().ok()).filter(is_own);
             Some(ids.filter_map(|id| fleet.whereabouts(id)).collect())
         };
         let near = request.hint("build_near_host_ip").map(|address| {
@@ -221,6 +232,11 @@ impl<'a> HostState<'a> {
         let requests = self.context.devices.as_ref().map_err(Clone::clone)?;
         let devices = CellDevices { free: free.as_ref(), requests };
         fit_beside(topology, usage::cells(cells, guests), bounds, devices).map(Some)
+    }
+
+    /// A metric of the host; `None` if the host does not report it.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        self.context.metrics.value(self.row.id, name)
     }
 
     fn coming(&self) -> u32 {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::hosts::fleet::ConnectedHosts;
+use crate::hosts::metrics::HostMetrics;
 use crate::pci::alias::PciAliases;
 
 /// The options; names and meanings are Nova's.
@@ -88,5 +90,12 @@ impl Default for Multipliers {
             build_failure: 1_000_000.0,
             metrics: 1.0,
         }
+    }
+}
+
+impl SchedulerOptions {
+    /// The metrics of the hosts, if any are weighed.
+    pub fn metrics_of(&self, fleet: &ConnectedHosts) -> HostMetrics {
+        if self.metrics_weight_setting.is_empty() { HostMetrics::default() } else { fleet.metrics() }
     }
 }

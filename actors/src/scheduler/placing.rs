@@ -26,6 +26,7 @@ use crate::aggregate::CommandError;
 use crate::coordination::batches::Batches;
 use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
 use crate::gateway::CommandGateway;
+use crate::hosts::fleet::ConnectedHosts;
 use crate::ledger::{CELL, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, LedgerReject, LedgerRoot, ServerClaim};
 
 /// The most decisions for one server before the step returns to its process.
@@ -40,6 +41,7 @@ pub struct Scheduler {
     pub(super) gateway: Arc<CommandGateway>,
     pub(super) views: Arc<Views>,
     options: SchedulerOptions,
+    fleet: Arc<ConnectedHosts>,
     pending: Mutex<PendingClaims>,
     pub(super) batches: Batches<BatchMember>,
 }
@@ -131,8 +133,13 @@ pub(super) enum ClaimOutcome {
 }
 
 impl Scheduler {
-    pub fn new(gateway: Arc<CommandGateway>, views: Arc<Views>, options: SchedulerOptions) -> Arc<Self> {
-        Arc::new(Self { gateway, views, options, pending: Mutex::default(), batches: Batches::default() })
+    pub fn new(
+        gateway: Arc<CommandGateway>,
+        views: Arc<Views>,
+        fleet: Arc<ConnectedHosts>,
+        options: SchedulerOptions,
+    ) -> Arc<Self> {
+        Arc::new(Self { gateway, views, options, fleet, pending: Mutex::default(), batches: Batches::default() })
     }
 
     pub fn options(&self) -> &SchedulerOptions {
@@ -193,10 +200,11 @@ impl Scheduler {
         self: &Arc<Self>,
         request: &RequestSpec,
     ) -> (SchedulingDecision, Option<PendingClaimGuard>, Option<u64>) {
+        let metrics = self.options.metrics_of(&self.fleet);
         let mut pending = self.lock();
         pending.forget(self.views.position());
         let newest = pending.newest();
-        let decision = choose(&self.views, &pending, request, &self.options);
+        let decision = choose(&self.views, (&*pending, &metrics), request, &self.options);
         let number = decision.ranked.first().map(|best| pending.add(pending_claim(request, best)));
         drop(pending);
         let ticket = number.map(|number| PendingClaimGuard { scheduler: Arc::clone(self), number, kept: false });

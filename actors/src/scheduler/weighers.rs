@@ -128,11 +128,17 @@ pub const WEIGHERS: &[Weigher] = &[
         key: "metrics_weight_multiplier",
         multiplier: |m| m.metrics,
         applies: |context| !context.options.metrics_weight_setting.is_empty(),
-        // Hosts report no metrics yet, so all hosts weigh the same.
-        value: |host| host.context.options.metrics_weight_of_unavailable,
+        value: metrics,
         ..PLAIN
     },
 ];
+
+/// The sum of the metrics, each times its ratio. If the host does not report one of them, the option's weight.
+fn metrics(host: &HostState<'_>) -> f64 {
+    let options = host.context.options;
+    let weighed = options.metrics_weight_setting.iter().map(|(name, ratio)| Some(host.metric(name)? * ratio));
+    weighed.sum::<Option<f64>>().unwrap_or(options.metrics_weight_of_unavailable)
+}
 
 fn policy(context: &SchedulingContext<'_>) -> Option<ServerGroupPolicy> {
     context.group.as_ref().map(|group| group.policy)

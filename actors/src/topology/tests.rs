@@ -85,6 +85,30 @@ fn the_request_becomes_nodes() {
     assert_eq!(of(&asymmetric, &[]).unwrap(), "0 / 256 | 1-3 / 768");
 }
 
+/// The example of Nova's documentation: a small and a large node, by flavor or by image.
+#[test]
+fn nodes_of_unequal_size_are_those_of_flavor_or_image() {
+    let of = |prefix: &str, in_image: bool| {
+        let named: Vec<(String, &str)> = [
+            ("numa_nodes", "2"),
+            ("numa_cpus.0", "0,1"),
+            ("numa_cpus.1", "2,3,4,5"),
+            ("numa_mem.0", "2048"),
+            ("numa_mem.1", "4096"),
+        ]
+        .map(|(name, value)| (format!("{prefix}{name}"), value))
+        .to_vec();
+        let wanted: Vec<(&str, &str)> = named.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        let (specs, properties) = if in_image { (&[][..], &wanted[..]) } else { (&wanted[..], &[][..]) };
+        let topology = ask(&flavor(6, 6144, specs), Some(&image(properties))).unwrap();
+        topology.map(|topology| words(&topology))
+    };
+    for (prefix, in_image) in [("hw:", false), ("hw_", true)] {
+        assert_eq!(of(prefix, in_image).as_deref(), Some("0-1 / 2048 | 2-5 / 4096"), "{prefix}");
+    }
+    assert_eq!(of("hw_", false), None, "a flavor's extra specs have a colon");
+}
+
 /// Flavor and image may both set a property. As in Nova, the precedence depends on the property.
 #[test]
 fn flavor_and_image_have_nova_s_precedence() {

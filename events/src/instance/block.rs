@@ -192,11 +192,18 @@ pub struct InstanceDisk {
     pub work: Option<DiskWork>,
 }
 
+impl InstanceDisk {
+    /// Whether a process renews the attachment of the volume. It exchanges the volume for itself.
+    pub fn renews_attachment(&self) -> bool {
+        matches!(self.work, Some(DiskWork::Swapping { to, .. }) if self.device.volume == Some(to))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DiskWork {
     Attaching(ProcessId),
     Detaching(ProcessId),
-    /// The process replaces the volume by another one.
+    /// The process replaces the volume by another one, or its attachment by a new one.
     Swapping {
         process: ProcessId,
         to: VolumeId,

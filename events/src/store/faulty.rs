@@ -7,6 +7,8 @@
 //! A fuse can also blow right before its append, which then never reaches the log ([`FuseStore::lose`]). Hosts and
 //! other services keep the effects of all calls since the previous append.
 //!
+//! A store can also lose the reply of one append and go on ([`FuseStore::lose_reply`]), as a broken connection does.
+//!
 //! Appends are performed one at a time, so that "the nth append" is the same one in every run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,6 +32,10 @@ pub struct FuseStore {
     loses: AtomicBool,
     appends: AtomicU64,
     streams: std::sync::Mutex<Vec<StreamId>>,
+    /// The category whose next append loses its reply, although the log continues.
+    unanswered: std::sync::Mutex<Option<&'static str>>,
+    /// The category whose streams cannot be read.
+    unreadable: std::sync::Mutex<Option<&'static str>>,
     dead: Arc<AtomicBool>,
     /// A tail of its own, because subscribers of a dead world must not see the fatal event.
     tail: Arc<Tail>,
@@ -55,6 +61,8 @@ impl FuseStore {
             loses: AtomicBool::new(false),
             appends: AtomicU64::new(0),
             streams: std::sync::Mutex::default(),
+            unanswered: std::sync::Mutex::default(),
+            unreadable: std::sync::Mutex::default(),
             dead: Arc::default(),
             tail: Tail::new(inner.head()),
             one_at_a_time: Mutex::new(()),
@@ -92,6 +100,25 @@ impl FuseStore {
     /// Makes the fatal append fail before it reaches the log.
     pub fn lose(&self) {
         self.loses.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets the next append to a stream of this category become durable without a reply. Streams of the category cannot
+    /// be read afterwards, until [`Self::answer_again`]. All other streams continue.
+    pub fn lose_reply(&self, category: &'static str) {
+        *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = Some(category);
+    }
+
+    /// Ends the outage that [`Self::lose_reply`] began.
+    pub fn answer_again(&self) {
+        *self.unreadable.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether the append to this stream loses its reply.
+    fn loses_reply(&self, stream: &StreamId) -> bool {
+        let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(category) = unanswered.take_if(|category| *category == stream.category()) else { return false };
+        *self.unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(category);
+        true
     }
 
     /// Blows the fuse now.
@@ -150,7 +177,10 @@ impl EventStore for FuseStore {
         }
         self.alive()?;
         self.publish().await?;
-        Ok(appended)
+        match counts && self.loses_reply(stream) {
+            true => Err(AppendError::Store(StoreError::Io("the reply is lost".to_owned()))),
+            false => Ok(appended),
+        }
     }
 
     async fn read_stream(
@@ -160,6 +190,10 @@ impl EventStore for FuseStore {
         limit: usize,
     ) -> Result<Vec<Arc<Recorded>>, StoreError> {
         self.alive()?;
+        let unreadable = *self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        if unreadable == Some(stream.category()) {
+            return Err(StoreError::Io("the stream cannot be read".to_owned()));
+        }
         self.inner.read_stream(stream, after, limit).await
     }
 

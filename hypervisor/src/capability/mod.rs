@@ -49,9 +49,10 @@ pub use volume_store::VolumeStore;
 
 use crate::driver::{Driver, DriverError, DriverResult};
 
-/// The table of optional parts: variant, trait, accessor of the driver, and the words of a refusal.
+/// The table of optional parts: variant, trait, accessor of the driver, the words of a refusal, and the standard traits
+/// of a host whose driver offers the part.
 macro_rules! capabilities {
-    ($($variant:ident: $part:ident, $accessor:ident, $words:literal;)+) => {
+    ($($variant:ident: $part:ident, $accessor:ident, $words:literal $(, traits $($name:literal)+)?;)+) => {
         /// An optional part of a driver.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Capability { $($variant),+ }
@@ -63,6 +64,11 @@ macro_rules! capabilities {
             /// volumes".
             pub fn words(self) -> &'static str {
                 match self { $(Self::$variant => $words),+ }
+            }
+
+            /// The standard traits of a host whose driver offers the part (Nova's `CAPABILITY_TRAITS_MAP`).
+            pub fn traits(self) -> &'static [&'static str] {
+                match self { $(Self::$variant => &[$($($name),+)?]),+ }
             }
 
             /// Whether the driver offers the part. Makes no call to the host.
@@ -94,22 +100,26 @@ pub trait OptionalPart {
 
 capabilities! {
     Consoles: Consoles, consoles, "show consoles";
-    DeviceLocations: DeviceLocations, device_locations, "tell where a guest finds its devices";
+    DeviceLocations: DeviceLocations, device_locations, "tell where a guest finds its devices",
+        traits "COMPUTE_DEVICE_TAGGING";
     DiskTransfer: DiskTransfer, disk_transfer, "move disks between hosts";
     EmulatedTpm: EmulatedTpm, emulated_tpm, "give guests an emulated TPM";
     GuestAgent: GuestAgent, guest_agent, "reach the agent inside a guest";
     ImageCache: ImageCache, image_cache, "manage its image cache";
-    InterfaceAttachment: InterfaceAttachment, interfaces, "attach or detach interfaces";
+    InterfaceAttachment: InterfaceAttachment, interfaces, "attach or detach interfaces",
+        traits "COMPUTE_NET_ATTACH_INTERFACE" "COMPUTE_NET_ATTACH_INTERFACE_WITH_TAG";
     LiveMigration: LiveMigration, live_migration, "migrate running guests";
     Networks: VirtualNetworks, networks, "connect guests to virtual networks";
     OwnerMark: OwnerMark, owner_mark, "remember the log that drives it";
-    Redefinition: Redefinition, redefinition, "redefine a guest (rebuild, rescue)";
+    Redefinition: Redefinition, redefinition, "redefine a guest (rebuild, rescue)",
+        traits "COMPUTE_RESCUE_BFV";
     SharedStorage: SharedStorage, shared_storage, "share storage with other hosts";
     Snapshots: DiskSnapshots, snapshots, "copy a guest's disk";
     StorageCleanup: StorageCleanup, storage_cleanup, "list leftovers on its storage";
     Suspension: Suspension, suspension, "pause or suspend guests";
     Troubleshooting: Troubleshooting, troubleshooting, "inspect or interrupt a running guest";
-    VolumeAttachment: VolumeAttachment, volume_attachment, "attach or detach volumes";
+    VolumeAttachment: VolumeAttachment, volume_attachment, "attach or detach volumes",
+        traits "COMPUTE_VOLUME_ATTACH_WITH_TAG" "COMPUTE_VOLUME_EXTEND" "COMPUTE_VOLUME_MULTI_ATTACH";
     VolumeStore: VolumeStore, volume_store, "keep volumes of the volume service";
 }
 
@@ -123,6 +133,11 @@ impl Capability {
 /// Every optional part that the driver offers. Makes no call to the host.
 pub fn offered_by(driver: &dyn Driver) -> BTreeSet<Capability> {
     Capability::ALL.iter().copied().filter(|capability| capability.is_offered_by(driver)).collect()
+}
+
+/// The standard traits of the parts that the driver offers. Makes no call to the host.
+pub fn traits_of(driver: &dyn Driver) -> impl Iterator<Item = &'static str> {
+    offered_by(driver).into_iter().flat_map(Capability::traits).copied()
 }
 
 /// Returns an optional part, or a refusal if the driver does not offer it.

@@ -1,5 +1,6 @@
 //! The `<devices>` element.
 
+use super::encryption::{self, protected};
 use super::facts::HostFacts;
 use super::hardware::{DiskBus, Hardware};
 use super::plugs::plug;
@@ -13,7 +14,7 @@ use crate::xml::Element;
 pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     Element::new("devices")
         .children(disks(guest, host, hardware))
-        .children(controllers(guest, hardware))
+        .children(controllers(guest, host, hardware))
         .children(pcie_ports(host, hardware))
         .children(guest.nics.iter().map(|nic| interface(nic, guest.vcpus, host, hardware)))
         .children(guest.devices.iter().copied().map(passed))
@@ -28,7 +29,7 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .children(hardware.watchdog.as_deref().map(|action| watchdog(action, host)))
         .children(hardware.tpm.zip(guest.tpm_secret).map(|(tpm, secret)| tpm.device(secret)))
         .children(hardware.iommu.map(|model| model.device(host)))
-        .child(balloon(host))
+        .child(balloon(host, hardware))
 }
 
 /// A PCI device of the host. libvirt binds a managed device to `vfio-pci` as long as the guest has the device.
@@ -71,7 +72,7 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
     let mut disks = Vec::new();
     let path = |volume: String| format!("{}/{volume}", host.pool_path);
     let own = |name: String, bus: DiskBus, names: &mut DeviceNames| {
-        disk(&place_of(host, &name), host, bus, names.next(bus)).children(hardware.tuning.disk())
+        disk(&place_of(host, &name), host, (bus, hardware), names.next(bus)).children(hardware.tuning.disk())
     };
     // In Nova's older form of a rescue the guest has only the rescue disk and its root disk.
     let only_root = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_none());
@@ -98,7 +99,8 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
         boot_order: disk.boot_order.map(|order| order + u32::from(first)),
         ..disk.clone()
     };
-    disks.extend(guest.volumes.iter().map(|disk| volume(&later(disk), host)));
+    let encrypted = hardware.encryption.is_some();
+    disks.extend(guest.volumes.iter().map(|disk| volume(&later(disk), host, encrypted)));
     if guest.config_drive.is_some() {
         disks.push(cdrom(&file(path(volumes::config_drive(guest.instance)), "raw"), hardware.cdrom_bus, &mut names));
     }
@@ -123,19 +125,24 @@ fn place_of(host: &HostFacts, name: &str) -> DiskSource {
     known.unwrap_or_else(|| file(format!("{}/{name}", host.pool_path), "qcow2"))
 }
 
-fn disk(source: &DiskSource, host: &HostFacts, bus: DiskBus, name: String) -> Element {
+fn disk(source: &DiskSource, host: &HostFacts, (bus, hardware): (DiskBus, &Hardware), name: String) -> Element {
     let discard = host.guests.discard.map(|unmap| if unmap { "unmap" } else { "ignore" });
     let driver = Element::new("driver").attr("name", "qemu").attr("type", source.format());
     Element::new("disk")
         .attr("type", source.kind())
         .attr("device", "disk")
-        .child(driver.attr("cache", source.cache(host).name()).attr_if("discard", discard))
+        .child(
+            driver
+                .attr("cache", source.cache(host).name())
+                .attr_if("discard", discard)
+                .attr_if("iommu", encryption::iommu(hardware.encryption.is_some() && bus == DiskBus::Virtio)),
+        )
         .child(source.element())
         .child(Element::new("target").attr("dev", name).attr("bus", bus.name()))
 }
 
 /// Renders a volume as a disk. A running guest identifies it by its serial number.
-pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts) -> Element {
+pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts, encrypted: bool) -> Element {
     let in_pool = || Element::new("source").attr("pool", &disk.pool).attr("volume", &disk.volume);
     let (kind, source, cache) = match &disk.network {
         None => ("volume", in_pool(), host.cache()),
@@ -152,7 +159,11 @@ pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts) -> Element {
     Element::new("disk")
         .attr("type", kind)
         .attr("device", &disk.kind)
-        .child(driver.attr_if("discard", discard))
+        .child(
+            driver
+                .attr_if("discard", discard)
+                .attr_if("iommu", encryption::iommu(encrypted && disk.bus == DiskBus::Virtio.name())),
+        )
         .child(source)
         .child(Element::new("target").attr("dev", &disk.device).attr("bus", &disk.bus))
         .children(disk.boot_order.map(|order| Element::new("boot").attr("order", order)))
@@ -171,14 +182,19 @@ fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut DeviceNames) -> Element 
         .child(Element::new("readonly"))
 }
 
-/// The SCSI controller, if a disk needs one. Current systems have no driver for libvirt's default, an LSI model.
-fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
+/// The SCSI controller, if a disk needs one. Current systems have no driver for libvirt's default, an LSI model. A guest
+/// with encrypted memory also gets the controller of its channels, because libvirt's own would not use the IOMMU.
+fn controllers(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
     let cdrom = guest.config_drive.is_some() && hardware.cdrom_bus == DiskBus::Scsi;
     let volume = guest.volumes.iter().any(|disk| disk.bus == DiskBus::Scsi.name());
     let rescue = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_some());
     let rescue = rescue && hardware.rescue_bus == DiskBus::Scsi;
-    (hardware.disk_bus == DiskBus::Scsi || cdrom || volume || rescue)
-        .then(|| Element::new("controller").attr("type", "scsi").attr("index", 0).attr("model", "virtio-scsi"))
+    let scsi = hardware.disk_bus == DiskBus::Scsi || cdrom || volume || rescue;
+    let controller = |kind: &str| Element::new("controller").attr("type", kind).attr("index", 0);
+    let scsi = scsi.then(|| controller("scsi").attr("model", "virtio-scsi"));
+    let channels = hardware.guest_agent || host.screens.spice.as_ref().is_some_and(|spice| spice.agent);
+    let channels = (channels && hardware.encryption.is_some()).then(|| controller("virtio-serial"));
+    scsi.into_iter().chain(channels).map(|controller| protected(controller, hardware)).collect()
 }
 
 /// Each device that is attached to a running guest needs one port (`[libvirt] num_pcie_ports`).
@@ -213,9 +229,10 @@ fn interface_driver(vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Option
     // vhost needs KVM's interrupt path. Only vhost supports other queue lengths.
     let name = if host.kvm { "vhost" } else { "qemu" };
     let length = host.guests.rx_queue_size.filter(|_| host.kvm);
-    let needed = !host.kvm || queues.is_some() || length.is_some();
+    let iommu = encryption::iommu(hardware.encryption.is_some());
+    let needed = !host.kvm || queues.is_some() || length.is_some() || iommu.is_some();
     let driver = || Element::new("driver").attr("name", name).attr_if("queues", queues);
-    needed.then(|| driver().attr_if("rx_queue_size", length))
+    needed.then(|| driver().attr_if("rx_queue_size", length).attr_if("iommu", iommu))
 }
 
 /// The serial ports and the console. The first port has the log and the console. The log is in the storage pool,
@@ -258,13 +275,14 @@ fn spice_agent() -> Element {
 
 fn video(hardware: &Hardware) -> Element {
     let vram = hardware.video_ram_mib.map(|mib| mib * 1024);
-    Element::new("video").child(Element::new("model").attr("type", &hardware.video_model).attr_if("vram", vram))
+    let video = Element::new("video");
+    let video = if hardware.video_model == "virtio" { protected(video, hardware) } else { video };
+    video.child(Element::new("model").attr("type", &hardware.video_model).attr_if("vram", vram))
 }
 
 fn rng(host: &HostFacts, hardware: &Hardware) -> Element {
     let rate = |(bytes, period)| Element::new("rate").attr_if("period", period).attr("bytes", bytes);
-    Element::new("rng")
-        .attr("model", "virtio")
+    protected(Element::new("rng").attr("model", "virtio"), hardware)
         .children(hardware.rng_rate.map(rate))
         .child(Element::leaf("backend", &host.guests.rng_device).attr("model", "random"))
 }
@@ -275,8 +293,8 @@ fn watchdog(action: &str, host: &HostFacts) -> Element {
     Element::new("watchdog").attr("model", model).attr("action", action)
 }
 
-fn balloon(host: &HostFacts) -> Element {
+fn balloon(host: &HostFacts, hardware: &Hardware) -> Element {
     let period = host.guests.memory_statistics;
     let statistics = (period > 0).then(|| Element::new("stats").attr("period", period));
-    Element::new("memballoon").attr("model", "virtio").children(statistics)
+    protected(Element::new("memballoon").attr("model", "virtio"), hardware).children(statistics)
 }

@@ -16,6 +16,13 @@ pub enum HardwareError {
     NoIommuMachine { machine: String, arch: String },
     #[error("vIOMMU required either x86 or AArch64 architecture, but given architecture {arch}.")]
     NoIommuArchitecture { arch: String },
+    #[error(
+        "memory encryption needs machine type q35, and the guest has {machine}: set hw_machine_type = q35 on the image, or \
+         x86_64=q35 in [libvirt] hw_machine_type"
+    )]
+    EncryptionNeedsQ35 { machine: String },
+    #[error("memory encryption does not work with disk {disk}, which has the bus ide")]
+    EncryptionOnIde { disk: String },
     #[error("this host does not offer {property} = {value}")]
     NotOnThisHost { property: &'static str, value: String },
     #[error("no model of [libvirt] cpu_models has the required traits {traits}")]

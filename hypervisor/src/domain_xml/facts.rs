@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::firmware;
 use super::source::DiskSource;
 use crate::firmware::FirmwareFacts;
+use crate::memory_encryption::SevFacts;
 use crate::options::{CacheMode, CpuMode, GuestOptions, Screens};
 
 /// The facts about a host that the XML depends on.
@@ -32,6 +33,8 @@ pub struct HostFacts {
     /// The host's id, as libvirtd reports it.
     pub host_uuid: Option<String>,
     pub guests: GuestOptions,
+    /// How the host encrypts the memory of its guests, if it can.
+    pub sev: Option<SevFacts>,
     /// The other architectures for which the host has an emulator.
     pub foreign: Vec<ForeignArch>,
 }

@@ -36,6 +36,7 @@ impl HostFacts {
             video_models: foreign.video_models.clone(),
             firmware: foreign.firmware.clone(),
             foreign: Vec::new(),
+            sev: None,
             guests,
             ..self.clone()
         }))

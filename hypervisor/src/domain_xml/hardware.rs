@@ -5,6 +5,7 @@
 //! error before anything is created.
 
 use super::cpu;
+use super::encryption;
 use super::error::{HardwareError, is_true, unknown};
 use super::facts::HostFacts;
 use super::firmware::{self, Firmware, Tpm};
@@ -12,6 +13,7 @@ use super::iommu::IommuModel;
 use super::topology::TopologyWish;
 use super::tuning::Tuning;
 use crate::guest::RescuePlace;
+use crate::memory_encryption::SevFacts;
 use crate::options::default_machine_type;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +92,8 @@ pub struct Hardware {
     pub firmware: Firmware,
     pub tpm: Option<Tpm>,
     pub iommu: Option<IommuModel>,
+    /// How the host encrypts the guest's memory; `None`: not at all.
+    pub encryption: Option<SevFacts>,
     /// Whether the guest's memory is locked in the host's RAM, so that the host never swaps it out.
     pub locked_memory: bool,
     pub hpet: bool,
@@ -151,6 +155,7 @@ impl Hardware {
             firmware: Firmware::parse(get, (&host.arch, &host.firmware), &machine_type)?,
             tpm: firmware::tpm(get, &host.firmware)?,
             iommu: IommuModel::parse(get, host, &machine_type)?,
+            encryption: encryption::parse(get, host, &machine_type)?,
             locked_memory: yes("hw:locked_memory") || yes("hw_locked_memory"),
             hpet: yes("hw_time_hpet"),
             windows: get("os_type") == Some("windows"),

@@ -8,6 +8,7 @@
 
 mod cpu;
 mod devices;
+mod encryption;
 mod error;
 mod facts;
 mod firmware;
@@ -51,6 +52,7 @@ pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareErr
     if host.guests.file_backed_memory.is_some() && guest.pinning.nodes.iter().any(|node| node.huge_page_kib.is_some()) {
         return Err(HardwareError::HugePagesOnFiles);
     }
+    encryption::check_disks(guest, &hardware)?;
     let hardware = match guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
         Some(place) => hardware.with_rescue(place, host)?,
         None => hardware,
@@ -70,9 +72,9 @@ pub fn render_interface(
     Ok(devices::interface(nic, vcpus, host, &hardware).render())
 }
 
-/// Renders one volume as a disk for a guest that is already defined.
-pub fn render_disk(disk: &VolumeDisk, host: &HostFacts) -> String {
-    devices::volume(disk, host).render()
+/// Renders one volume as a disk for a guest that is already defined. `encrypted`: whether the guest's memory is encrypted.
+pub fn render_disk(disk: &VolumeDisk, host: &HostFacts, encrypted: bool) -> String {
+    devices::volume(disk, host, encrypted).render()
 }
 
 fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
@@ -95,6 +97,7 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .child(Element::leaf("on_reboot", "restart"))
         .child(Element::leaf("on_crash", "destroy"))
         .child(devices::element(guest, host, hardware))
+        .children(hardware.encryption.map(encryption::launch_security))
 }
 
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {

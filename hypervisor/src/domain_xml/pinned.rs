@@ -62,7 +62,8 @@ pub(super) fn numa(pinning: &Pinning) -> Option<Element> {
 }
 
 /// The element for the host's memory that backs the guest's memory: the page sizes, whether files back the memory, and
-/// whether the memory is locked. A real-time guest's memory is locked, and no other guest shares its pages.
+/// whether the memory is locked. A real-time guest's memory is locked, and no other guest shares its pages. Encrypted
+/// memory is locked, because the host cannot move encrypted pages.
 pub(super) fn memory_backing(pinning: &Pinning, host: &HostFacts, hardware: &Hardware) -> Option<Element> {
     let page = |(id, node): (usize, &GuestNode)| {
         let size = node.huge_page_kib?;
@@ -72,7 +73,7 @@ pub(super) fn memory_backing(pinning: &Pinning, host: &HostFacts, hardware: &Har
     let realtime = !pinning.realtime.is_empty();
     let huge = (!pages.is_empty()).then(|| Element::new("hugepages").children(pages));
     let unshared = realtime.then(|| Element::new("nosharepages"));
-    let locked = (realtime || hardware.locked_memory).then(|| Element::new("locked"));
+    let locked = (realtime || hardware.locked_memory || hardware.encryption.is_some()).then(|| Element::new("locked"));
     let in_files = host.guests.file_backed_memory.is_some().then(|| {
         [
             Element::new("source").attr("type", "file"),

@@ -91,7 +91,10 @@ pub(super) fn network(disk: &NetworkDisk, serial: &str) -> Element {
                 .children(chap.as_ref().map(|(user, _)| Element::new("auth").attr("username", user).child(secret())))
                 .child(Element::new("initiator").child(Element::new("iqn").attr("name", initiator)))
         }
-        NetworkDisk::Nfs { host, path } => source("nfs", path).child(Element::new("host").attr("name", host)),
+        // libvirt's schema (9.0.0) demands the identity. Without attributes, QEMU's own user reads and writes the file.
+        NetworkDisk::Nfs { host, path } => {
+            source("nfs", path).child(Element::new("host").attr("name", host)).child(Element::new("identity"))
+        }
     }
 }
 

@@ -11,8 +11,10 @@ use crate::volumes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
 
+mod encryption;
 mod foreign;
 mod hardware_wishes;
+mod limits;
 
 fn host() -> HostFacts {
     HostFacts {
@@ -30,6 +32,7 @@ fn host() -> HostFacts {
         firmware: FirmwareFacts::default(),
         host_uuid: Some("11111111-2222-3333-4444-555555555555".to_owned()),
         guests: GuestOptions::default(),
+        sev: None,
         foreign: Vec::new(),
     }
 }
@@ -297,7 +300,7 @@ fn volumes_that_qemu_reaches_over_the_network() {
 #[test]
 fn a_volume_beside_an_image() {
     golden("image-and-volume", &GuestSpec { volumes: vec![volume(7, "vdb", "virtio")], ..guest() }, &host());
-    expectorate::assert_contents("golden/disk.xml", &render_disk(&volume(7, "vdb", "virtio"), &host()));
+    expectorate::assert_contents("golden/disk.xml", &render_disk(&volume(7, "vdb", "virtio"), &host(), false));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 use crate::driver::{DriverError, DriverResult};
 
@@ -86,12 +87,17 @@ impl CallThreads {
         deadline: Duration,
         work: impl FnOnce() -> DriverResult<T> + Send + 'static,
     ) -> DriverResult<T> {
+        let host = self.shared.host.as_str();
+        let span = tracing::trace_span!(target: "spans", "hypervisor", call, host, error = tracing::field::Empty);
         let result = self.start(call, work)?;
-        match tokio::time::timeout(deadline, result).await {
+        let answer = match tokio::time::timeout(deadline, result).instrument(span.clone()).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(DriverError::Failed { call, message: "the caller has given up".to_owned() }),
             Err(_) => Err(DriverError::Timeout { call, seconds: deadline.as_secs() }),
-        }
+        };
+        answer.inspect_err(|error| {
+            span.record("error", tracing::field::display(error));
+        })
     }
 
     /// Queues `work`; the receiver yields its result.

@@ -12,7 +12,8 @@ use super::{cells, node, pci, pool, storage};
 use crate::domain_xml::{CpuModel, ForeignArch, HostFacts, IommuModel};
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
-use crate::guest::{CpuInfo, HostCapabilities, HostUsage};
+use crate::guest::{CpuInfo, CpuTimes, HostCapabilities, HostUsage};
+use crate::memory_encryption::SevFacts;
 use crate::options::{CpuMode, LibvirtOptions, VirtType};
 use crate::pci::HostPci;
 use crate::tpm::TpmVersion;
@@ -52,6 +53,7 @@ pub(super) struct ProbedHost {
     emulates_because: Option<&'static str>,
     /// The features that guests can have. The host's CPU traits are derived from them.
     guest_features: BTreeSet<String>,
+    iommu: bool,
 }
 
 pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult<ProbedHost> {
@@ -110,9 +112,10 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         firmware,
         host_uuid: host.and_then(|host| child(host, "uuid")).and_then(|node| node.text()).map(str::to_owned),
         guests: options.guests.clone(),
+        sev: sev(secure_domain.root_element()).filter(|_| kvm),
         foreign,
     };
-    Ok(ProbedHost { facts, cpu, emulates_because, guest_features })
+    Ok(ProbedHost { facts, cpu, emulates_because, guest_features, iommu: has_iommu(&document) })
 }
 
 /// The other architectures that the host can emulate.
@@ -137,6 +140,18 @@ fn foreign(connect: &Connect, document: &Document<'_>, own: &str, options: &Libv
 
 /// The first libvirt that chooses firmware by its features: 7.2.0.
 const FIRMWARE_BY_FEATURE: u32 = 7_002_000;
+
+/// How the host's processor encrypts the memory of guests, from the domain capabilities of q35 machines. libvirt asks QEMU,
+/// which asks the kernel.
+fn sev(domain: Node<'_, '_>) -> Option<SevFacts> {
+    let sev = child(child(domain, "features")?, "sev").filter(|sev| sev.attribute("supported") == Some("yes"))?;
+    let number = |name: &str| text(sev, name).parse().ok();
+    Some(SevFacts {
+        cbitpos: number("cbitpos")?,
+        reduced_phys_bits: number("reducedPhysBits")?,
+        max_guests: number("maxGuests"),
+    })
+}
 
 /// The firmware and the emulated TPMs of the host. `secure`: the capabilities of a machine that can have secure boot.
 fn firmware(domain: Node<'_, '_>, secure: Node<'_, '_>, options: &LibvirtOptions) -> FirmwareFacts {
@@ -163,6 +178,12 @@ fn firmware(domain: Node<'_, '_>, secure: Node<'_, '_>, options: &LibvirtOptions
 /// The capabilities of one kind of device.
 fn device<'a, 'i>(domain: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     child(child(domain, "devices")?, name)
+}
+
+/// Whether the host's IOMMU is on. An old libvirt that does not tell it counts as no.
+fn has_iommu(document: &Document<'_>) -> bool {
+    let host = child(document.root_element(), "host");
+    host.and_then(|host| child(host, "iommu")).is_some_and(|iommu| iommu.attribute("support") == Some("yes"))
 }
 
 fn virt_name(kvm: bool) -> &'static str {
@@ -299,8 +320,10 @@ pub(super) fn capabilities(
         kvm: known.facts.kvm,
         emulates_because: known.emulates_because.map(str::to_owned),
         traits: traits(known, options, has_igb(libvirt_version, hypervisor_version)),
+        encrypted_guests: known.facts.sev.map_or(0, |sev| sev.slots(options.encrypted_guests)),
         cells: cells::learn(connect)?,
         pci: if options.reads_pci { pci::learn(connect)? } else { HostPci::default() },
+        iommu: known.iommu,
     })
 }
 
@@ -318,8 +341,11 @@ fn traits(known: &ProbedHost, options: &LibvirtOptions, igb: bool) -> Vec<String
     let arches = std::iter::once(&facts.arch).chain(facts.foreign.iter().map(|foreign| &foreign.arch));
     let iommus = arches.flat_map(|arch| IommuModel::traits(arch, facts.libvirt_version));
     traits.extend(iommus.map(str::to_owned));
-    let more =
-        [(options.guests.file_backed_memory.is_some(), "COMPUTE_MEM_BACKING_FILE"), (igb, "COMPUTE_NET_VIF_MODEL_IGB")];
+    let more = [
+        (options.guests.file_backed_memory.is_some(), "COMPUTE_MEM_BACKING_FILE"),
+        (igb, "COMPUTE_NET_VIF_MODEL_IGB"),
+        (facts.sev.is_some(), SevFacts::TRAIT),
+    ];
     traits.extend(more.into_iter().filter(|(has, _)| *has).map(|(_, name)| name.to_owned()));
     traits.sort();
     traits.dedup();
@@ -336,14 +362,24 @@ pub(super) fn usage(
     pool::refresh(&pool);
     let space = pool.info().during("usage")?;
     let active = connect.list_all_domains(virt_sys::VIR_CONNECT_LIST_DOMAINS_ACTIVE).during("usage")?;
+    // A host whose times cannot be read still answers its heartbeats.
+    let cpu = node::cpu_times(connect).ok().flatten();
     let running = active.iter().filter(|domain| domain.uuid().is_ok_and(|uuid| ours.contains(&InstanceId(uuid))));
     Ok(HostUsage {
         memory_used_mib: node::memory_used_mib(connect)?,
         disk_used_gib: space.allocation / GIB,
         disk_free_gib: space.available / GIB,
         running_guests: u32::try_from(running.count()).unwrap_or(u32::MAX),
-        uptime_seconds: node::uptime_seconds(connect)?,
+        uptime_seconds: cpu.map(|times| uptime(times, connect.node_info().map_or(1, |node| node.cpus))),
+        cpu,
     })
+}
+
+/// The seconds since the host's boot, which libvirt does not tell. Each of the host's processors has counted them. Time
+/// that a hypervisor below the host has taken is missing.
+fn uptime(times: CpuTimes, cpus: u32) -> u64 {
+    let all = [times.kernel, times.user, times.idle, times.iowait].into_iter().fold(0, u64::saturating_add);
+    all / u64::from(cpus.max(1)) / 1_000_000_000
 }
 
 /// The host of `qemu+tls://user@host:port/system`; the loopback address if the URI has none.
@@ -413,6 +449,41 @@ mod tests {
             }
             assert_eq!(modules.contains("virt_type is kvm"), virt_type == VirtType::Kvm, "{modules}");
         }
+    }
+
+    #[test]
+    fn a_host_encrypts_memory_if_its_domain_capabilities_say_so() {
+        let of = |inner: &str| {
+            let xml =
+                format!("<domainCapabilities><features><gic supported='no'/>{inner}</features></domainCapabilities>");
+            sev(parse(&xml).unwrap().root_element())
+        };
+        let numbers = "<cbitpos>51</cbitpos><reducedPhysBits>1</reducedPhysBits>";
+        let facts = |max_guests| Some(SevFacts { cbitpos: 51, reduced_phys_bits: 1, max_guests });
+        assert_eq!(of(&format!("<sev supported='yes'>{numbers}</sev>")), facts(None), "libvirt before 8.0.0");
+        let more = format!("{numbers}<maxGuests>59</maxGuests><maxESGuests>450</maxESGuests>");
+        assert_eq!(of(&format!("<sev supported='yes'>{more}</sev>")), facts(Some(59)));
+        assert_eq!(of("<sev supported='no'/>"), None);
+        assert_eq!(of(""), None);
+        assert_eq!(sev(parse("<domainCapabilities/>").unwrap().root_element()), None);
+    }
+
+    #[test]
+    fn an_iommu_is_on_if_libvirt_says_so() {
+        let of = |inner: &str| {
+            let xml = format!("<capabilities><host><cpu/>{inner}</host><guest/></capabilities>");
+            has_iommu(&parse(&xml).unwrap())
+        };
+        assert!(of("<iommu support='yes'/>"));
+        assert!(!of("<iommu support='no'/>") && !of(""));
+    }
+
+    #[test]
+    fn the_uptime_is_the_time_that_each_processor_has_counted() {
+        let second = 1_000_000_000;
+        let times =
+            CpuTimes { kernel: 10 * second, user: 30 * second, idle: 150 * second, iowait: 10 * second, mhz: 1 };
+        assert_eq!((uptime(times, 4), uptime(times, 1), uptime(times, 0)), (50, 200, 200));
     }
 
     #[test]

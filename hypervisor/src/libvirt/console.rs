@@ -68,10 +68,7 @@ fn log(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, max: u
 impl Consoles for LibvirtDriver {
     async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
         let known = self.capabilities().await?;
-        let chosen = match screen {
-            Screen::Vnc => self.options.console_address(&known.hostname),
-            Screen::Spice => None,
-        };
+        let chosen = self.options.console_address(screen, &known.hostname);
         self.ask(SCREEN, move |connect, _| {
             let found = address(&domain::require(connect, instance)?, screen, known.host_ip)?;
             Ok(ConsoleAddress { host: chosen.unwrap_or(found.host), ..found })

@@ -81,6 +81,12 @@ pub(super) fn has(domain: &Domain, which: u32, serial: &str) -> DriverResult<boo
     find(domain, which, serial, "disk lookup").map(|found| found.is_some())
 }
 
+/// Whether the guest's memory is encrypted, so that its virtio disks need the IOMMU.
+fn has_encrypted_memory(domain: &Domain, call: &'static str) -> DriverResult<bool> {
+    let xml = document(domain, PERSISTENT, call)?;
+    parsed(&xml, call, |document| document.root_element().children().any(|node| node.has_tag_name("launchSecurity")))
+}
+
 /// The serials of the volumes in the guest's persistent definition.
 pub(super) fn serials(domain: &Domain) -> DriverResult<Vec<String>> {
     const CALL: &str = "disks";
@@ -105,7 +111,8 @@ pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, facts: &HostFacts) -> D
         return Ok(());
     }
     // The boot order is a property of the whole guest, so a disk that is attached later gets no position in this order.
-    let xml = domain_xml::render_disk(&VolumeDisk { boot_order: None, ..disk.clone() }, facts);
+    let disk = VolumeDisk { boot_order: None, ..disk.clone() };
+    let xml = domain_xml::render_disk(&disk, facts, has_encrypted_memory(domain, CALL)?);
     domain.attach_device_flags(&xml, where_to).during(CALL)
 }
 
@@ -219,7 +226,7 @@ fn redefine(domain: &Domain, old: &str, new: &VolumeDisk, facts: &HostFacts) -> 
     if has(domain, PERSISTENT, &new.serial)? {
         return Ok(());
     }
-    let xml = domain_xml::render_disk(new, facts);
+    let xml = domain_xml::render_disk(new, facts, has_encrypted_memory(domain, "disk exchange")?);
     domain.attach_device_flags(&xml, sys::VIR_DOMAIN_AFFECT_CONFIG).during("disk exchange")
 }
 
@@ -239,7 +246,8 @@ pub(super) fn abandon(domain: &Domain, old: &str) -> DriverResult<()> {
 fn mirror(connect: &Connect, new: &VolumeDisk, facts: &HostFacts) -> DriverResult<String> {
     const CALL: &str = "disk exchange";
     if new.network.is_some() {
-        let xml = domain_xml::render_disk(new, facts);
+        // The copy replaces the source alone, so the device stays as it is.
+        let xml = domain_xml::render_disk(new, facts, false);
         // A running guest keeps the serial of the old disk. The source must therefore name the new volume, so that the
         // disk can be found and detached.
         return match parsed(&xml, CALL, |document| named_by_source(document.root_element()) == Some(&new.serial))? {

@@ -76,6 +76,8 @@ mod owner_mark;
 mod pci;
 mod pool;
 mod redefinition;
+#[cfg(test)]
+mod schema_tests;
 mod secrets;
 mod shared_storage;
 mod snapshot;

@@ -1,4 +1,4 @@
-//! The host's identity, and its statistics of memory and CPUs, which the safe bindings lack.
+//! The host's identity, and its statistics of memory and processors, which the safe bindings lack.
 
 #![allow(unsafe_code)]
 
@@ -12,10 +12,10 @@ use virt_sys as sys;
 
 use super::error::{Context as _, translate};
 use crate::driver::{DriverError, DriverResult};
+use crate::guest::CpuTimes;
 
 const HOST: &str = "capabilities";
 const CALL: &str = "memory statistics";
-const CPU: &str = "CPU statistics";
 
 /// The host's UUID as libvirt reports it; `None` for drivers without one (`test:///`).
 pub(super) fn host_uuid(connect: &Connect) -> DriverResult<Option<Uuid>> {
@@ -60,64 +60,35 @@ fn memory_stats(connect: &Connect) -> Result<Vec<(String, u64)>, Error> {
     Ok(stats.iter().map(|stat| (name(stat).to_string_lossy().into_owned(), stat.value)).collect())
 }
 
-/// The seconds since the host's boot, from the counters of its first CPU. Each moment is in one of these counters, except
-/// the time that a hypervisor below the host took. `None` for drivers without such counters.
-///
-/// # Errors
-/// The host does not answer. Any other failure counts as a host without counters, so that it hides no other measurement.
-pub(super) fn uptime_seconds(connect: &Connect) -> DriverResult<Option<u64>> {
-    match cpu_stats(connect) {
-        Ok(stats) => Ok(seconds_of(&stats)),
-        Err(error) => match translate(CPU, &error) {
-            lost @ DriverError::Unreachable(_) => Err(lost),
-            _ => Ok(None),
-        },
-    }
-}
-
-/// The sum of a CPU's times, which are in nanoseconds; `None` if the time without work is not among them.
-fn seconds_of(stats: &[(String, u64)]) -> Option<u64> {
-    let times = stats.iter().filter(|(field, _)| matches!(field.as_str(), "kernel" | "user" | "idle" | "iowait"));
-    let sum: u64 = times.map(|(_, nanoseconds)| *nanoseconds).sum();
-    stats.iter().any(|(field, _)| field == "idle").then_some(sum / 1_000_000_000)
+/// The times of the host's processors; `None` for a driver without statistics (`test:///`).
+pub(super) fn cpu_times(connect: &Connect) -> DriverResult<Option<CpuTimes>> {
+    const CALL: &str = "processor statistics";
+    let stats = match cpu_stats(connect) {
+        Ok(stats) => stats,
+        Err(error) if super::error::is(&error, virt::error::ErrorNumber::NoSupport) => return Ok(None),
+        Err(error) => return Err(translate(CALL, &error)),
+    };
+    let get = |name: &str| stats.iter().find(|(field, _)| field == name).map_or(0, |(_, time)| *time);
+    let mhz = connect.node_info().during(CALL)?.mhz;
+    Ok(Some(CpuTimes { kernel: get("kernel"), user: get("user"), idle: get("idle"), iowait: get("iowait"), mhz }))
 }
 
 fn cpu_stats(connect: &Connect) -> Result<Vec<(String, u64)>, Error> {
-    const FIRST: i32 = 0;
+    const ALL: i32 = sys::VIR_NODE_CPU_STATS_ALL_CPUS;
     let mut count = 0;
     // SAFETY: the connection is alive. A null array with zero elements requests the number of fields.
-    if unsafe { sys::virNodeGetCPUStats(connect.as_ptr(), FIRST, std::ptr::null_mut(), &raw mut count, 0) } < 0 {
+    if unsafe { sys::virNodeGetCPUStats(connect.as_ptr(), ALL, std::ptr::null_mut(), &raw mut count, 0) } < 0 {
         return Err(Error::last_error());
     }
     let empty = sys::virNodeCPUStats { field: [0; 80], value: 0 };
     let mut stats = vec![empty; usize::try_from(count).unwrap_or(0)];
     // SAFETY: the array has `count` elements, and the call gets that number. The call writes at most `count` elements
     // and sets `count`.
-    if unsafe { sys::virNodeGetCPUStats(connect.as_ptr(), FIRST, stats.as_mut_ptr(), &raw mut count, 0) } < 0 {
+    if unsafe { sys::virNodeGetCPUStats(connect.as_ptr(), ALL, stats.as_mut_ptr(), &raw mut count, 0) } < 0 {
         return Err(Error::last_error());
     }
     stats.truncate(usize::try_from(count).unwrap_or(0));
     // SAFETY: libvirt writes NUL-terminated names into the fields, and the arrays were zero before.
     let name = |stat: &sys::virNodeCPUStats| unsafe { CStr::from_ptr(stat.field.as_ptr()) };
     Ok(stats.iter().map(|stat| (name(stat).to_string_lossy().into_owned(), stat.value)).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_times_of_a_cpu_add_up_to_the_uptime() {
-        let stats =
-            |of: &[(&str, u64)]| of.iter().map(|(field, time)| ((*field).to_owned(), *time)).collect::<Vec<_>>();
-        let second = 1_000_000_000;
-        let all = [("kernel", second), ("user", 2 * second), ("idle", 60 * second), ("iowait", second / 2)];
-        assert_eq!(seconds_of(&stats(&all)), Some(63));
-        assert_eq!(seconds_of(&stats(&all[..3])), Some(63), "a driver may have no time of waiting");
-        // Interrupts are a part of the kernel's time, and guests one of the users'.
-        let parts = [("intr", 5 * second), ("guest", 7 * second)];
-        assert_eq!(seconds_of(&stats(&[&all[..], &parts].concat())), Some(63));
-        assert_eq!(seconds_of(&stats(&[("utilization", 40)])), None);
-        assert_eq!(seconds_of(&[]), None);
-    }
 }

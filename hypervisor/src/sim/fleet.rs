@@ -263,6 +263,11 @@ impl SimFleet {
         }
     }
 
+    /// From now on, the processors of a host are busy for this share of their time, in percent.
+    pub fn set_busy(&self, host: usize, percent: u32) {
+        self.machine(host).busy = percent.min(100).into();
+    }
+
     /// Makes the host unreachable. [`Self::revive_host`] decides whether its guests kept running.
     pub fn kill_host(&self, host: usize) {
         self.machine(host).die();

@@ -19,7 +19,7 @@ use super::uri::SimUri;
 use super::volumes::SimPool;
 use crate::capability::owner_mark::HostOwner;
 use crate::driver::{DriverError, DriverResult, HostSignal};
-use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
+use crate::guest::{CpuTimes, FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
 
 /// The number of signals that may wait for a listener. It is small, because a fleet has many machines.
 const SIGNALS: usize = 64;
@@ -69,6 +69,10 @@ pub(super) struct SimMachine {
     /// The TPM state of each guest: the passphrase that decrypts it. The state is not stored, so it is lost with this
     /// process.
     pub(super) tpms: BTreeMap<InstanceId, String>,
+    /// The share of their time that the machine's processors are busy, in percent.
+    pub(super) busy: u64,
+    /// The times of the processors so far.
+    pub(super) cpu: CpuTimes,
     signals: Option<broadcast::Sender<HostSignal>>,
     image_gate: Arc<tokio::sync::Mutex<()>>,
 }
@@ -105,6 +109,8 @@ impl SimMachine {
             with_tpm: BTreeSet::new(),
             passphrases: BTreeMap::new(),
             tpms: BTreeMap::new(),
+            busy: 0,
+            cpu: CpuTimes { mhz: 2_000, ..CpuTimes::default() },
             signals: None,
             image_gate: Arc::default(),
         }

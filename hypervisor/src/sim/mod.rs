@@ -51,6 +51,8 @@ use chronova_events::ids::InstanceId;
 use futures::{StreamExt as _, stream};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use self::machine::SimMachine;
 use crate::capability::{
@@ -94,8 +96,22 @@ impl SimHost {
         }
     }
 
-    /// Performs one call: counts it, delays it, and applies a fault if one is due.
+    /// Performs one call in a span for traces.
     async fn perform<T>(
+        &self,
+        call: DriverCall,
+        work: impl FnOnce(&mut SimMachine) -> DriverResult<T>,
+    ) -> DriverResult<T> {
+        let (name, host) = (call.name(), self.uri.as_str());
+        let span = tracing::trace_span!(target: "spans", "hypervisor", call = name, host, error = Empty);
+        let answer = self.answer(call, work).instrument(span.clone()).await;
+        answer.inspect_err(|error| {
+            span.record("error", tracing::field::display(error));
+        })
+    }
+
+    /// Answers one call: counts it, delays it, and applies a fault if one is due.
+    async fn answer<T>(
         &self,
         call: DriverCall,
         work: impl FnOnce(&mut SimMachine) -> DriverResult<T>,

@@ -11,6 +11,7 @@ use crate::domain_xml::IommuModel;
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
 use crate::guest::{CpuInfo, FilterSpec, GuestSpec, HostCapabilities, HostUsage, ImageRef};
+use crate::memory_encryption::SevFacts;
 use crate::tpm::TpmVersion;
 use crate::traits;
 
@@ -33,6 +34,7 @@ impl SimMachine {
         let videos = ["virtio", "vga"].map(str::to_owned);
         let mut traits = traits::of_host(&cpu, &guest_features, &videos, &self.firmware());
         traits.extend(IommuModel::traits(&cpu.arch, LIBVIRT).into_iter().map(str::to_owned));
+        traits.extend((self.uri.sev > 0).then(|| SevFacts::TRAIT.to_owned()));
         traits.sort();
         HostCapabilities {
             host: self.host,
@@ -48,8 +50,10 @@ impl SimMachine {
             cpu,
             kvm: self.uri.kvm,
             emulates_because: (!self.uri.kvm).then(|| "the simulated fleet has no KVM".to_owned()),
+            encrypted_guests: self.uri.sev,
             cells: super::guest::cells(&self.uri),
             pci: super::pci::devices(&self.uri.pci, self.uri.cells.min(self.uri.vcpus)),
+            iommu: true,
         }
     }
 
@@ -67,7 +71,10 @@ impl SimMachine {
         }
     }
 
-    pub(super) fn usage(&self) -> HostUsage {
+    /// Each answer is a second of the processors after the last one.
+    pub(super) fn usage(&mut self) -> HostUsage {
+        self.cpu.user += self.busy * 10_000_000;
+        self.cpu.idle += self.busy.abs_diff(100) * 10_000_000;
         let running = || self.guests.values().filter(|guest| guest.is_on());
         let disk_used_gib = self.guests.values().map(|guest| guest.disk_gib).sum();
         HostUsage {
@@ -76,6 +83,7 @@ impl SimMachine {
             disk_free_gib: self.uri.disk_gib.saturating_sub(disk_used_gib),
             running_guests: u32::try_from(running().count()).unwrap_or(u32::MAX),
             uptime_seconds: Some(self.up_since.elapsed().as_secs()),
+            cpu: Some(self.cpu),
         }
     }
 

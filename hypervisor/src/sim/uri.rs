@@ -15,7 +15,7 @@ pub enum SimUriError {
     #[error("a simulated fleet is written sim://N, N from 1 to 100000")]
     Hosts,
     #[error(
-        "unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, tpm, pci, fail)"
+        "unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, tpm, sev, pci, fail)"
     )]
     Unknown(String),
     #[error("{value:?} is not a value of {name}")]
@@ -46,6 +46,8 @@ pub struct SimUri {
     pub huge_pages: u64,
     /// Whether the hosts offer secure boot and emulated TPMs.
     pub tpm: bool,
+    /// How many guests with encrypted memory each host can have.
+    pub sev: u32,
     /// The PCI devices of each host.
     pub pci: SimPci,
     pub faults: FaultPlan,
@@ -67,6 +69,7 @@ impl SimUri {
             threads: 1,
             huge_pages: 0,
             tpm: false,
+            sev: 0,
             pci: SimPci::default(),
             faults: FaultPlan::default(),
         }
@@ -101,6 +104,7 @@ impl SimUri {
             "threads" => self.threads = parsed("threads", value)?,
             "huge_pages" => self.huge_pages = parsed("huge_pages", value)?,
             "tpm" => self.tpm = parsed("tpm", value)?,
+            "sev" => self.sev = parsed("sev", value)?,
             "pci" => {
                 let wrong = |()| SimUriError::Value { name: "pci", value: value.to_owned() };
                 self.pci = value.parse().map_err(wrong)?;

@@ -76,9 +76,20 @@ enum DevCommand {
     Aims(aims::AimsArgs),
     /// The man pages and shell completions of the Debian package
     PackageFiles(package_files::PackageFilesArgs),
+    /// Append synthetic events to the log of a stopped control plane: for trials of commands on a long log
+    FillLog(FillLogArgs),
     /// Random operations while hosts and driver calls fail and the control plane is killed: nothing may be stuck or
     /// left behind
     Chaos(chaos::ChaosArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct FillLogArgs {
+    /// The data folder
+    data: std::path::PathBuf,
+    /// How many events the log has afterwards
+    #[arg(long, value_name = "N")]
+    events: u64,
 }
 
 /// Reads the command line, runs the benchmark or the chaos runs, and prints the report. Exit codes: 0 done; 1 a chaos
@@ -87,6 +98,9 @@ pub fn run() -> ExitCode {
     let args = DevArgs::parse();
     if let DevCommand::PackageFiles(files) = &args.which {
         return ended(package_files::write(files).map(|()| String::new()));
+    }
+    if let DevCommand::FillLog(fill) = &args.which {
+        return ended(log::fill(&fill.data, fill.events).map(|events| format!("the log has {events} events\n")));
     }
     if let DevCommand::Chaos(chaos) = &args.which {
         return chaos::run(&args.common, chaos).unwrap_or_else(|error| {
@@ -126,7 +140,9 @@ fn measured(args: &DevArgs) -> Result<String> {
         DevCommand::Scale(args) => scale::run(common, args),
         DevCommand::Cost(args) => cost::run(common, args),
         DevCommand::Aims(args) => aims::run(common, args),
-        DevCommand::Chaos(_) | DevCommand::PackageFiles(_) => anyhow::bail!("this command measures nothing"),
+        DevCommand::Chaos(_) | DevCommand::PackageFiles(_) | DevCommand::FillLog(_) => {
+            anyhow::bail!("this command measures nothing")
+        }
     }?;
     report.settings.push(("runs", common.runs.to_string()));
     let whole = report::json(&report, &machine);

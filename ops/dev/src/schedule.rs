@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use chronova_actors::aggregate::AggregateRoot as _;
 use chronova_actors::coordination::pending_claims::PendingClaims;
+use chronova_actors::hosts::metrics::HostMetrics;
 use chronova_actors::instance::InstanceRoot;
 use chronova_actors::runtime::RuntimeOptions;
 use chronova_actors::scheduler::placing::{SelectionError, SelectionRequest};
@@ -81,9 +82,9 @@ async fn decide_run(folder: &std::path::Path, hosts: usize, options: &RuntimeOpt
     let world =
         BenchWorld::open(folder, registrations(&SimUri::new(hosts), &options.hosts).await?, options.clone()).await?;
     let asked = asked(InstanceId::random());
-    let pending = PendingClaims::default();
+    let (pending, metrics) = (PendingClaims::default(), HostMetrics::default());
     let run = measure(times, |_| {
-        let decision = choose(&world.context().views, &pending, &asked.request, &options.scheduler);
+        let decision = choose(&world.context().views, (&pending, &metrics), &asked.request, &options.scheduler);
         anyhow::ensure!(!decision.ranked.is_empty(), "no suitable host");
         Ok(())
     })?;

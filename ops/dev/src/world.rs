@@ -54,7 +54,11 @@ impl BenchWorld {
         let member = Member::start(log, Arc::new(SystemClock), Views::new()).await?;
         let leadership = Leadership::take(&member, threads)?;
         let ports = Ports {
-            networks: EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views)),
+            networks: EmbeddedNetworks::new(
+                Arc::clone(&leadership.gateway),
+                Arc::clone(&leadership.views),
+                Arc::clone(&leadership.clock),
+            ),
             images: EmbeddedImages::new(
                 ImageFiles::open(folder, u64::MAX)?,
                 Arc::clone(&leadership.views),

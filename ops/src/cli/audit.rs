@@ -20,12 +20,41 @@ pub(super) struct AuditCommand {
 
 #[derive(Debug, Subcommand)]
 enum AuditAction {
+    /// Show the differences between two moments: of servers and hosts, of one server, or of users and roles. The exit
+    /// status is 0 if there are none, and 1 otherwise.
+    Diff {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::diff::StateDiffArgs,
+    },
+    /// Show the servers that existed at a moment, of all hosts or of one.
+    Servers {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::servers::PastServersArgs,
+    },
+    /// Show who had roles on a project at a moment, and why.
+    Roles {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::roles::ProjectRolesArgs,
+    },
     /// Erase personal data permanently, while no server runs.
     Erase {
         #[command(flatten)]
         place: ConfigPaths,
         #[command(flatten)]
         args: commands::audit::erase::EraseArgs,
+    },
+    /// Send events to a web server (CloudEvents) or to a collector of syslog, each at least once.
+    Forward {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::forward::ForwardArgs,
     },
     /// Write a part of the log to a signed file that a third party can verify.
     Export {
@@ -56,7 +85,21 @@ enum AuditAction {
         #[command(flatten)]
         args: commands::audit::prove::ProofVerifyArgs,
     },
-    /// Create the key pair that signs exports.
+    /// Append a signed anchor of the log's head to a file that is kept elsewhere.
+    Anchor {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::anchors::AnchorArgs,
+    },
+    /// Verify a file of anchors with a public key, and against the log if there is one.
+    VerifyAnchors {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::audit::anchors::AnchorVerifyArgs,
+    },
+    /// Create the key pair that signs exports and anchors.
     Keygen {
         #[command(flatten)]
         args: commands::audit::export::keys::ExportKeysArgs,
@@ -104,7 +147,13 @@ impl AuditCommand {
 impl AuditAction {
     fn place_mut(&mut self) -> Option<&mut ConfigPaths> {
         match self {
-            Self::Erase { place, .. }
+            Self::Anchor { place, .. }
+            | Self::VerifyAnchors { place, .. }
+            | Self::Diff { place, .. }
+            | Self::Roles { place, .. }
+            | Self::Servers { place, .. }
+            | Self::Erase { place, .. }
+            | Self::Forward { place, .. }
             | Self::Index { place }
             | Self::Export { place, .. }
             | Self::Prove { place, .. }
@@ -139,6 +188,12 @@ fn run(action: AuditAction) -> ExitCode {
         AuditAction::Erase { place, args } => {
             actix_rt::System::new().block_on(Box::pin(operate_on(&place, OperatorCommand::AuditErase(args))))
         }
+        AuditAction::Anchor { place, args } => operate(&place, OperatorCommand::AuditAnchor(args)),
+        AuditAction::VerifyAnchors { place, args } => operate(&place, OperatorCommand::AuditVerifyAnchors(args)),
+        AuditAction::Diff { place, args } => operate(&place, OperatorCommand::AuditDiff(args)),
+        AuditAction::Roles { place, args } => operate(&place, OperatorCommand::AuditRoles(args)),
+        AuditAction::Forward { place, args } => operate(&place, OperatorCommand::AuditForward(args)),
+        AuditAction::Servers { place, args } => operate(&place, OperatorCommand::AuditServers(args)),
         AuditAction::Index { place } => operate(&place, OperatorCommand::AuditIndex),
         AuditAction::Export { place, args } => operate(&place, OperatorCommand::AuditExport(args)),
         // A third party has neither configuration nor data.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use chronova_events::store::postgres::{ClusterPicture, PostgresOptions, admin};
 use serde_json::json;
 
+use super::list_form::ListFormArgs;
 use super::{CommandFailure, Exit};
 
 /// A member that has recorded nothing for this many seconds is away. A running member records something every second.
@@ -18,9 +19,8 @@ const LOOKS: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct ClusterShowArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub form: ListFormArgs,
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -43,8 +43,8 @@ pub async fn run(
 ) -> Result<Exit, CommandFailure> {
     let picture = admin::picture(database).await?;
     match command {
-        ClusterCommand::Status(args) => status(&picture, args.json, out),
-        ClusterCommand::Members(args) => members(&picture, args.json, out),
+        ClusterCommand::Status(args) => status(&picture, args.form, out),
+        ClusterCommand::Members(args) => members(&picture, args.form, out),
         ClusterCommand::Switchover(args) => switch_over(&picture, &args.member, database, out).await,
     }
 }
@@ -53,21 +53,19 @@ fn leader(picture: &ClusterPicture) -> Option<&str> {
     picture.members.iter().find(|listed| listed.leads).map(|listed| listed.member.name.as_str())
 }
 
-fn status(picture: &ClusterPicture, json: bool, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+fn status(picture: &ClusterPicture, form: ListFormArgs, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let (leader, leads) = (leader(picture), picture.lease_left > 0.0);
-    if json {
-        let shown = json!({
-            "leader": leader,
-            "leads": leads,
-            "epoch": picture.epoch,
-            "position": picture.position,
-            "acknowledged": picture.durable,
-            "lease_seconds": picture.lease_left,
-            "switchover": picture.wish,
-            "members": picture.members.len(),
-        });
-        writeln!(out, "{shown:#}")?;
-    } else {
+    let shown = json!({
+        "leader": leader,
+        "leads": leads,
+        "epoch": picture.epoch,
+        "position": picture.position,
+        "acknowledged": picture.durable,
+        "lease_seconds": picture.lease_left,
+        "switchover": picture.wish,
+        "members": picture.members.len(),
+    });
+    if !form.write(&shown, out)? {
         let name = match (leader, leads) {
             (Some(name), _) => name,
             (None, true) => "a process that is no member of a cluster",
@@ -85,23 +83,22 @@ fn status(picture: &ClusterPicture, json: bool, out: &mut dyn Write) -> Result<E
     Ok(if leads { Exit::Yes } else { Exit::No })
 }
 
-fn members(picture: &ClusterPicture, json: bool, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
-    if json {
-        let shown: Vec<_> = picture
-            .members
-            .iter()
-            .map(|listed| {
-                json!({
-                    "name": listed.member.name,
-                    "address": listed.member.address,
-                    "version": listed.version,
-                    "position": listed.position,
-                    "silent_seconds": listed.silent,
-                    "leads": listed.leads,
-                })
+fn members(picture: &ClusterPicture, form: ListFormArgs, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let shown: Vec<_> = picture
+        .members
+        .iter()
+        .map(|listed| {
+            json!({
+                "name": listed.member.name,
+                "address": listed.member.address,
+                "version": listed.version,
+                "position": listed.position,
+                "silent_seconds": listed.silent,
+                "leads": listed.leads,
             })
-            .collect();
-        writeln!(out, "{:#}", json!(shown))?;
+        })
+        .collect();
+    if form.write(&shown, out)? {
         return Ok(Exit::Yes);
     }
     writeln!(out, "{:<24} {:<24} {:<10} {:<9} {:>10}  SEEN", "NAME", "ADDRESS", "VERSION", "ROLE", "POSITION")?;

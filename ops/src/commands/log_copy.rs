@@ -59,7 +59,11 @@ pub async fn run(
             let rate = u128::from(at.0.saturating_sub(first)) * 1_000 / begun.elapsed().as_millis().max(1);
             let percent = (at.0 * 100).checked_div(whole.0).unwrap_or(100);
             let line = match stage {
-                CopyStage::Copies(_) => format!("{what} {at} of {whole} ({percent} %), {rate} events/s"),
+                CopyStage::Copies(_) => {
+                    let left = u128::from(whole.0.saturating_sub(at.0)).checked_div(rate);
+                    let left = left.map_or_else(String::new, |seconds| format!(", done in {seconds} s"));
+                    format!("{what} {at} of {whole} ({percent} %), {rate} events/s{left}")
+                }
                 _ => format!("{what} {at} of {whole} ({percent} %)"),
             };
             failure = writeln!(out, "{line}").and_then(|()| out.flush()).err();

@@ -9,6 +9,7 @@ use chronova_events::store::EventStore;
 pub use chronova_events::store::criteria::mentions;
 
 use super::CommandFailure;
+use super::progress_line::ProgressLine;
 
 const PAGE: usize = 4_096;
 
@@ -20,8 +21,10 @@ pub async fn walk(
     until: Position,
     mut each: impl FnMut(&Arc<Recorded>) -> Result<ControlFlow<()>, CommandFailure>,
 ) -> Result<Position, CommandFailure> {
+    let mut line = ProgressLine::new("reads the log", after.0, until.min(store.head()).0);
     let mut at = after;
     loop {
+        line.at(at.0);
         let page = store.read_all(at, PAGE).await?;
         if page.is_empty() {
             return Ok(at);

@@ -1,4 +1,4 @@
-//! The operator's commands. Most of them read the log. `host`, `manage` and `status` call the running server, but
+//! The operator's commands. Most of them read the log. `host`, `manage`, `status` and `top` call the running server, but
 //! `host check` and `host claim` call the hosts. `cluster` asks the log's database who leads. `policy` and
 //! `nova-policy` read the policy files. `adopt`, `backup restore` and `log copy` write a new log. `audit erase` appends
 //! to an existing log, and `host claim` may begin a generation in it.
@@ -17,6 +17,8 @@ pub mod export_nova;
 mod failure;
 pub mod host;
 pub mod inspect;
+pub mod list_form;
+mod locks;
 pub mod log_copy;
 pub mod log_home;
 pub mod log_pages;
@@ -26,9 +28,11 @@ pub mod moments;
 pub mod nova_policy;
 mod operator_client;
 pub mod policy;
+mod progress_line;
 pub mod rebuild;
 pub mod schedule;
 pub mod status;
+pub mod top;
 pub mod verify;
 
 use std::io::{self, Write};
@@ -49,13 +53,19 @@ pub enum OperatorCommand {
     Backup(backup::BackupCommand),
     Cluster(cluster::ClusterCommand),
     ExportNova(export_nova::NovaExportArgs),
+    AuditAnchor(audit::anchors::AnchorArgs),
+    AuditVerifyAnchors(audit::anchors::AnchorVerifyArgs),
+    AuditDiff(audit::diff::StateDiffArgs),
     AuditErase(audit::erase::EraseArgs),
     AuditIndex,
     AuditExport(audit::export::ExportArgs),
     AuditVerifyExport(audit::export::ExportVerifyArgs),
     AuditProve(audit::prove::ProveArgs),
     AuditVerifyProof(audit::prove::ProofVerifyArgs),
+    AuditForward(audit::forward::ForwardArgs),
     AuditKeygen(audit::export::keys::ExportKeysArgs),
+    AuditRoles(audit::roles::ProjectRolesArgs),
+    AuditServers(audit::servers::PastServersArgs),
     LogCopy(log_copy::LogCopyArgs),
     AuditArchive(audit::archive::ArchiveArgs),
     AuditVerifyArchive(audit::archive::ArchiveVerifyArgs),
@@ -102,6 +112,32 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
         }
         OperatorCommand::Backup(command) => backup::run(&command, place, now, out).await,
         OperatorCommand::Cluster(command) => cluster::run(&command, place.in_database("cluster")?, out).await,
+        OperatorCommand::AuditAnchor(args) => {
+            audit::anchors::run(&args, &*place.read().await?, &data.tree(), now, out).await
+        }
+        OperatorCommand::AuditVerifyAnchors(args) => {
+            let store = place.read_any().await?;
+            audit::anchors::verify(&args, store.as_deref(), &data.tree(), out).await
+        }
+        OperatorCommand::AuditDiff(args) => {
+            let store = place.read().await?;
+            let checkpoints = &data.checkpoints(&*store)?;
+            audit::diff::run(&args, audit::past::PastReader { store: &*store, checkpoints, now }, out).await
+        }
+        OperatorCommand::AuditServers(args) => {
+            let store = place.read().await?;
+            let checkpoints = &data.checkpoints(&*store)?;
+            audit::servers::run(&args, audit::past::PastReader { store: &*store, checkpoints, now }, out).await
+        }
+        OperatorCommand::AuditForward(args) => {
+            let pauses = audit::forward::DeliveryPauses::default();
+            audit::forward::run(&args, &*place.read().await?, pauses, out).await
+        }
+        OperatorCommand::AuditRoles(args) => {
+            let store = place.read().await?;
+            let checkpoints = &data.checkpoints(&*store)?;
+            audit::roles::run(&args, audit::past::PastReader { store: &*store, checkpoints, now }, out).await
+        }
         OperatorCommand::AuditExport(args) => audit::export::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::AuditVerifyExport(args) => audit::export::verify(&args, out),
         OperatorCommand::AuditProve(args) => {
@@ -114,9 +150,10 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             audit::archive::run(&args, &*place.read().await?, &folder, now, out).await
         }
         OperatorCommand::AuditVerifyArchive(args) => {
+            let key = args.public_key.as_deref().map(audit::export::keys::verifying_key).transpose()?;
             let folder = args.folder.unwrap_or_else(|| data.archive());
             let store = place.read_any().await?;
-            audit::archive::verify(store.as_deref(), &folder, out).await
+            audit::archive::verify(store.as_deref(), &folder, key.as_ref(), out).await
         }
         OperatorCommand::Audit(args) if args.without_index => audit::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::Audit(args) => {

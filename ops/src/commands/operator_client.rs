@@ -107,6 +107,16 @@ impl OperatorClient {
         self.ask("GET", path, None)
     }
 
+    /// The text at a path that needs no token.
+    pub(super) fn text(&self, path: &str) -> Result<String, CommandFailure> {
+        let url = format!("{}{path}", self.base);
+        let mut answer = self.agent.get(&url).call().map_err(|error| self.away(&error))?;
+        match answer.status().as_u16() {
+            200 => answer.body_mut().read_to_string().map_err(|error| self.away(&error)),
+            status => Err(usage(format!("{url} answers {status}"))),
+        }
+    }
+
     pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, CommandFailure> {
         self.ask("POST", path, Some(body))
     }

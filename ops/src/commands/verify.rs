@@ -6,17 +6,22 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use chronova_events::chain::Anchor;
 use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
 use chronova_events::store::audit_index::IndexComparison;
 use chronova_events::store::postgres::verifying;
-use chronova_events::store::sqlite::verify::{Verification, VerifyOptions, verify};
+use chronova_events::store::sqlite::verify::{Verification, VerifyOptions, VerifyProgress, verify};
 use serde_json::{Value, json};
 
+use super::progress_line::ProgressLine;
 use super::{CommandFailure, Exit, LogPlace, audit, rebuild};
 use crate::config::event_store::EventStoreAddress;
+
+/// The interval between two looks at the progress.
+const LOOKS: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct VerifyArgs {
@@ -102,18 +107,22 @@ impl LogVerdict {
 /// Verifies the log, and reports its damage. If the log is whole and the arguments allow it, compares the read models.
 pub async fn run(args: &VerifyArgs, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let options = options(args)?;
+    let progress = options.progress.clone();
     let found = match &place.engine {
         EventStoreAddress::Sqlite => {
             let log = place.data.log();
             let looking = tokio::task::spawn_blocking(move || verify(&log, &options));
-            looking.await.map_err(|error| CommandFailure::Usage(error.to_string()))??
+            watched(looking, &progress).await.map_err(|error| CommandFailure::Usage(error.to_string()))??
         }
         EventStoreAddress::Postgres(_) if args.quick => {
             let what = "--quick reads the pages of a file, and PostgreSQL checks its pages itself (initdb \
                         --data-checksums)";
             return Err(CommandFailure::Usage(what.to_owned()));
         }
-        EventStoreAddress::Postgres(_) => verifying::verify(&*place.read_database().await?, &options).await?,
+        EventStoreAddress::Postgres(_) => {
+            let log = place.read_database().await?;
+            watched(verifying::verify(&log, &options), &progress).await?
+        }
     };
     let compare = !args.quick && !args.no_rebuild && found.is_whole();
     let views = if compare { Some(compare_views(place).await?) } else { None };
@@ -130,6 +139,21 @@ pub async fn run(args: &VerifyArgs, place: &LogPlace, out: &mut dyn Write) -> Re
         && views.is_none_or(|views| views.equal)
         && !matches!(index, IndexComparison::Different(_));
     Ok(if good { Exit::Yes } else { Exit::No })
+}
+
+/// Shows how far the verification is until it ends.
+async fn watched<T>(work: impl Future<Output = T>, progress: &VerifyProgress) -> T {
+    let (mut line, mut looks) = (ProgressLine::new("verifies the log", 0, 0), tokio::time::interval(LOOKS));
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = looks.tick() => {
+                let (done, all) = progress.now();
+                line.of(done, all);
+            }
+        }
+    }
 }
 
 fn options(args: &VerifyArgs) -> Result<VerifyOptions, CommandFailure> {

@@ -57,6 +57,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         provider_configs(config, texts),
         guests_cpus(config),
         memory_in_files(config),
+        encrypted_memory(config),
         signatures::signatures(config),
         unmade::choices(config),
         event_store(config),
@@ -364,17 +365,36 @@ fn guests_cpus(config: &Config) -> Vec<Clash> {
     }
 }
 
+/// Whether the hosts of this configuration offer guests more memory than they have.
+fn overcommits_memory(config: &Config) -> bool {
+    let (ratio, initial) = (config.default.ram_allocation_ratio, config.default.initial_ram_allocation_ratio);
+    (ratio.unwrap_or(initial) - 1.0).abs() > f64::EPSILON
+}
+
 /// Guests cannot overcommit file-backed memory, so Nova demands an allocation ratio of 1.0.
 fn memory_in_files(config: &Config) -> Vec<Clash> {
-    let (ratio, initial) = (config.default.ram_allocation_ratio, config.default.initial_ram_allocation_ratio);
-    let twice = (ratio.unwrap_or(initial) - 1.0).abs() > f64::EPSILON;
-    match config.libvirt.file_backed_memory > 0 && twice {
+    match config.libvirt.file_backed_memory > 0 && overcommits_memory(config) {
         true => vec![error(
             ("libvirt", "file_backed_memory"),
             "[libvirt] file_backed_memory needs [DEFAULT] ram_allocation_ratio = 1.0",
         )],
         false => vec![],
     }
+}
+
+/// Hosts never swap out encrypted memory. Guests without encryption may have a host of their own ratio, so this is a
+/// warning.
+fn encrypted_memory(config: &Config) -> Vec<Clash> {
+    let encrypts = config.libvirt.num_memory_encrypted_guests.is_some_and(|guests| guests > 0);
+    let warning = Clash {
+        severity: Severity::Warning,
+        at: ("libvirt", "num_memory_encrypted_guests"),
+        message:
+            "[libvirt] num_memory_encrypted_guests with a ram_allocation_ratio other than 1.0: hosts cannot swap out \
+                  encrypted memory; set the ratio to 1.0, or hw:mem_page_size = small on such flavors"
+                .into(),
+    };
+    (encrypts && overcommits_memory(config)).then_some(warning).into_iter().collect()
 }
 
 /// Checks the sets of dedicated and shared processors, and `host_cpus`.

@@ -187,6 +187,19 @@ fn choices_of_cpus_and_memory_that_contradict_are_errors() {
 }
 
 #[test]
+fn a_host_that_overcommits_memory_is_no_place_for_encrypted_guests() {
+    let of = |text: &str| problems_in(&[text]);
+    let warned = of("[libvirt]\nnum_memory_encrypted_guests = 15\n[DEFAULT]\nram_allocation_ratio = 1.5\n");
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert!(warned[0].starts_with("0.conf:2: warning: [libvirt] num_memory_encrypted_guests"), "{warned:?}");
+    assert!(warned[0].contains("hw:mem_page_size = small"), "{warned:?}");
+    assert_eq!(of("[libvirt]\nnum_memory_encrypted_guests = 15\n"), [""; 0], "the ratio is 1.0");
+    assert_eq!(of("[libvirt]\nnum_memory_encrypted_guests = 0\n[DEFAULT]\nram_allocation_ratio = 1.5\n"), [""; 0]);
+    let loaded = good(&["[libvirt]\nnum_memory_encrypted_guests = 15\n"]);
+    assert_eq!(loaded.config.targets().drivers.libvirt.encrypted_guests, Some(15));
+}
+
+#[test]
 fn old_names_work_and_current_ones_win() {
     let loaded = good(&["[DEFAULT]\nquota_cores = 7\nquota_ram = 1\n[quota]\nram = 2\n"]);
     assert_eq!(loaded.config.quota.cores, 7);

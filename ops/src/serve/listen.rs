@@ -38,10 +38,19 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
             all.push(Listener { address: resolve(&word)?, offer: only.map_or(Offer::All, Offer::Only), secure });
         }
     }
-    let vnc = &config.vnc;
-    if let Some(word) = host_and_port(&vnc.novncproxy_host, vnc.novncproxy_port) {
+    let (vnc, spice, serial) = (&config.vnc, &config.spice, &config.serial_console);
+    let proxies = [
+        host_and_port(&vnc.novncproxy_host, vnc.novncproxy_port),
+        host_and_port(&spice.html5proxy_host, spice.html5proxy_port),
+        host_and_port(&serial.serialproxy_host, serial.serialproxy_port),
+    ];
+    for word in proxies.into_iter().flatten() {
         let secure = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == "osapi_compute");
-        all.push(Listener { address: resolve(&word)?, offer: Offer::Consoles, secure });
+        let listener = Listener { address: resolve(&word)?, offer: Offer::Consoles, secure };
+        // The token names the kind of the console, so all kinds may share one listener.
+        if !all.contains(&listener) {
+            all.push(listener);
+        }
     }
     if !all.iter().any(|listener| listener.offer == Offer::All) {
         bail!("[chronova] listen is empty: set at least one HOST:PORT");

@@ -32,6 +32,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::Config;
 use crate::telemetry::Logging;
+use crate::telemetry::traces::TraceExporter;
 use cluster::{ClusterMembership, ClusterOptions};
 use event_log::EventLog;
 pub use reload::ReadConfig;
@@ -41,7 +42,11 @@ use wiring::ControlPlane;
 /// Serves until SIGTERM or SIGINT. `read_config` reads the configuration again at SIGHUP. An error says why the server
 /// could not start or had to stop.
 pub fn run(config: Config, read_config: ReadConfig) -> Result<()> {
-    let logging = Logging::start(&config.targets().log)?;
+    let endpoint = config.chronova.otlp_endpoint.as_deref();
+    let instance = config.default.host.as_ref().unwrap_or(&config.chronova.public_host);
+    let traces = endpoint.map(|endpoint| TraceExporter::start(endpoint, instance)).transpose()?;
+    let (_exporter, traces) = traces.unzip();
+    let logging = Logging::start_with(&config.targets().log, traces)?;
     let system = actix_rt::System::with_tokio_rt(|| {
         #[expect(clippy::expect_used, reason = "without the runtime's threads the server can do nothing")]
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("the threads can be started")
@@ -82,7 +87,8 @@ async fn serve(config: Config, logging: Logging, read_config: ReadConfig) -> Res
     };
     opener.open(&control_plane.app);
     tracing::info!("ready");
-    let reload = Reload { logging, certificate: serving.tls.clone(), read_config };
+    let hypervisors = config.chronova.hypervisors.0.clone().into();
+    let reload = Reload { logging, certificate: serving.tls.clone(), read_config, hypervisors };
     let mut ended = Ok(WorkEnd::Leads);
     if let Some(membership) = &membership {
         ended = follow((&reload, &mut signals), &config, &mut control_plane, membership, &opener).await;
@@ -215,7 +221,7 @@ async fn until_told(
     loop {
         tokio::select! {
             () = end.told() => return Ok(WorkEnd::Told),
-            _ = hang_up.recv() => reload.all(&control_plane.app.policy),
+            _ = hang_up.recv() => control_plane.add_hosts(&reload.all(&control_plane.app.policy)).await,
             _ = rebuild.recv() => control_plane.member.rebuild_all(),
             _ = report.recv() => {
                 let now = control_plane.member.clock.now();

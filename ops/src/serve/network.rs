@@ -47,7 +47,8 @@ impl OpenedNetworks {
     ) -> Result<Self> {
         let wrong = |problem: AccountProblem| anyhow::anyhow!(problem.message);
         let Some(account) = config.neutron.account().complete().map_err(wrong)? else {
-            return Ok(Self::Embedded(EmbeddedNetworks::new(Arc::clone(gateway), Arc::clone(&member.views))));
+            let (views, clock) = (Arc::clone(&member.views), Arc::clone(&member.clock));
+            return Ok(Self::Embedded(EmbeddedNetworks::new(Arc::clone(gateway), views, clock)));
         };
         neutron(config, account, Arc::clone(&member.clock) as _, identity).context("[neutron]")
     }

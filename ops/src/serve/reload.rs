@@ -1,7 +1,11 @@
-//! At SIGHUP a running server again reads the log level, the policy and the certificates of the APIs.
+//! At SIGHUP a running server again reads the log level, the policy and the certificates of the APIs, and adds new
+//! hosts.
 //!
 //! If the configuration files have errors, nothing is read. Otherwise each part is read by itself. If a part has a
-//! mistake, the server logs the mistake and keeps the old part. Other options take effect at the next start.
+//! mistake, the server logs the mistake and keeps the old part. Other options take effect at the next start. A host that
+//! the files no longer name stays until `chronova host remove`, because it may have servers.
+
+use std::cell::RefCell;
 
 use chronova_events::error_chain::ErrorChain;
 use chronova_web::policy::Enforcer;
@@ -17,17 +21,20 @@ pub(super) struct Reload {
     pub(super) logging: Logging,
     pub(super) certificate: Option<ServedCertificate>,
     pub(super) read_config: ReadConfig,
+    /// The URIs of `[chronova] hypervisors` that were read last.
+    pub(super) hypervisors: RefCell<Vec<String>>,
 }
 
 impl Reload {
-    /// Reopens the log file, and reads everything again.
-    pub(super) fn all(&self, policy: &Enforcer) {
+    /// Reopens the log file, and reads everything again. Returns the URIs of hosts that the configuration did not name
+    /// before.
+    pub(super) fn all(&self, policy: &Enforcer) -> Vec<String> {
         if let Err(error) = self.logging.reopen() {
             tracing::error!(error = %ErrorChain(&error), "cannot reopen the log file");
         }
         let Some(config) = (self.read_config)() else {
             tracing::error!("the configuration is not valid, and nothing was read from it: run chronova config check");
-            return;
+            return Vec::new();
         };
         let targets = config.targets();
         let mut read = Vec::new();
@@ -47,5 +54,7 @@ impl Reload {
         if !read.is_empty() {
             tracing::info!("read again on SIGHUP: {}", read.join(", "));
         }
+        let before = self.hypervisors.replace(config.chronova.hypervisors.0.clone());
+        config.chronova.hypervisors.0.into_iter().filter(|uri| !before.contains(uri)).collect()
     }
 }

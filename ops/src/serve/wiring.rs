@@ -14,6 +14,8 @@ use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_actors::services::external::http::ServiceClient;
 use chronova_actors::services::external::keystone::SharedUserTokens;
 use chronova_events::clock::SystemClock;
+use chronova_events::envelope::Meta;
+use chronova_events::error_chain::ErrorChain;
 use chronova_events::store::EventStore;
 use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::backend::DriverOptions;
@@ -76,6 +78,18 @@ struct OpenedServices {
 }
 
 impl ControlPlane {
+    /// Adds hosts that the configuration files name since they were read again. The log keeps them. A member that does
+    /// not lead adds none; it reads the files again when it starts.
+    pub(super) async fn add_hosts(&self, uris: &[String]) {
+        let Some(leader) = &self.leader else { return };
+        for uri in uris {
+            match leader.operations().add_configured_host(uri, Meta::system("configuration")).await {
+                Ok(_) => tracing::info!(uri, "the host is added from the configuration"),
+                Err(error) => tracing::error!(uri, error = %ErrorChain(&error), "the host is not added"),
+            }
+        }
+    }
+
     /// Starts the parts that every member runs, and the APIs. Without a `cluster`, this process also begins to lead.
     pub(super) async fn open(
         config: &Config,

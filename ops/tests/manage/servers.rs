@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::site::{CELL0, ManagedCloud, NOBODY};
 
 #[test]
-fn volume_attachments_are_shown_and_refreshed_by_shelving() {
+fn volume_attachments_are_shown_and_refreshed() {
     let mut site = ManagedCloud::running();
     let server = site.server("web");
     let volume = json!({"volume": {"size": 1, "name": "data"}});
@@ -48,14 +48,31 @@ fn volume_attachments_are_shown_and_refreshed_by_shelving() {
     site.act(&server, &json!({"lock": null}), "SHUTOFF");
     assert!(site.manage(&refresh(&server, &volume, path), 5).contains("stopped and locked"));
     site.act(&server, &json!({"unlock": null}), "SHUTOFF");
-    // The refusal advises to shelve and unshelve the server. After that, the volume has another attachment.
-    assert!(site.manage(&refresh(&server, &volume, path), 1).contains("Shelve and unshelve the server"));
-    site.act(&server, &json!({"shelve": null}), "SHELVED_OFFLOADED");
-    site.act(&server, &json!({"unshelve": null}), "ACTIVE");
+    let conflict = site.manage(&refresh(&server, &volume, path), 7);
+    assert!(conflict.contains("may have been run on the wrong compute host"), "{conflict}");
+    std::fs::write(&connector, "{}").unwrap();
+    assert!(site.manage(&refresh(&server, &volume, path), 1).contains("names no host"));
+    // With the connector of its host, the volume gets another attachment, and the server starts with it.
+    let home = site.client().get(&format!("/chronova/v1/servers/{server}")).unwrap().expect(200).text("/server/host");
+    let own = site.manage(&format!("volume_attachment get_connector --json --host {home}"), 0);
+    std::fs::write(&connector, own).unwrap();
+    site.manage(&refresh(&server, &volume, path), 0);
     let renewed: Value = serde_json::from_str(&site.manage(&show(&server, &volume, "--json"), 0)).unwrap();
     assert!(shown["attachment_id"].is_string() && renewed["attachment_id"].is_string());
     assert_ne!(shown["attachment_id"], renewed["attachment_id"]);
-    assert_eq!(renewed["volume_id"], shown["volume_id"]);
+    assert_eq!((&renewed["volume_id"], &renewed["uuid"]), (&shown["volume_id"], &shown["uuid"]));
+    assert_eq!(renewed["connection_info"]["serial"], json!(volume));
+    let kept = site.client().get(&format!("/volume/v3/admin/volumes/{volume}")).unwrap().body["volume"].take();
+    assert_eq!((&kept["status"], kept["attachments"].as_array().map(Vec::len)), (&json!("in-use"), Some(1)), "{kept}");
+    assert_eq!(kept["attachments"][0]["attachment_id"], renewed["attachment_id"]);
+    let actions = site.client().get(&format!("/compute/v2.1/servers/{server}/os-instance-actions")).unwrap().body;
+    assert_eq!(actions["instanceActions"][0]["action"], "refresh_volume_attachment", "{actions}");
+    site.act(&server, &json!({"os-start": null}), "ACTIVE");
+    // So does a user who shelves and unshelves the server.
+    site.act(&server, &json!({"shelve": null}), "SHELVED_OFFLOADED");
+    site.act(&server, &json!({"unshelve": null}), "ACTIVE");
+    let again: Value = serde_json::from_str(&site.manage(&show(&server, &volume, "--json"), 0)).unwrap();
+    assert!(again["attachment_id"].is_string() && again["attachment_id"] != renewed["attachment_id"], "{again}");
     let host = site.client().get("/chronova/v1/hosts").unwrap().expect(200).text("/hosts/0/name");
     let connector = site.manage(&format!("volume_attachment get_connector --json --host {host}"), 0);
     assert_eq!(serde_json::from_str::<Value>(&connector).unwrap()["host"], json!(host));
@@ -83,6 +100,8 @@ fn image_properties_are_shown_and_set() {
     site.manage(&set(&server, "--property hw_disk_bus"), 4);
     site.manage(&set(&server, "--property hw_disk_buss=scsi"), 5);
     site.manage(&set(&server, "--property hw_disk_bus=nvme"), 6);
+    let unfit = site.manage(&set(&server, "--property hw_viommu_model=intel"), 6);
+    assert!(unfit.contains("does not work with machine type pc"), "{unfit}");
     site.manage(&show(&server, "hw_disk_bus"), 3);
     site.manage(&set(&server, "--property hw_disk_bus=scsi --property hw_cdrom_bus=sata"), 0);
     assert_eq!(site.manage(&show(&server, "hw_disk_bus"), 0), "scsi\n");

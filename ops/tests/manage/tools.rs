@@ -6,14 +6,6 @@ use super::cloud::Cloud;
 use super::site::ManagedCloud;
 
 #[test]
-fn limits_are_not_migrated() {
-    let site = ManagedCloud::stopped();
-    site.manage("limits migrate_to_unified_limits --verbose --quiet", 1);
-    assert!(site.manage("limits migrate_to_unified_limits", 1).starts_with("Chronova reads no limits from Keystone"));
-    assert_eq!(site.manage("limits migrate_to_unified_limits --quiet", 1), "");
-}
-
-#[test]
 fn an_upgrade_check_is_a_table_and_an_exit_code() {
     let mut site = ManagedCloud::stopped();
     let check = |site: &ManagedCloud| site.run("nova-status", &["upgrade", "check"]);

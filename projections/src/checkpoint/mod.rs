@@ -334,6 +334,24 @@ impl Checkpoints {
             (opened.provisional.is_empty() && opened.absent.is_empty()).then_some(opened.views)
         })
     }
+
+    /// Like [`Checkpoints::nearest`], for checkpoints of this log only.
+    pub(crate) async fn nearest_of(
+        self: &Arc<Self>,
+        store: &dyn EventStore,
+        fits: impl Fn(&Mark) -> bool,
+    ) -> Result<Option<Views>, CheckpointError> {
+        let (found, _) = self.list();
+        let mut positions = BTreeSet::new();
+        for candidate in found.iter().filter(|found| fits(&found.mark)) {
+            if belongs(store, &candidate.mark).await?.is_ok() {
+                positions.insert(candidate.mark.position);
+            }
+        }
+        let this = Arc::clone(self);
+        let nearest = move || this.nearest(|mark| positions.contains(&mark.position));
+        Ok(tokio::task::spawn_blocking(nearest).await.map_err(io::Error::other)?)
+    }
 }
 
 /// Whether the log still has the mark's event at the mark's position.

@@ -29,6 +29,7 @@ use futures::future::LocalBoxFuture;
 use serde_json::Value;
 
 use super::{Random, bytes, request_bodies};
+use crate::answers::{self, AnsweredRequest};
 use crate::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 
 /// One request.
@@ -217,15 +218,29 @@ impl Requests {
         let app = all_services(&api, folder.path());
         let configured = configure(app, Arc::clone(&api.routers), None);
         let service = Rc::new(test::init_service(actix_web::App::new().configure(configured)).await);
+        let routers = Arc::clone(&api.routers);
         let ask = move |case: Case| {
-            let service = Rc::clone(&service);
+            let (service, routers) = (Rc::clone(&service), Arc::clone(&routers));
             async move {
                 let request = case.request().to_request();
                 let answered = AssertUnwindSafe(test::call_service(&*service, request)).catch_unwind().await;
                 let response = answered.map_err(|_| "it panics".to_owned())?;
-                let status = response.status().as_u16();
+                let (status, headers) = (response.status().as_u16(), response.headers().clone());
                 let body = AssertUnwindSafe(test::read_body(response)).catch_unwind().await;
-                Ok((status, body.map_err(|_| "its body panics")?.to_vec()))
+                let body = body.map_err(|_| "its body panics")?.to_vec();
+                let asked: Option<Value> = serde_json::from_slice(&case.body).ok();
+                answers::check(
+                    &routers,
+                    &AnsweredRequest {
+                        method: &case.method,
+                        path: &case.uri,
+                        asked: asked.as_ref(),
+                        status,
+                        headers: &headers,
+                        body: &body,
+                    },
+                )?;
+                Ok((status, body))
             }
             .boxed_local()
         };

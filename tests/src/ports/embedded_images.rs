@@ -10,6 +10,7 @@ use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, ProjectId};
+use chronova_events::store::faulty::FuseStore;
 use chronova_events::store::memory::MemoryStore;
 use chronova_projections::views::Views;
 use tempfile::TempDir;
@@ -20,6 +21,7 @@ const MOST_BYTES: u64 = 1_000;
 
 pub struct EmbeddedImageStage {
     pub images: Arc<EmbeddedImages>,
+    pub log: Arc<FuseStore>,
     member: Member,
     _folder: TempDir,
 }
@@ -27,12 +29,13 @@ pub struct EmbeddedImageStage {
 impl EmbeddedImageStage {
     /// An empty service. Needs a running actix system.
     pub async fn new() -> Self {
-        let member = Member::start(MemoryStore::new(), Arc::new(SystemClock), Views::new()).await.unwrap();
+        let log = FuseStore::new(MemoryStore::new(), None);
+        let member = Member::start(Arc::clone(&log) as _, Arc::new(SystemClock), Views::new()).await.unwrap();
         let leadership = Leadership::take(&member, 1).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let files = ImageFiles::open(folder.path(), MOST_BYTES).unwrap();
         let images = EmbeddedImages::new(files, Arc::clone(&leadership.views), Arc::clone(&leadership.gateway));
-        Self { images, member, _folder: folder }
+        Self { images, log, member, _folder: folder }
     }
 
     pub async fn stop(self) {

@@ -42,7 +42,11 @@ impl EmbeddedNetworkStage {
     pub async fn new() -> Self {
         let member = Member::start(MemoryStore::new(), Arc::new(SystemClock), Views::new()).await.unwrap();
         let leadership = Leadership::take(&member, 1).unwrap();
-        let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
+        let networks = EmbeddedNetworks::new(
+            Arc::clone(&leadership.gateway),
+            Arc::clone(&leadership.views),
+            Arc::clone(&leadership.clock),
+        );
         Self { networks, leadership, member }
     }
 

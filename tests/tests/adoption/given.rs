@@ -19,6 +19,7 @@ use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, HostSignal,
 use chronova_hypervisor::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState};
 use chronova_projections::history::{History, HistoryOptions};
 use chronova_projections::views::Views;
+use chronova_tests::answers::{self, AnsweredRequest};
 use chronova_tests::compute_api::ADMIN;
 use chronova_tests::quick::quick;
 use chronova_tests::services::OneImage;
@@ -246,7 +247,7 @@ impl AdoptedCloud {
         let options = quick();
         let (gateway, views) = (Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let images = Arc::new(OneImage::default());
-        let networks = EmbeddedNetworks::new(Arc::clone(&gateway), Arc::clone(&views));
+        let networks = EmbeddedNetworks::new(Arc::clone(&gateway), Arc::clone(&views), Arc::clone(&leadership.clock));
         let volumes =
             EmbeddedVolumes::new(gateway, Arc::clone(&views), Arc::clone(&images) as _, options.volume.clone());
         let ports = Ports {
@@ -278,12 +279,15 @@ impl AdoptedCloud {
             .method(method.parse().unwrap())
             .insert_header(("X-Auth-Token", ADMIN))
             .insert_header(("OpenStack-API-Version", format!("{name} {version}")));
-        if let Some(body) = body {
+        if let Some(body) = &body {
             request = request.set_json(body);
         }
         let response = test::call_service(&service, request.to_request()).await;
-        let status = response.status().as_u16();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = test::read_body(response).await;
+        let asked = body.as_ref();
+        let answered = AnsweredRequest { method, path, asked, status, headers: &headers, body: &bytes };
+        answers::check(&self.routers, &answered).unwrap();
         (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 

@@ -43,8 +43,10 @@ fn host(id: &str, name: &str) -> HostCapabilities {
         kvm: false,
         emulates_because: None,
         traits: vec![],
+        encrypted_guests: 0,
         cells: vec![],
         pci: HostPci::default(),
+        iommu: false,
     }
 }
 

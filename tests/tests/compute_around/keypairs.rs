@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use super::interfaces::{USER, is};
 
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG0bTWZyLQGKlW5yQmNzFq9hJ1mX5x0yQ1V2kT3dYv3x me@home";
+
 async fn make(api: &Api, version: &str, body: Value) -> Answer {
     api.call("POST", "/os-keypairs", version, USER, Some(json!({"keypair": body}))).await
 }
@@ -74,5 +76,27 @@ async fn pairs_of_others_names_and_pages() {
     assert_eq!(page.body["keypairs_links"][0]["rel"], "next");
     let all = api.call("GET", "/os-keypairs?limit=1", "2.34", USER, None).await;
     assert_eq!(all.body["keypairs"].as_array().unwrap().len(), 3, "version 2.34 must ignore the limit of a page");
+    api.stop().await;
+}
+
+/// Clients compare a key with their own file, so its line end must not be lost.
+#[actix_rt::test]
+async fn an_imported_key_keeps_every_byte() {
+    let api = Api::start().await;
+    for (name, end) in [("bare", ""), ("line", "\n"), ("lines", "\n\n"), ("dos", "\r\n"), ("blank", " \n")] {
+        let text = format!("{KEY}{end}");
+        for version in ["2.1", "2.92"] {
+            let name = format!("{name}-{}", version.len());
+            let made = make(&api, version, json!({"name": name, "public_key": text})).await;
+            assert!(matches!(made.status, 200 | 201), "{name}: {:?}", made.body);
+            assert_eq!(made.body["keypair"]["public_key"], json!(text), "created {name}");
+            let shown = api.call("GET", &format!("/os-keypairs/{name}"), version, USER, None).await.body;
+            assert_eq!(shown["keypair"]["public_key"], json!(text), "shown {name}");
+            let listed = api.call("GET", "/os-keypairs", version, USER, None).await.body;
+            let pairs = listed["keypairs"].as_array().unwrap();
+            let found = pairs.iter().find(|pair| pair["keypair"]["name"] == json!(name)).unwrap();
+            assert_eq!(found["keypair"]["public_key"], json!(text), "listed {name}");
+        }
+    }
     api.stop().await;
 }

@@ -13,6 +13,7 @@ use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_hypervisor::domain_xml::{CpuModel, HostFacts, render};
 use chronova_hypervisor::firmware::FirmwareFacts;
 use chronova_hypervisor::guest::GuestSpec;
+use chronova_hypervisor::memory_encryption::SevFacts;
 use chronova_hypervisor::options::{CpuMode, GuestOptions, Screens};
 use chronova_hypervisor::sim::SimUri;
 use chronova_hypervisor::tpm::TpmVersion;
@@ -93,7 +94,7 @@ const SPECS: &[Entry] = &[
     entry("hw:ephemeral_encryption_format", "luks", Refused),
     entry("hw:hide_hypervisor_id", "true", Guest),
     beside("hw:locked_memory", "true", &[("hw:mem_page_size", "small")], Guest),
-    entry("hw:mem_encryption", "true", Scheduler),
+    entry("hw:mem_encryption", "true", Elsewhere("encrypted_memory_needs_uefi_and_a_board_that_has_it")),
     entry("hw:mem_encryption_model", "amd-sev-es", Refused),
     entry("hw:mem_page_size", "large", Guest),
     beside(
@@ -200,7 +201,7 @@ const PROPERTIES: &[Entry] = &[
         Elsewhere("locked_memory_needs_a_page_size_and_no_contradiction"),
     ),
     entry("hw_machine_type", "q35", Guest),
-    entry("hw_mem_encryption", "true", Scheduler),
+    beside("hw_mem_encryption", "true", UEFI, Guest),
     entry("hw_mem_encryption_model", "amd-sev-es", Refused),
     entry("hw_mem_page_size", "large", Elsewhere("an_impossible_topology_is_refused_with_the_reason")),
     beside(
@@ -297,6 +298,7 @@ fn facts() -> HostFacts {
         },
         host_uuid: None,
         guests: GuestOptions::default(),
+        sev: Some(SevFacts { cbitpos: 47, reduced_phys_bits: 1, max_guests: None }),
         foreign: Vec::new(),
     }
 }
@@ -325,8 +327,8 @@ struct Walk {
 impl Walk {
     async fn begin() -> Self {
         let pci = "10de:1eb8,1af4:1000@-".parse().unwrap();
-        let uri =
-            SimUri { tpm: true, huge_pages: 512, vcpus: 64, memory_mib: 16_384, disk_gib: 100, pci, ..SimUri::new(1) };
+        let plain = SimUri { vcpus: 64, memory_mib: 16_384, disk_gib: 100, ..SimUri::new(1) };
+        let uri = SimUri { tpm: true, sev: 1, huge_pages: 512, pci, ..plain };
         let mut world = World::of(uri);
         world.options.hosts.host_pci.others = DeviceSpec::read_all(&["{}".to_owned()]).unwrap();
         let aliases = [r#"{"name": "gpu", "vendor_id": "10de"}"#, r#"{"name": "card", "vendor_id": "1af4"}"#];

@@ -171,3 +171,31 @@ async fn a_server_keeps_the_machine_type_of_its_first_start() {
     life.stop().await;
     world.check().await;
 }
+
+/// Extra specs `quota:` limit a guest on its host. The quotas of its project are something else.
+#[actix_rt::test]
+async fn limits_of_a_guest_are_no_quotas_of_its_project() {
+    let api = Api::start().await;
+    let used = async || {
+        let limits = api.call("GET", "/limits", "2.1", OWNER, None).await.body["limits"]["absolute"].take();
+        ["totalCoresUsed", "totalRAMUsed", "totalInstancesUsed"].map(|name| limits[name].as_u64().unwrap())
+    };
+    let quotas = async || api.get("/os-quota-sets/p", "2.1").await["quota_set"].take();
+    let before = quotas().await;
+    let specs = json!({"quota:cpu_quota": "10000", "quota:cpu_period": "20000", "quota:disk_total_iops_sec": "10"});
+    flavor(&api, "limited", specs).await;
+    assert_eq!(used().await, [0, 0, 0]);
+    let id = built(&api, "limited", &[]).await;
+    assert_eq!(status(&api, &id).await, "ACTIVE");
+    assert_eq!(used().await, [1, 512, 1], "a limited CPU counts as a whole one");
+    assert_eq!(quotas().await, before);
+    assert!(
+        before.as_object().unwrap().keys().all(|name| !name.contains("shares") && !name.contains("iops")),
+        "{before}"
+    );
+    // A flavor without limits counts the same.
+    built(&api, "1", &[]).await;
+    assert_eq!(used().await, [2, 1024, 2]);
+    api.world.check().await;
+    api.stop().await;
+}

@@ -106,6 +106,42 @@ async fn a_resize_is_confirmed_and_another_reverted() {
     assert!(world.fleet.whereabouts().is_empty());
 }
 
+/// As in Nova, usage falls as soon as the server has a smaller flavor. A revert then needs quota for the larger one.
+#[actix_rt::test]
+async fn a_smaller_flavor_frees_quota_before_it_is_confirmed() {
+    let moved = Moved::server().await;
+    moved.api.flavor("3", 2048, 2).await;
+    moved.done(resize("3"), 202).await;
+    moved.done(json!({"confirmResize": null}), 204).await;
+    assert_eq!(moved.usages().await.1, json!(2048));
+    moved.done(resize("2"), 202).await;
+    assert_eq!(moved.shown().await["status"], "VERIFY_RESIZE");
+    assert_eq!(moved.usages().await.1, json!(1024));
+
+    let limit = async |ram: u32| {
+        let limits = Some(json!({"quota_set": {"ram": ram}}));
+        assert_eq!(moved.api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, limits).await.status, 200);
+    };
+    limit(2047).await;
+    let words = "Quota exceeded for ram: Requested 1024, but already used 1024 of 2047 ram";
+    let revert = || json!({"revertResize": null});
+    assert_eq!(moved.refused(revert()).await, (403, words.to_owned()));
+    let path = format!("/servers/{}/action", moved.id);
+    let refused = moved.api.call("POST", &path, "2.1", USER, Some(revert())).await.body;
+    assert_eq!(refused["forbidden"]["code"], 403, "{refused}");
+    moved.api.life.settled().await;
+    assert_eq!(moved.shown().await["status"], "VERIFY_RESIZE");
+    assert_eq!(moved.usages().await.1, json!(1024), "the refused revert kept quota");
+
+    limit(2048).await;
+    moved.done(revert(), 202).await;
+    let shown = moved.shown().await;
+    assert_eq!((&shown["status"], &shown["flavor"]["id"]), (&json!("ACTIVE"), &json!("3")));
+    assert_eq!(moved.usages().await.1, json!(2048));
+    moved.api.world.check().await;
+    moved.api.stop().await;
+}
+
 /// A server keeps its copy of the flavor, also when it moves. Only a resize takes a flavor as it is now.
 #[actix_rt::test]
 async fn a_resize_takes_a_flavor_as_it_is_now() {

@@ -1,5 +1,7 @@
 //! NUMA topologies and pinned CPUs through the API: refusals with their messages, and the fields that each user sees.
 
+use chronova_actors::topology::host::{CpuSets, HostCpus};
+use chronova_hypervisor::sim::SimUri;
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
@@ -220,5 +222,28 @@ async fn dedicated_processors_are_pcpu_and_shared_ones_vcpu() {
     request["availability_zone"] = json!(format!("nova:{}", home.as_str().unwrap()));
     let floating = held(&api.server(ADMIN, request).await).await;
     assert_eq!(floating, (pinned.0, json!({"DISK_GB": 1, "MEMORY_MB": 512, "VCPU": 1})));
+    api.stop().await;
+}
+
+/// The example of Nova's documentation. A host has 24 cores with two threads each. One core is the host's own, 8 cores
+/// are dedicated, and 15 cores are shared by eight CPUs for each thread.
+#[actix_rt::test]
+async fn the_host_of_novas_example_has_its_inventories() {
+    let mut world = World::of(SimUri { vcpus: 48, threads: 2, memory_mib: 8192, disk_gib: 100, ..SimUri::new(1) });
+    let sets = CpuSets { shared: Some((2..32).collect()), dedicated: Some((32..48).collect()) };
+    let named = [(world.fleet.hostname(0), sets)].into();
+    world.options.hosts.host_cpus = HostCpus { named, ..HostCpus::default() };
+    world.options.hosts.cpu_allocation_ratio = 8.0;
+    let api = Api::start_of(world, "", None).await;
+    let providers = api.ask("GET", "/placement/resource_providers", "2.1", ADMIN, None).await.body;
+    assert_eq!(providers["resource_providers"].as_array().unwrap().len(), 1, "{providers}");
+    let host = api.world.fleet.uri().host_id(0);
+    let shown = api.ask("GET", &format!("/placement/resource_providers/{host}/inventories"), "2.1", ADMIN, None).await;
+    for (class, total, ratio) in [("PCPU", 16, 1.0), ("VCPU", 30, 8.0)] {
+        let line = &shown.body["inventories"][class];
+        let numbers = ["total", "reserved", "min_unit", "max_unit", "step_size"].map(|name| line[name].as_u64());
+        assert_eq!(numbers, [Some(total), Some(0), Some(1), Some(total), Some(1)], "{class}: {line}");
+        assert_eq!(line["allocation_ratio"].as_f64(), Some(ratio), "{class}");
+    }
     api.stop().await;
 }

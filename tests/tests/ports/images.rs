@@ -1,11 +1,12 @@
 //! The suite of images on the embedded image service, on real Glance, and on a service that breaks a promise.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use chronova_actors::ports::{ImageService, PortError};
+use chronova_actors::ports::{ImageDraft, ImageService, PortError};
 use chronova_actors::services::external::keystone::KeptUserToken;
 use chronova_events::envelope::Meta;
-use chronova_events::ids::RequestId;
+use chronova_events::ids::{ImageId, ProjectId, RequestId};
 use chronova_tests::ports::broken_images::{BrokenImages, ImageFault};
 use chronova_tests::ports::embedded_images::EmbeddedImageStage;
 use chronova_tests::ports::image_resources;
@@ -29,6 +30,42 @@ async fn the_embedded_image_service_keeps_every_promise() {
         }
         stage.stop().await;
     }
+}
+
+/// The log has the start of an upload, but its reply is lost. The process repeats the step.
+#[actix_rt::test]
+async fn an_upload_whose_start_has_no_answer_is_repeated() {
+    let stage = EmbeddedImageStage::new().await;
+    let image = ImageId::random();
+    let draft = ImageDraft {
+        image,
+        name: "snapshot".to_owned(),
+        owner: ProjectId::new("p"),
+        format: "raw".to_owned(),
+        min_disk_gib: 0,
+        min_memory_mib: 0,
+        properties: Vec::new(),
+    };
+    stage.images.create(draft, Meta::system("test")).await.unwrap();
+    let upload = async || {
+        let bytes = futures::stream::iter([Ok(bytes::Bytes::from_static(b"content"))]);
+        stage.images.upload(image, Box::pin(bytes), Meta::system("test")).await
+    };
+    stage.log.lose_reply("image");
+    assert!(matches!(upload().await, Err(PortError::Unavailable(_))));
+    stage.log.answer_again();
+    let repeated = async {
+        loop {
+            match upload().await {
+                Err(PortError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(1)).await,
+                ended => return ended,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), repeated).await.unwrap().unwrap();
+    // A further repetition finds the stored image.
+    upload().await.unwrap();
+    stage.stop().await;
 }
 
 #[actix_rt::test]

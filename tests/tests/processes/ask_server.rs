@@ -15,6 +15,7 @@ use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 
+use super::moves::resized_down;
 use super::{Ask, built, case, soft_deleted, stopped};
 
 const HOSTS: usize = 2;
@@ -28,6 +29,13 @@ fn asking(case: &Case) -> Case {
 async fn a_request_for_another_flavor_is_proven() {
     let ask: Ask = |life, id| life.resize(id).boxed_local();
     let case = Case { failed_after: &["VERIFY_RESIZE"], ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") };
+    prove(&asking(&case)).await;
+}
+
+#[actix_rt::test]
+async fn a_request_for_the_larger_flavor_of_before_is_proven() {
+    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
+    let case = Case { failed_after: &["ACTIVE"], ..case(resized_down, ask, "VERIFY_RESIZE", "ACTIVE") };
     prove(&asking(&case)).await;
 }
 
@@ -62,7 +70,7 @@ async fn with_a_server() -> (World, InstanceId) {
 }
 
 /// The cores and MiB that all projects use.
-fn held(life: &Life) -> (u64, u64) {
+pub(super) fn held(life: &Life) -> (u64, u64) {
     let sum = |one: (u64, u64), other: (u64, u64)| (one.0 + other.0, one.1 + other.1);
     let views = &life.context().views;
     views.quotas.read(|view| view.by_project.values().map(|quota| (quota.cores, quota.memory_mib)).fold((0, 0), sum))
@@ -103,6 +111,47 @@ async fn a_request_beyond_the_quota_does_not_reach_the_server() {
     assert!(life.settled().await);
     assert_eq!(life.status(id), "ACTIVE");
     life.stop().await;
+    world.check().await;
+}
+
+/// The server has moved to a smaller flavor. Its revert needs quota for the larger one, and leaves nothing behind if
+/// there is none.
+#[actix_rt::test]
+async fn a_revert_beyond_the_quota_does_not_reach_the_server() {
+    let (world, id) = (World::new(HOSTS), InstanceId::random());
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    resized_down(&life, id).await;
+    let before = held(&life);
+    let limits = |cores| DefaultLimits { cores, ..DefaultLimits::NONE };
+    assert_eq!(life.revert_within(id, limits(1)).await.unwrap_err(), "quota exceeded");
+    assert!(life.settled().await);
+    assert_eq!((life.status(id), held(&life)), ("VERIFY_RESIZE", before));
+    life.revert_within(id, limits(2)).await.unwrap();
+    assert!(life.settled().await);
+    assert_eq!((life.status(id), held(&life)), ("ACTIVE", (2, 256)));
+    life.stop().await;
+    assert_eq!(world.given_back_by_reconcilers().await, 0);
+    world.check().await;
+}
+
+/// A confirmation and a revert race. The one that the server refuses does not change its quota.
+#[actix_rt::test]
+async fn a_confirmation_and_a_revert_leave_the_quota_of_the_winner() {
+    let (world, id) = (World::new(HOSTS), InstanceId::random());
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    resized_down(&life, id).await;
+    let (confirmed, reverted) = futures::join!(life.confirm_resize(id), life.revert_resize(id));
+    let expected = match (confirmed.is_ok(), reverted.is_ok()) {
+        (true, false) => (1, 64),
+        (false, true) => (2, 256),
+        neither => panic!("{neither:?}: {confirmed:?}, {reverted:?}"),
+    };
+    assert!(life.settled().await);
+    assert_eq!((life.status(id), held(&life)), ("ACTIVE", expected));
+    life.stop().await;
+    assert_eq!(world.given_back_by_reconcilers().await, 0);
     world.check().await;
 }
 

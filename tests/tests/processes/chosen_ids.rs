@@ -1,12 +1,12 @@
 //! The processes on volumes with a service that chooses ids itself, as Cinder does.
 
 use chronova_actors::process::{
-    attach_volume, build_instance, delete_instance, detach_volume, offload, swap_volume, unshelve,
+    attach_volume, build_instance, delete_instance, detach_volume, offload, refresh_volume, swap_volume, unshelve,
 };
 use chronova_tests::process_harness::{Case, prove};
 use futures::FutureExt;
 
-use super::on_volumes::{offloaded_with_a_volume, shelved_on_volumes, shelved_with_a_volume};
+use super::on_volumes::{offloaded_with_a_volume, shelved_on_volumes, shelved_with_a_volume, stopped_with_a_volume};
 use super::{Ask, beside_a_volume, built_on_volumes, case, nothing, with_a_volume, with_two_volumes};
 
 /// A case whose volume service chooses ids.
@@ -47,6 +47,13 @@ async fn swap_with_chosen_ids_is_proven() {
     let ask: Ask = |life, id| life.swap(id, 1, 2).boxed_local();
     let definition = &swap_volume::DEFINITION;
     prove(&chosen(&Case { definition, ..case(with_two_volumes, ask, "ACTIVE", "ACTIVE") })).await;
+}
+
+#[actix_rt::test]
+async fn refresh_with_chosen_ids_is_proven() {
+    let ask: Ask = |life, id| life.refresh(id).boxed_local();
+    let definition = &refresh_volume::DEFINITION;
+    prove(&chosen(&Case { definition, ..case(stopped_with_a_volume, ask, "SHUTOFF", "SHUTOFF") })).await;
 }
 
 #[actix_rt::test]

@@ -1,12 +1,12 @@
 //! Operations on servers with volumes as disks: images, rebuilds, rescues, and leaving their hosts.
 
 use chronova_actors::process::{
-    attach_volume, delete_instance, detach_volume, offload, rebuild, rescue, snapshot, unshelve,
+    attach_volume, delete_instance, detach_volume, offload, rebuild, refresh_volume, rescue, snapshot, unshelve,
 };
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
 use chronova_tests::process_harness::{Case, prove};
-use chronova_tests::world::Life;
+use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
@@ -57,6 +57,69 @@ fn offloaded_beside_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, 
         life.settled().await;
     }
     .boxed_local()
+}
+
+pub(super) fn stopped_with_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        with_a_volume(life, id).await;
+        life.power(id, PowerAction::Stop).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+#[actix_rt::test]
+async fn refresh_volume_is_proven() {
+    let ask: Ask = |life, id| life.refresh(id).boxed_local();
+    let definition = &refresh_volume::DEFINITION;
+    prove(&Case { definition, ..case(stopped_with_a_volume, ask, "SHUTOFF", "SHUTOFF") }).await;
+}
+
+/// The root disk is a volume.
+#[actix_rt::test]
+async fn refresh_of_a_root_volume_is_proven() {
+    let ask: Ask = |life, id| life.refresh(id).boxed_local();
+    let definition = &refresh_volume::DEFINITION;
+    prove(&Case { definition, ..case(stopped_on_volumes, ask, "SHUTOFF", "SHUTOFF") }).await;
+}
+
+/// A renewed attachment replaces the old one. Meanwhile the guest does not start, and a delete leaves nothing behind.
+#[actix_rt::test]
+async fn a_volume_gets_another_attachment() {
+    for (deletes, ends) in [(false, "ACTIVE"), (true, "DELETED")] {
+        let world = World::new(2);
+        let life = world.live(None, None).await;
+        life.hosts_up(2).await;
+        let id = InstanceId::random();
+        stopped_with_a_volume(&life, id).await;
+        let attachment = || {
+            let now = life.instance_now(id);
+            now.alive().and_then(|server| server.disks.iter().find_map(|disk| disk.device.attachment))
+        };
+        let old = attachment();
+        world.brakes.hold("detach_disk");
+        life.refresh(id).await.unwrap();
+        world.brakes.reached("detach_disk").await;
+        assert!(life.refresh(id).await.unwrap_err().contains("another request is changing volume"));
+        let refused = life.power(id, PowerAction::Start).await.unwrap_err();
+        assert_eq!(refused, "cannot start while the server is in task_state refreshing_volume_attachment");
+        if deletes {
+            life.delete(id).await.unwrap();
+        }
+        world.brakes.release("detach_disk");
+        life.settled().await;
+        if !deletes {
+            assert!(old.is_some() && attachment().is_some());
+            assert_ne!(attachment(), old);
+            life.power(id, PowerAction::Start).await.unwrap();
+            life.settled().await;
+            let refused = life.refresh(id).await.unwrap_err();
+            assert_eq!(refused, "cannot refresh connection_info while the server is in vm_state active");
+        }
+        assert_eq!(life.status(id), ends);
+        life.stop().await;
+        world.check().await;
+    }
 }
 
 #[actix_rt::test]

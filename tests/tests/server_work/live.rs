@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use chronova_actors::instance::InstanceRequest;
 use chronova_events::ids::{HostId, InstanceId};
-use chronova_events::instance::{Alive, LiveStage};
+use chronova_events::instance::{Alive, DeclaredState, LiveStage};
 use chronova_events::store::EventStore as _;
 use chronova_hypervisor::guest::PowerState;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
@@ -341,6 +342,95 @@ async fn nothing_is_decided_about_hosts_that_do_not_answer() {
     scene.end().await;
 }
 
+/// Waits until both hosts of the migration are recorded as down.
+async fn lose_both(scene: &Scene, hosts: &[usize]) {
+    for host in hosts {
+        scene.world.fleet.kill_host(*host);
+    }
+    let down = hosts.len();
+    scene
+        .life
+        .until(|context| context.views.hosts.read(|view| view.all().filter(|host| !host.up).count()) == down)
+        .await;
+}
+
+async fn reset_to_error(scene: &Scene) -> Result<(), String> {
+    scene.life.instance(scene.id, InstanceRequest::DeclareState { state: DeclaredState::Error }).await
+}
+
+/// Evacuates the server to the third host, and removes what the two others have when they are back.
+async fn is_saved(scene: Scene, [source, target]: [usize; 2]) {
+    scene.life.evacuate(scene.id).await.unwrap();
+    scene.life.settled().await;
+    let home = scene.home();
+    assert!(home != source && home != target);
+    assert_eq!((scene.life.status(scene.id), scene.boots(home)), ("ACTIVE", Some(1)));
+    for host in [source, target] {
+        scene.world.fleet.revive_host(host, true).unwrap();
+    }
+    scene.life.hosts_up(3).await;
+    cleared(&scene).await;
+    scene.end().await;
+}
+
+/// Both hosts are down for good. As in Nova, an operator resets the server's state and evacuates it.
+#[actix_rt::test]
+async fn a_reset_of_the_state_ends_a_live_migration_between_dead_hosts() {
+    let scene = Scene::sent(World::new(3)).await;
+    let (source, target) = scene.ends();
+    lose_both(&scene, &[source, target]).await;
+    assert!(scene.life.evacuate(scene.id).await.is_err(), "the destination may still run the guest");
+    reset_to_error(&scene).await.unwrap();
+    scene.life.settled().await;
+    assert_eq!((scene.home(), scene.life.status(scene.id)), (source, "ERROR"));
+    assert_eq!(scene.life.fault(scene.id), "Live migration failure: the hosts are down.");
+    assert_eq!(scene.status().await, MigrationStatus::Error);
+    is_saved(scene, [source, target]).await;
+}
+
+/// The control plane crashes around each append of the end.
+#[actix_rt::test]
+async fn the_end_of_a_live_migration_between_dead_hosts_survives_crashes() {
+    let mut fuse = 1;
+    loop {
+        let scene = Scene::sent(World::new(3)).await;
+        let (source, target) = scene.ends();
+        lose_both(&scene, &[source, target]).await;
+        scene.life.store.arm(Some(fuse));
+        let _ = reset_to_error(&scene).await;
+        scene.life.settled().await;
+        let crashed = scene.life.store.is_blown();
+        let Scene { world, life, id } = scene;
+        life.stop().await;
+        let life = world.live(None, None).await;
+        life.hosts_up_of(1, 3).await;
+        let scene = Scene { world, life, id };
+        reset_to_error(&scene).await.unwrap();
+        scene.life.settled().await;
+        assert_eq!((scene.home(), scene.life.status(id)), (source, "ERROR"), "a crash at append {fuse}");
+        is_saved(scene, [source, target]).await;
+        if !crashed {
+            break;
+        }
+        fuse += 1;
+    }
+    assert!(fuse > 3, "the end took only {fuse} appends");
+}
+
+/// An operator has switched both hosts off, so neither runs the guest.
+#[actix_rt::test]
+async fn a_live_migration_ends_if_both_hosts_are_fenced() {
+    let scene = Scene::sent(World::new(3)).await;
+    let (source, target) = scene.ends();
+    lose_both(&scene, &[source, target]).await;
+    for host in [source, target] {
+        scene.life.force_down(scene.world.fleet.uri().host_id(host)).await.unwrap();
+    }
+    scene.life.settled().await;
+    assert_eq!((scene.home(), scene.status().await), (source, MigrationStatus::Error));
+    is_saved(scene, [source, target]).await;
+}
+
 /// A server can be deleted while its hosts are down. Its leftovers are removed when the hosts are back.
 #[actix_rt::test]
 async fn a_delete_does_not_wait_for_hosts() {
@@ -497,7 +587,9 @@ async fn a_failed_live_migration_leaves_the_server_on_its_host_with_a_reason() {
     scene.life.live_migrate(scene.id).await.unwrap();
     scene.life.settled().await;
     assert_eq!((scene.home(), scene.boots(home)), (home, Some(1)));
-    assert!(scene.server().fault.unwrap().0.message.contains("unable to connect"));
+    let fault = scene.server().fault.unwrap().0;
+    assert!(fault.details.contains("unable to connect to server at 'h2:49152'"), "{}", fault.details);
+    assert_eq!(fault.message, "Live migration failure: the hypervisor ended it.");
     assert_eq!((scene.status().await, scene.life.status(scene.id)), (MigrationStatus::Error, "ACTIVE"));
     scene.end().await;
 }

@@ -175,3 +175,21 @@ async fn a_strangers_images_push_no_backups_out() {
     assert_eq!(list["servers"], json!([]));
     api.stop().await;
 }
+
+/// A server of another project is no marker of a list, so it cannot be told from a server that does not exist.
+#[actix_rt::test]
+async fn the_usage_of_a_project_names_no_server_of_another() {
+    let api = Api::start().await;
+    let own = api.server(OWNER, Api::wish("own")).await;
+    let foreign = api.server(STRANGER, Api::wish("foreign")).await;
+    let usage = async |marker: &str| {
+        let window = "start=2020-01-01T00:00:00&end=2100-01-01T00:00:00";
+        let path = format!("/os-simple-tenant-usage/web?{window}&marker={marker}");
+        api.call("GET", &path, "2.40", OWNER, None).await
+    };
+    assert_eq!(usage(&own).await.status, 200);
+    for marker in [foreign.as_str(), "00000000-0000-0000-0000-000000000000"] {
+        is(&usage(marker).await, 400, &format!("Marker {marker} could not be found."));
+    }
+    api.stop().await;
+}

@@ -408,6 +408,40 @@ async fn guests_see_volumes_on_the_requested_bus_and_as_the_requested_device_typ
     api.stop().await;
 }
 
+/// The mappings in an image's properties have the bounds that the schema gives to those of a request.
+#[actix_rt::test]
+async fn the_disks_of_an_image_are_checked_like_those_of_a_request() {
+    let api = Api::start().await;
+    let disk = |key: &str, value: Value| {
+        let mut disk = json!({"source_type": "blank", "destination_type": "volume", "volume_size": 1, "boot_index": -1,
+            "delete_on_termination": true});
+        disk[key] = value;
+        disk
+    };
+    let text = |key: &str| format!("Block Device Mapping is Invalid: {key} is not a text of at most 255 characters.");
+    let cases = [
+        (disk("device_type", json!("l".repeat(256))), 400, text("device_type")),
+        (disk("guest_format", json!("x".repeat(256))), 400, text("guest_format")),
+        (disk("tag", json!(7)), 400, text("tag")),
+        (
+            disk("source_type", json!("file")),
+            400,
+            "Block Device Mapping is Invalid: Invalid source_type field.".to_owned(),
+        ),
+        (disk("disk_bus", json!("bus")), 400, "Block Device Mapping is Invalid.".to_owned()),
+        (disk("device_type", json!("lun")), 202, String::new()),
+    ];
+    for (disk, expected, words) in cases {
+        let mapping = json!([disk]).to_string();
+        let image = api.image(&[("block_device_mapping", &mapping), ("bdm_v2", "true")]).await;
+        let request = json!({"name": "x", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": image});
+        let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": request}))).await;
+        assert_eq!((status, message), (expected, words), "{disk}");
+    }
+    api.life.settled().await;
+    api.stop().await;
+}
+
 /// `[compute] max_disk_devices_to_attach` limits new servers and later attachments.
 #[actix_rt::test]
 async fn the_disks_of_a_server_are_limited() {

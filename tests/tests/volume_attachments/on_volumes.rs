@@ -172,6 +172,9 @@ async fn a_guest_is_quiesced_while_its_volumes_are_copied() {
     assert!(!complete(&body["image_id"]));
     let fault = api.get(&format!("/servers/{server}/os-instance-actions"), "2.1").await;
     assert_eq!(fault["instanceActions"][0]["message"], "Error", "{fault}");
+    // Users see the fault, so it has no text of the hypervisor.
+    let words = "Failed to quiesce instance: the guest agent did not freeze its file systems.";
+    assert_eq!(api.life.fault(id), words);
     api.world.fleet.set_deaf(host_of(&server), id, false).unwrap();
 
     // A guest that does not require quiescing is copied while it runs.

@@ -272,6 +272,14 @@ async fn types_decide_who_may_share() {
     assert_eq!(made.status, 200, "{:?}", made.body);
     let kind = made.body["volume_type"]["id"].as_str().unwrap().to_owned();
     assert_eq!(ask(&api, ADMIN, "POST", "/types", request).await.status, 409);
+    // Horizon asks for these with every list of types.
+    let encryption = ask(&api, ADMIN, "GET", &format!("/types/{kind}/encryption"), Value::Null).await;
+    assert_eq!((encryption.status, encryption.body), (200, json!({})));
+    assert_eq!(ask(&api, MEMBER, "GET", &format!("/types/{kind}/encryption"), Value::Null).await.status, 403);
+    let unknown = "/types/33333333-2222-4333-8444-555555555555/encryption";
+    assert_eq!(ask(&api, ADMIN, "GET", unknown, Value::Null).await.status, 404);
+    assert_eq!(ask(&api, MEMBER, "GET", "/group_types", Value::Null).await.body, json!({"group_types": []}));
+    assert_eq!(at(&api, "3.10", MEMBER, "GET", "/group_types", Value::Null).await.status, 404);
     let id = volume(&api, ADMIN, json!({"volume_type": "shared"})).await;
     assert_eq!(show(&api, &id).await["multiattach"], true);
     for server in ["11111111-2222-4333-8444-555555555555", "22222222-2222-4333-8444-555555555555"] {

@@ -333,3 +333,29 @@ async fn an_attachment_and_its_release_may_be_repeated() {
     life.stop().await;
     world.check().await;
 }
+
+/// The log has the request, but its reply is lost. The quota of a volume that exists must not be released.
+#[actix_rt::test]
+async fn a_lost_reply_releases_no_quota() {
+    let world = World::new(2);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    let id = VolumeId::random();
+    let held = || {
+        life.context().views.volumes.read(|view| {
+            view.quotas.values().map(|quota| (quota.volumes.len(), quota.snapshots.len())).next().unwrap_or_default()
+        })
+    };
+    life.store.lose_reply("volume");
+    assert!(life.volume(id, NewContent::Blank).await.is_err());
+    life.store.answer_again();
+    life.settled().await;
+    assert_eq!((held(), word(&world.views().await, id)), ((1, 0), "available"));
+    life.store.lose_reply("volume");
+    assert!(life.snapshot_volume(id, false).await.is_err());
+    life.store.answer_again();
+    life.settled().await;
+    assert_eq!((held(), word(&world.views().await, id)), ((1, 1), "snapshot"));
+    life.stop().await;
+    world.check().await;
+}

@@ -18,6 +18,7 @@ use chronova_projections::views::Views;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
+use super::answers;
 use super::events::SSE;
 use super::feed::{FeedClient, FeedEnd, FeedRight, HEARTBEAT, RECHECK, serve};
 use crate::ctx::Ctx;
@@ -28,7 +29,8 @@ use crate::route::{Route, get};
 
 const RULE: &str = "chronova:changes:list";
 
-pub(super) const ROUTES: &[Route] = &[get("changes.follow", "/changes", handler!(follow)).policy(RULE)];
+pub(super) const ROUTES: &[Route] =
+    &[get("changes.follow", "/changes", handler!(follow)).policy(RULE).answers(answers::changes)];
 
 /// The longest wait until the read models show an event. The feed waits before it names the server, so that a client
 /// that reads the server at once finds the change.

@@ -12,6 +12,7 @@ use chronova_events::store::StoreError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -20,8 +21,11 @@ use crate::reply::Reply;
 use crate::route::{Route, get, post};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("erasures.list", "/erasures", handler!(list)).policy("chronova:erasures:list"),
-    post("erasures.create", "/erasures", handler!(create)).any_body().policy("chronova:erasures:create"),
+    get("erasures.list", "/erasures", handler!(list)).policy("chronova:erasures:list").answers(answers::erasures),
+    post("erasures.create", "/erasures", handler!(create))
+        .any_body()
+        .policy("chronova:erasures:create")
+        .answers(answers::erased),
 ];
 
 const LONGEST_REASON: usize = 1_024;

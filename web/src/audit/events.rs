@@ -8,9 +8,10 @@ use chronova_projections::servers::ServerRow;
 use serde_json::json;
 use uuid::Uuid;
 
+use super::answers;
 use super::feed::{self, FeedRight};
 use super::filters::{AuditQuery, limit};
-use super::line::{Format, cloud_event, json_line};
+use super::line::{Format, cadf_event, cloud_event, json_line};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -21,10 +22,11 @@ pub(super) const RULE: &str = "chronova:events:list";
 /// The rule for personal fields. An auditor of the system need not read tenants' user data.
 pub(super) const PERSONAL: &str = "chronova:events:personal";
 
-pub(super) const ROUTES: &[Route] = &[get("events.list", "/events", handler!(list)).policy(RULE)];
+pub(super) const ROUTES: &[Route] =
+    &[get("events.list", "/events", handler!(list)).policy(RULE).answers(answers::events)];
 
 pub(super) const SSE: &str = "text/event-stream";
-const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
+pub(super) const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     let mut asked = AuditQuery::parse(&ctx.query, names(&ctx)?)?;
@@ -76,8 +78,10 @@ fn format(ctx: &Ctx, accept: &str) -> Result<Format, Fault> {
         None if accept.contains("cloudevents") => Ok(Format::CloudEvents),
         None => Ok(Format::Json),
         Some(name) => Format::parse(name)
-            .filter(|format| matches!(format, Format::Json | Format::CloudEvents))
-            .ok_or_else(|| Fault::bad_request(format!("The format {name:?} is unknown: use json or cloudevents."))),
+            .filter(|format| matches!(format, Format::Json | Format::CloudEvents | Format::Cadf))
+            .ok_or_else(|| {
+                Fault::bad_request(format!("The format {name:?} is unknown: use json, cloudevents or cadf."))
+            }),
     }
 }
 
@@ -94,6 +98,7 @@ async fn page(ctx: &Ctx, asked: AuditQuery, format: Format) -> Result<Reply, Fau
         for recorded in found.events.iter().filter(|recorded| recorded.position <= asked.up_to) {
             let shown = without(recorded, personal).and_then(|blank| match format {
                 Format::CloudEvents => cloud_event(blank.as_ref().unwrap_or(recorded)),
+                Format::Cadf => cadf_event(blank.as_ref().unwrap_or(recorded)),
                 _ => json_line(blank.as_ref().unwrap_or(recorded)),
             });
             events.push(shown.map_err(unreadable)?);

@@ -12,6 +12,7 @@ use chronova_events::sealed::Personal;
 use serde_json::{Map, Value, json};
 
 use super::cadf::CadfEvent;
+use super::syslog::syslog_message;
 
 /// The format of a rendered event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,6 +22,10 @@ pub enum Format {
     Json,
     /// CloudEvents 1.0, structured mode.
     CloudEvents,
+    /// An event of CADF (DSP0262), as pyCADF reads it.
+    Cadf,
+    /// A message of syslog (RFC 5424).
+    Syslog,
     /// Comma-separated values (RFC 4180).
     Csv,
     /// Columns for a terminal.
@@ -28,12 +33,12 @@ pub enum Format {
 }
 
 impl Format {
-    pub const NAMES: [&'static str; 4] = ["json", "cloudevents", "csv", "table"];
-
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "json" | "jsonl" => Some(Self::Json),
             "cloudevents" => Some(Self::CloudEvents),
+            "cadf" => Some(Self::Cadf),
+            "syslog" => Some(Self::Syslog),
             "csv" => Some(Self::Csv),
             "table" => Some(Self::Table),
             _ => None,
@@ -43,7 +48,7 @@ impl Format {
     /// The head line of a listing in this format, with its line end.
     pub fn head(self) -> Option<String> {
         match self {
-            Self::Json | Self::CloudEvents => None,
+            Self::Json | Self::CloudEvents | Self::Cadf | Self::Syslog => None,
             Self::Csv => Some(CSV.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",") + "\r\n"),
             Self::Table => Some(columns(["POSITION", "TIME", "WHO", "ACTION", "TARGET", "OUTCOME", "KIND", "REQUEST"])),
         }
@@ -54,6 +59,8 @@ impl Format {
         Ok(match self {
             Self::Json => json_line(recorded)?.to_string() + "\n",
             Self::CloudEvents => cloud_event(recorded)?.to_string() + "\n",
+            Self::Cadf => cadf_event(recorded)?.to_string() + "\n",
+            Self::Syslog => syslog_message(recorded)? + "\n",
             Self::Csv => csv(recorded)?,
             Self::Table => table(recorded)?,
         })
@@ -112,6 +119,37 @@ pub fn cloud_event(recorded: &Recorded) -> Result<Value, DecodeError> {
         "correlationid": recorded.meta.correlation.to_string(),
         "data": data,
     }))
+}
+
+/// One event in the schema of pyCADF, the library of OpenStack's services. An attachment has the fields that CADF
+/// lacks.
+pub fn cadf_event(recorded: &Recorded) -> Result<Value, DecodeError> {
+    let event = recorded.event()?;
+    let payload = shown(event);
+    let mut line = Map::new();
+    for (key, value) in CadfEvent::of(recorded, event, &payload).fields() {
+        if !value.is_null() {
+            line.insert(key.to_owned(), value);
+        }
+    }
+    let time = recorded.recorded_at.to_string();
+    let content = json!({
+        "position": recorded.position.0,
+        "kind": &*recorded.kind,
+        "request_id": recorded.meta.request_id.as_ref().map(ToString::to_string),
+        "payload": payload,
+    });
+    let own = [
+        ("typeURI", json!("http://schemas.dmtf.org/cloud/audit/1.0/event")),
+        ("eventType", json!("activity")),
+        ("id", json!(recorded.id.to_string())),
+        // pyCADF writes the offset without a colon.
+        ("eventTime", json!(format!("{}+0000", time.trim_end_matches('Z')))),
+        ("observer", json!({"typeURI": "service/oss", "id": "observer", "name": "chronova"})),
+        ("attachments", json!([{"name": "event", "typeURI": "application/json", "content": content}])),
+    ];
+    line.extend(own.map(|(key, value)| (key.to_owned(), value)));
+    Ok(Value::Object(line))
 }
 
 fn cause(cause: &Cause) -> Value {

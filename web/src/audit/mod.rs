@@ -5,6 +5,7 @@
 //! administrators may erase. The feed in [`changes`] is the exception: it tells a project which of the project's own
 //! servers have changed.
 
+mod answers;
 pub mod cadf;
 mod changes;
 mod erasures;
@@ -13,6 +14,7 @@ pub mod feed;
 mod filters;
 pub mod line;
 pub mod open_feeds;
+pub mod syslog;
 
 use crate::route::Route;
 

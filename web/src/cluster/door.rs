@@ -16,6 +16,7 @@ use actix_web::{HttpRequest, HttpResponse, HttpServer, dev, web};
 use chronova_events::envelope::Position;
 use chronova_events::ids::RequestId;
 use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::headers::{EPOCH, FOLLOWS, HEAD, HOST, ONLY, POSITION, REMOTE, REQUEST, RequestOrigin};
 use super::seat::{ClusterSeat, ConfirmedEpoch, until_confirmed};
@@ -123,7 +124,13 @@ async fn entry(request: HttpRequest, payload: web::Payload, door: Data<PeerDoor>
     let Some(origin) = origin(&request) else { return HttpResponse::BadRequest().finish() };
     let front = OpenedApp { app: Arc::clone(&app), routers: &door.routers, only: origin.only };
     let request_id = origin.request_id.clone();
-    let span = tracing::info_span!("request", request_id = request_id.as_str());
+    let span = tracing::info_span!(
+        "request",
+        request_id = request_id.as_str(),
+        service = Empty,
+        operation = Empty,
+        status = Empty
+    );
     let handled = server::handle(&front, request, payload.into_inner(), request_id, Some(&origin));
     let mut response = handled.instrument(span).await;
     if let Ok(log) = app.log() {

@@ -14,6 +14,8 @@ use serde_json::json;
 use super::bodies::{aggregates as bodies, no_query};
 use super::reject::{self, AggregateAction};
 use super::views::aggregate::{AGGREGATE, CREATED};
+use crate::answers::{accepted, done};
+use crate::compute::answers::aggregates as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -24,30 +26,42 @@ use crate::route::{Route, action, delete, get, post, put};
 pub(super) const ROUTES: &[Route] = &[
     get("aggregates.index", "/os-aggregates", handler!(index))
         .policy("os_compute_api:os-aggregates:index")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::index)
+        .as_of(),
     post("aggregates.create", "/os-aggregates", handler!(create))
         .policy("os_compute_api:os-aggregates:create")
-        .body(bodies::create_body),
+        .body(bodies::create_body)
+        .answers(answers::create),
     get("aggregates.show", "/os-aggregates/{id}", handler!(show))
         .policy("os_compute_api:os-aggregates:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::show)
+        .as_of(),
     put("aggregates.update", "/os-aggregates/{id}", handler!(update))
         .policy("os_compute_api:os-aggregates:update")
-        .body(bodies::update_body),
-    delete("aggregates.delete", "/os-aggregates/{id}", handler!(remove)).policy("os_compute_api:os-aggregates:delete"),
+        .body(bodies::update_body)
+        .answers(answers::show),
+    delete("aggregates.delete", "/os-aggregates/{id}", handler!(remove))
+        .policy("os_compute_api:os-aggregates:delete")
+        .answers(done),
     action("aggregates.add_host", "/os-aggregates/{id}/action", "add_host", handler!(add_host))
         .policy("os_compute_api:os-aggregates:add_host")
-        .body(bodies::add_host_body),
+        .body(bodies::add_host_body)
+        .answers(answers::show),
     action("aggregates.remove_host", "/os-aggregates/{id}/action", "remove_host", handler!(remove_host))
         .policy("os_compute_api:os-aggregates:remove_host")
-        .body(bodies::remove_host_body),
+        .body(bodies::remove_host_body)
+        .answers(answers::show),
     action("aggregates.set_metadata", "/os-aggregates/{id}/action", "set_metadata", handler!(set_metadata))
         .policy("os_compute_api:os-aggregates:set_metadata")
-        .body(bodies::set_metadata_body),
+        .body(bodies::set_metadata_body)
+        .answers(answers::show),
     post("aggregates.images", "/os-aggregates/{id}/images", handler!(cache_images))
         .since(2, 81)
         .policy("compute:aggregates:images")
-        .body(bodies::images_body),
+        .body(bodies::images_body)
+        .answers(accepted),
 ];
 
 /// The aggregate's number in the path. A sign and blanks around the number are accepted, as in Python.
@@ -61,7 +75,7 @@ fn number(ctx: &Ctx) -> Result<u64, Fault> {
 }
 
 fn find(ctx: &Ctx, number: u64) -> Result<Arc<HostAggregate>, Fault> {
-    let found = ctx.queries()?.views.host_aggregates.read(|view| view.get(number).cloned());
+    let found = ctx.views()?.host_aggregates.read(|view| view.get(number).cloned());
     found.ok_or_else(|| reject::no_aggregate(number))
 }
 
@@ -95,14 +109,13 @@ fn warn_of_default_zone(ctx: &Ctx, aggregate: &str, zone: Option<&str>) -> Resul
 /// The number of servers on each of these hosts.
 fn occupants(ctx: &Ctx, hosts: impl IntoIterator<Item = HostId>) -> Result<ServersPerHost, Fault> {
     Ok(ctx
-        .queries()?
-        .views
+        .views()?
         .servers
         .read(|servers| hosts.into_iter().map(|host| (host, servers.on_host(host).count())).collect()))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    let all: Vec<_> = ctx.queries()?.views.host_aggregates.read(|view| view.all().cloned().collect());
+    let all: Vec<_> = ctx.views()?.host_aggregates.read(|view| view.all().cloned().collect());
     Ok(Reply::ok(json!({"aggregates": AGGREGATE.render_all(&all, ctx.version)})))
 }
 
@@ -118,7 +131,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let create = HostAggregateCommand::Create { aggregate, name: name.clone(), zone: zone.clone() };
     send(&ctx, AggregateAction::Create, create).await?;
     warn_of_default_zone(&ctx, &name, zone.as_deref())?;
-    let view = &ctx.queries()?.views.host_aggregates;
+    let view = &ctx.views()?.host_aggregates;
     let made = view.read(|view| view.all().find(|known| known.id == aggregate).cloned());
     let made = made.ok_or_else(|| Fault::internal("the read models do not show what was made"))?;
     Ok(Reply::ok(json!({"aggregate": CREATED.render(&made, ctx.version)})))
@@ -160,7 +173,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
 /// The host that the body of the action names.
 fn host(ctx: &Ctx) -> Result<(String, Option<HostId>), Fault> {
     let hostname = ctx.action_body()["host"].as_str().unwrap_or_default().to_owned();
-    let host = ctx.queries()?.views.hosts.read(|hosts| hosts.named(&hostname).map(|host| host.id));
+    let host = ctx.views()?.hosts.read(|hosts| hosts.named(&hostname).map(|host| host.id));
     Ok((hostname, host))
 }
 

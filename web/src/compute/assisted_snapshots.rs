@@ -12,6 +12,7 @@ use chronova_projections::servers::ServerRow;
 use serde_json::Value;
 
 use super::bodies::proxies as bodies;
+use crate::answers::refused;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -21,10 +22,12 @@ use crate::route::{Route, delete, post};
 pub(super) const ROUTES: &[Route] = &[
     post("assisted_volume_snapshots.create", "/os-assisted-volume-snapshots", handler!(create))
         .policy("os_compute_api:os-assisted-volume-snapshots:create")
-        .body(bodies::assisted_snapshot_body),
+        .body(bodies::assisted_snapshot_body)
+        .answers(refused),
     delete("assisted_volume_snapshots.delete", "/os-assisted-volume-snapshots/{id}", handler!(remove))
         .policy("os_compute_api:os-assisted-volume-snapshots:delete")
-        .query(bodies::assisted_snapshot_query),
+        .query(bodies::assisted_snapshot_query)
+        .answers(refused),
 ];
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {

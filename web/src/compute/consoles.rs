@@ -22,6 +22,7 @@ use super::bodies::{server_actions as actions, server_parts as bodies};
 use super::servers::host_of;
 use super::servers::lookup::{PermittedServer, find};
 use super::{reject, versions};
+use crate::compute::answers::consoles as answers;
 use crate::console::{ConsoleConfig, token_hash};
 use crate::ctx::Ctx;
 use crate::dispatch;
@@ -37,23 +38,28 @@ pub(super) const ROUTES: &[Route] = &[
     action("remote_consoles.os-getVNCConsole", PATH, "os-getVNCConsole", handler!(of_old))
         .until(2, 5)
         .policy_on_target("os_compute_api:os-remote-consoles")
-        .body(actions::remote_consoles_vnc_body),
+        .body(actions::remote_consoles_vnc_body)
+        .answers(answers::of_old),
     action("remote_consoles.os-getSPICEConsole", PATH, "os-getSPICEConsole", handler!(of_old))
         .until(2, 5)
         .policy_on_target("os_compute_api:os-remote-consoles")
-        .body(actions::remote_consoles_spice_body),
+        .body(actions::remote_consoles_spice_body)
+        .answers(answers::of_old),
     action("remote_consoles.os-getSerialConsole", PATH, "os-getSerialConsole", handler!(of_old))
         .until(2, 5)
         .policy_on_target("os_compute_api:os-remote-consoles")
-        .body(actions::remote_consoles_serial_body),
+        .body(actions::remote_consoles_serial_body)
+        .answers(answers::of_old),
     post("remote_consoles.create", "/servers/{server_id}/remote-consoles", handler!(create))
         .since(2, 6)
         .policy_on_target("os_compute_api:os-remote-consoles")
-        .body(bodies::remote_consoles_create_body),
+        .body(bodies::remote_consoles_create_body)
+        .answers(answers::create),
     get("console_auth_tokens.show", "/os-console-auth-tokens/{id}", handler!(show))
         .reads_secret()
         .policy("os_compute_api:os-console-auth-tokens")
-        .query(bodies::console_auth_tokens_show_query),
+        .query(bodies::console_auth_tokens_show_query)
+        .answers(answers::token),
 ];
 
 /// Nova's name for the action. Nova's refusals quote this name.

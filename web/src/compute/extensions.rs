@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::bodies::no_query;
+use crate::compute::answers::others as answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -11,8 +12,14 @@ use crate::reply::Reply;
 use crate::route::{Route, get};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("extension_info.index", "/extensions", handler!(index)).policy("os_compute_api:extensions").query(no_query),
-    get("extension_info.show", "/extensions/{id}", handler!(show)).policy("os_compute_api:extensions").query(no_query),
+    get("extension_info.index", "/extensions", handler!(index))
+        .policy("os_compute_api:extensions")
+        .query(no_query)
+        .answers(answers::extensions),
+    get("extension_info.show", "/extensions/{id}", handler!(show))
+        .policy("os_compute_api:extensions")
+        .query(no_query)
+        .answers(answers::extension_shown),
 ];
 
 /// Alias and name.

@@ -22,6 +22,7 @@ use chronova_events::instance::{Alive, Phase, Power, PowerAction};
 use serde_json::{Value, json};
 
 use super::bodies::external_events::{self as bodies, ExternalEvent};
+use crate::compute::answers::others as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -32,7 +33,8 @@ use crate::route::{Route, post};
 pub(super) const ROUTES: &[Route] =
     &[post("server_external_events.create", "/os-server-external-events", handler!(create))
         .policy("os_compute_api:os-server-external-events:create")
-        .body(bodies::create_body)];
+        .body(bodies::create_body)
+        .answers(answers::external_events)];
 
 const TAG_REQUIRED: &[&str] = &["volume-extended", "power-update", "accelerator-request-bound"];
 

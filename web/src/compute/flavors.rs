@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 use super::bodies::{flavors as bodies, no_query};
 use super::views::flavor::{BRIEF, FLAVOR, FlavorView, extra_specs};
 use super::{paging, reject, versions};
+use crate::answers::{accepted, done};
+use crate::compute::answers::flavors as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -19,40 +21,61 @@ use crate::reply::Reply;
 use crate::route::{Route, action, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("flavors.index", "/flavors", handler!(index)).query(bodies::flavors_index_query),
-    get("flavors.detail", "/flavors/detail", handler!(detail)).query(bodies::flavors_index_query),
+    get("flavors.index", "/flavors", handler!(index))
+        .query(bodies::flavors_index_query)
+        .answers(answers::index)
+        .as_of(),
+    get("flavors.detail", "/flavors/detail", handler!(detail))
+        .query(bodies::flavors_index_query)
+        .answers(answers::detail)
+        .as_of(),
     post("flavors.create", "/flavors", handler!(create))
         .policy("os_compute_api:os-flavor-manage:create")
-        .body(bodies::flavors_create_body),
-    get("flavors.show", "/flavors/{id}", handler!(show)).query(no_query),
+        .body(bodies::flavors_create_body)
+        .answers(answers::show),
+    get("flavors.show", "/flavors/{id}", handler!(show)).query(no_query).answers(answers::show).as_of(),
     put("flavors.update", "/flavors/{id}", handler!(update))
         .since(2, 55)
         .policy("os_compute_api:os-flavor-manage:update")
-        .body(bodies::flavors_update_body),
-    delete("flavors.delete", "/flavors/{id}", handler!(remove)).policy("os_compute_api:os-flavor-manage:delete"),
+        .body(bodies::flavors_update_body)
+        .answers(answers::show),
+    delete("flavors.delete", "/flavors/{id}", handler!(remove))
+        .policy("os_compute_api:os-flavor-manage:delete")
+        .answers(accepted),
     get("flavor_access.index", "/flavors/{flavor_id}/os-flavor-access", handler!(access))
         .policy("os_compute_api:os-flavor-access")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::access)
+        .as_of(),
     action("flavor_access.addTenantAccess", "/flavors/{id}/action", "addTenantAccess", handler!(grant))
         .policy("os_compute_api:os-flavor-access:add_tenant_access")
-        .body(bodies::flavor_access_add_tenant_access_body),
+        .body(bodies::flavor_access_add_tenant_access_body)
+        .answers(answers::access),
     action("flavor_access.removeTenantAccess", "/flavors/{id}/action", "removeTenantAccess", handler!(revoke))
         .policy("os_compute_api:os-flavor-access:remove_tenant_access")
-        .body(bodies::flavor_access_remove_tenant_access_body),
+        .body(bodies::flavor_access_remove_tenant_access_body)
+        .answers(answers::access),
     get("flavors_extraspecs.index", "/flavors/{flavor_id}/os-extra_specs", handler!(specs))
         .policy("os_compute_api:os-flavor-extra-specs:index")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::specs)
+        .as_of(),
     post("flavors_extraspecs.create", "/flavors/{flavor_id}/os-extra_specs", handler!(set_specs))
         .policy("os_compute_api:os-flavor-extra-specs:create")
-        .body(bodies::flavors_extraspecs_create_body),
+        .body(bodies::flavors_extraspecs_create_body)
+        .answers(answers::set_specs),
     get("flavors_extraspecs.show", "/flavors/{flavor_id}/os-extra_specs/{id}", handler!(spec))
         .policy("os_compute_api:os-flavor-extra-specs:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::spec)
+        .as_of(),
     put("flavors_extraspecs.update", "/flavors/{flavor_id}/os-extra_specs/{id}", handler!(set_spec))
         .policy("os_compute_api:os-flavor-extra-specs:update")
-        .body(bodies::flavors_extraspecs_update_body),
+        .body(bodies::flavors_extraspecs_update_body)
+        .answers(answers::set_spec),
     delete("flavors_extraspecs.delete", "/flavors/{flavor_id}/os-extra_specs/{id}", handler!(remove_spec))
-        .policy("os_compute_api:os-flavor-extra-specs:delete"),
+        .policy("os_compute_api:os-flavor-extra-specs:delete")
+        .answers(done),
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
@@ -115,11 +138,7 @@ fn wanted(ctx: &Ctx) -> Result<Vec<Arc<Flavor>>, Fault> {
             && u64::from(definition.root_gib) >= least_disk
             && name.is_none_or(|name| definition.name == name)
     };
-    Ok(ctx
-        .queries()?
-        .views
-        .flavors
-        .read(|view| view.flavors.by_id.values().filter(|flavor| keep(flavor)).cloned().collect()))
+    Ok(ctx.views()?.flavors.read(|view| view.flavors.by_id.values().filter(|flavor| keep(flavor)).cloned().collect()))
 }
 
 fn parse_public(text: Option<&str>) -> Result<Option<bool>, Fault> {
@@ -160,7 +179,7 @@ fn sort(ctx: &Ctx, flavors: &mut [Arc<Flavor>]) {
 /// A flavor that the caller may see.
 fn find(ctx: &Ctx, name: &str) -> Result<Arc<Flavor>, Fault> {
     let id = FlavorId::new(ctx.param(name));
-    let flavor = ctx.queries()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
+    let flavor = ctx.views()?.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     let visible = |flavor: &Arc<Flavor>| {
         ctx.caller().is_admin
             || ctx.caller().project.as_ref().is_some_and(|project| flavor.visible_to(project))
@@ -191,7 +210,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let request = definition(ctx.parse_at("flavor")?);
     let id = request.flavor.clone();
     send(&ctx, FlavorCommand::Create(request)).await?;
-    let flavor = ctx.queries()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
+    let flavor = ctx.views()?.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     flavor.map(|flavor| reply(&ctx, flavor)).ok_or_else(|| reject::no_flavor(id))
 }
 

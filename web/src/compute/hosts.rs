@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::bodies::hosts as bodies;
 use super::{hypervisors, reject, services};
+use crate::answers::refused;
+use crate::compute::answers::hosts as answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -20,21 +22,29 @@ pub(super) const ROUTES: &[Route] = &[
     get("hosts.index", "/os-hosts", handler!(index))
         .until(2, 42)
         .policy("os_compute_api:os-hosts:list")
-        .query(bodies::hosts_index_query),
-    get("hosts.show", "/os-hosts/{id}", handler!(show)).until(2, 42).policy("os_compute_api:os-hosts:show"),
+        .query(bodies::hosts_index_query)
+        .answers(answers::hosts),
+    get("hosts.show", "/os-hosts/{id}", handler!(show))
+        .until(2, 42)
+        .policy("os_compute_api:os-hosts:show")
+        .answers(answers::host),
     put("hosts.update", "/os-hosts/{id}", handler!(unsupported))
         .until(2, 42)
         .policy("os_compute_api:os-hosts:update")
-        .body(bodies::hosts_update_body),
+        .body(bodies::hosts_update_body)
+        .answers(refused),
     get("hosts.reboot", "/os-hosts/{id}/reboot", handler!(unsupported))
         .until(2, 42)
-        .policy("os_compute_api:os-hosts:reboot"),
+        .policy("os_compute_api:os-hosts:reboot")
+        .answers(refused),
     get("hosts.shutdown", "/os-hosts/{id}/shutdown", handler!(unsupported))
         .until(2, 42)
-        .policy("os_compute_api:os-hosts:shutdown"),
+        .policy("os_compute_api:os-hosts:shutdown")
+        .answers(refused),
     get("hosts.startup", "/os-hosts/{id}/startup", handler!(unsupported))
         .until(2, 42)
-        .policy("os_compute_api:os-hosts:start"),
+        .policy("os_compute_api:os-hosts:start")
+        .answers(refused),
 ];
 
 /// The services that are enabled.

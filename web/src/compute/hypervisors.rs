@@ -1,12 +1,12 @@
 //! The hypervisors: hosts with their resources and usage.
 //!
-//! The used amounts are the claims and the reserved amounts in the placement ledger. The running servers come from the
-//! read model of servers.
+//! The used amounts are the claims and the reserved amounts in the placement ledger. The numbers of servers come from
+//! the read model of servers.
 
 use chronova_actors::operations::Queries;
 use chronova_events::host::KnownHost;
 use chronova_events::ids::{HostId, ProviderId};
-use chronova_events::instance::{Power, status};
+use chronova_events::instance::status;
 use chronova_hypervisor::guest::HostUsage;
 use chronova_projections::views::Views;
 use serde_json::{Map, Value, json};
@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::bodies::hosts as bodies;
 use super::views::hypervisor::{BRIEF, HYPERVISOR, HostLoad, HypervisorView};
 use super::{paging, reject, services, versions};
+use crate::compute::answers::hosts as answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::fields::FieldTable;
@@ -27,31 +28,38 @@ pub(super) const ROUTES: &[Route] = &[
         .leader()
         .policy("os_compute_api:os-hypervisors:list")
         .query(bodies::hypervisors_index_query)
-        .as_of(),
+        .as_of()
+        .answers(answers::hypervisors),
     get("hypervisors.detail", "/os-hypervisors/detail", handler!(detail))
         .leader()
         .policy("os_compute_api:os-hypervisors:list-detail")
         .query(bodies::hypervisors_index_query)
-        .as_of(),
+        .as_of()
+        .answers(answers::hypervisors_in_detail),
     get("hypervisors.statistics", "/os-hypervisors/statistics", handler!(statistics))
         .leader()
         .until(2, 87)
-        .policy("os_compute_api:os-hypervisors:statistics"),
+        .policy("os_compute_api:os-hypervisors:statistics")
+        .answers(answers::statistics),
     get("hypervisors.show", "/os-hypervisors/{id}", handler!(show))
         .leader()
         .policy("os_compute_api:os-hypervisors:show")
         .query(bodies::hypervisors_show_query)
-        .as_of(),
+        .as_of()
+        .answers(answers::hypervisor),
     get("hypervisors.uptime", "/os-hypervisors/{id}/uptime", handler!(uptime))
         .until(2, 87)
         .leader()
-        .policy("os_compute_api:os-hypervisors:uptime"),
+        .policy("os_compute_api:os-hypervisors:uptime")
+        .answers(answers::uptime),
     get("hypervisors.search", "/os-hypervisors/{id}/search", handler!(search))
         .until(2, 52)
-        .policy("os_compute_api:os-hypervisors:search"),
+        .policy("os_compute_api:os-hypervisors:search")
+        .answers(answers::hypervisors_found),
     get("hypervisors.servers", "/os-hypervisors/{id}/servers", handler!(servers))
         .until(2, 52)
-        .policy("os_compute_api:os-hypervisors:servers"),
+        .policy("os_compute_api:os-hypervisors:servers")
+        .answers(answers::hypervisors_found),
 ];
 
 /// Measurements from the host's heartbeats. Measurements are not in the log, so answers about the past lack them.
@@ -69,10 +77,9 @@ pub(super) fn load(views: &Views, host: &KnownHost, usage: Option<&HostUsage>) -
         })
     };
     let sum = |class: &str| used(class).map_or(0, |(used, reserved)| used + reserved);
-    let (running, busy) = views.servers.read(|servers| {
-        servers.on_host(host.id).filter_map(|row| row.instance.alive()).fold((0, 0), |(running, busy), server| {
-            let runs = u64::from(server.power() == Power::Running);
-            (running + runs, busy + u64::from(status::of_alive(server).task_state.is_some()))
+    let (servers, busy) = views.servers.read(|servers| {
+        servers.on_host(host.id).filter_map(|row| row.instance.alive()).fold((0, 0), |(all, busy), server| {
+            (all + 1, busy + u64::from(status::of_alive(server).task_state.is_some()))
         })
     });
     let disk_used = sum("DISK_GB");
@@ -84,7 +91,7 @@ pub(super) fn load(views: &Views, host: &KnownHost, usage: Option<&HostUsage>) -
         disk_gib: has.disk_gib,
         disk_used_gib: disk_used,
         disk_free_gib: usage.map_or_else(|| has.disk_gib.saturating_sub(disk_used), |usage| usage.disk_free_gib),
-        running,
+        servers,
         busy,
     }
 }
@@ -243,7 +250,7 @@ fn total(loads: &[HostLoad]) -> Value {
         "free_ram_mb": sum(|l| l.memory_mib.saturating_sub(l.memory_used_mib)),
         "free_disk_gb": sum(|l| l.disk_gib.saturating_sub(l.disk_used_gib)),
         "current_workload": sum(|l| l.busy),
-        "running_vms": sum(|l| l.running),
+        "running_vms": sum(|l| l.servers),
         "disk_available_least": sum(|l| l.disk_free_gib),
     })
 }

@@ -12,6 +12,7 @@ use super::bodies::keypairs as bodies;
 use super::keys::{self, GeneratedKeyPair, x509};
 use super::views::keypair::{CREATED, LISTED, SHOWN};
 use super::{paging, quotas, reject, versions};
+use crate::compute::answers::keypairs as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -23,16 +24,22 @@ use crate::route::{Route, delete, get, post};
 pub(super) const ROUTES: &[Route] = &[
     get("keypairs.index", "/os-keypairs", handler!(index))
         .policy_on_target("os_compute_api:os-keypairs:index")
-        .query(bodies::index_query),
+        .query(bodies::index_query)
+        .answers(answers::index)
+        .as_of(),
     post("keypairs.create", "/os-keypairs", handler!(create))
         .policy_on_target("os_compute_api:os-keypairs:create")
-        .body(bodies::create_body),
+        .body(bodies::create_body)
+        .answers(answers::create),
     get("keypairs.show", "/os-keypairs/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-keypairs:show")
-        .query(bodies::show_query),
+        .query(bodies::show_query)
+        .answers(answers::show)
+        .as_of(),
     delete("keypairs.delete", "/os-keypairs/{id}", handler!(remove))
         .policy_on_target("os_compute_api:os-keypairs:delete")
-        .query(bodies::show_query),
+        .query(bodies::show_query)
+        .answers(answers::remove),
 ];
 
 /// The user whose key pairs the request is about, and the permit.
@@ -44,20 +51,17 @@ fn user(ctx: &Ctx, named: Option<&str>) -> Result<(UserId, Permit), Fault> {
 }
 
 fn find(ctx: &Ctx, user: &UserId, name: &str) -> Result<Keypair, Fault> {
-    let found = ctx
-        .queries()?
-        .views
-        .keypairs
-        .read(|view| view.by_user.get(user).and_then(|keys| keys.by_name.get(name)).cloned());
+    let found =
+        ctx.views()?.keypairs.read(|view| view.by_user.get(user).and_then(|keys| keys.by_name.get(name)).cloned());
     found.ok_or_else(|| reject::no_keypair(name, user))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let (user, _) = user(&ctx, ctx.query.first("user_id"))?;
-    let all: Vec<Keypair> =
-        ctx.queries()?.views.keypairs.read(|view| {
-            view.by_user.get(&user).map(|keys| keys.by_name.values().cloned().collect()).unwrap_or_default()
-        });
+    let all: Vec<Keypair> = ctx
+        .views()?
+        .keypairs
+        .read(|view| view.by_user.get(&user).map(|keys| keys.by_name.values().cloned().collect()).unwrap_or_default());
     let page = paging::cut(&ctx, all, |key, marker| key.definition.name == marker)?;
     let marker = page.items.last().map(|last| last.definition.name.clone());
     let shown: Vec<Value> = page.items.iter().map(|key| json!({"keypair": LISTED.render(key, ctx.version)})).collect();

@@ -11,6 +11,7 @@ use super::bodies::hosts as bodies;
 use super::servers::filters;
 use super::views::migration::{MIGRATION, MigrationView};
 use super::{paging, versions};
+use crate::compute::answers::moves as answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -20,7 +21,8 @@ use crate::route::{Route, get};
 pub(super) const ROUTES: &[Route] = &[get("migrations.index", "/os-migrations", handler!(index))
     .policy("os_compute_api:os-migrations:index")
     .query(bodies::migrations_index_query)
-    .as_of()];
+    .as_of()
+    .answers(answers::index)];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let wanted = wanted(&ctx)?;

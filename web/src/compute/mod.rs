@@ -2,11 +2,13 @@
 //!
 //! One file per resource, each with a route table. The dispatcher knows this list of tables only.
 //!
-//! `bodies` holds the schemas of requests, `views` the fields of answers (both per microversion). [`reject`] maps
-//! rejections to Nova's messages. [`versions`] holds the differences between microversions that handlers ask about.
-//! [`unserved`] lists Nova's operations that are not served, with the status that each answers.
+//! `bodies` holds the schemas of requests, `views` the fields of resources, `answers` the schemas of answers (all per
+//! microversion). [`reject`] maps rejections to Nova's messages. [`versions`] holds the differences between
+//! microversions that handlers ask about. [`unserved`] lists Nova's operations that are not served, with the status that
+//! each answers.
 
 mod aggregates;
+pub mod answers;
 mod assisted_snapshots;
 pub mod bodies;
 pub mod config;
@@ -22,7 +24,7 @@ mod keys;
 mod migrations;
 mod paging;
 mod proxies;
-mod quotas;
+pub(crate) mod quotas;
 pub(crate) mod reject;
 mod rendered;
 mod server_groups;

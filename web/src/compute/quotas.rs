@@ -16,6 +16,8 @@ use serde_json::{Map, Value, json};
 
 use super::bodies::{no_query, quotas as bodies};
 use super::versions;
+use crate::answers::accepted;
+use crate::compute::answers::quotas as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -28,27 +30,37 @@ use crate::schema::to_integer;
 pub(super) const ROUTES: &[Route] = &[
     get("quota_sets.show", "/os-quota-sets/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-quota-sets:show")
-        .query(bodies::quota_sets_show_query),
+        .query(bodies::quota_sets_show_query)
+        .answers(answers::show),
     get("quota_sets.detail", "/os-quota-sets/{id}/detail", handler!(detail))
         .policy_on_target("os_compute_api:os-quota-sets:detail")
-        .query(bodies::quota_sets_show_query),
+        .query(bodies::quota_sets_show_query)
+        .answers(answers::detail),
     get("quota_sets.defaults", "/os-quota-sets/{id}/defaults", handler!(defaults))
         .policy_on_target("os_compute_api:os-quota-sets:defaults")
-        .query(bodies::quota_sets_defaults_query),
+        .query(bodies::quota_sets_defaults_query)
+        .answers(answers::show),
     put("quota_sets.update", "/os-quota-sets/{id}", handler!(update))
         .policy_on_target("os_compute_api:os-quota-sets:update")
         .body(bodies::quota_sets_update_body)
-        .query(bodies::quota_sets_show_query),
+        .query(bodies::quota_sets_show_query)
+        .answers(answers::update),
     delete("quota_sets.delete", "/os-quota-sets/{id}", handler!(reset))
         .policy_on_target("os_compute_api:os-quota-sets:delete")
-        .query(bodies::quota_sets_show_query),
+        .query(bodies::quota_sets_show_query)
+        .answers(accepted),
     get("quota_classes.show", "/os-quota-class-sets/{id}", handler!(class))
         .policy_on_target("os_compute_api:os-quota-class-sets:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::class),
     put("quota_classes.update", "/os-quota-class-sets/{id}", handler!(update_class))
         .policy_on_target("os_compute_api:os-quota-class-sets:update")
-        .body(bodies::quota_classes_update_body),
-    get("limits.index", "/limits", handler!(limits)).policy("os_compute_api:limits").query(bodies::limits_index_query),
+        .body(bodies::quota_classes_update_body)
+        .answers(answers::update_class),
+    get("limits.index", "/limits", handler!(limits))
+        .policy("os_compute_api:limits")
+        .query(bodies::limits_index_query)
+        .answers(answers::limits),
 ];
 
 const NETWORK: &[&str] = &["fixed_ips", "floating_ips", "security_group_rules", "security_groups"];
@@ -65,6 +77,19 @@ pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i6
 pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     let of_class = class_of(ctx, quota_class::DEFAULT)?.get(resource).copied();
     Ok(of_class.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
+}
+
+/// The default limits of all resources that compute limits.
+pub(crate) fn default_of_each(ctx: &Ctx) -> Result<BTreeMap<&'static str, i64>, Fault> {
+    let names = ctx.app.compute.config.quota.keys().copied().filter(|name| !NETWORK.contains(name));
+    names.map(|name| Ok((name, default(ctx, name)?))).collect()
+}
+
+/// The limits that are set for a project.
+pub(crate) fn own_limits(ctx: &Ctx, project: &ProjectId) -> Result<BTreeMap<String, i64>, Fault> {
+    let views = &ctx.queries()?.views;
+    let limits = views.quotas.read(|view| view.by_project.get(project).map(|quota| quota.limits.clone()));
+    Ok(limits.unwrap_or_default())
 }
 
 /// The limits that the quota aggregate enforces for a project without limits of its own.

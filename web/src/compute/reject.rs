@@ -111,6 +111,10 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
             Fault::bad_request(format!("Field value {value} of image property {name} is invalid."))
                 .key("invalidImagePropertyValue")
         }
+        InstanceReject::UnfitImageProperty { name, value, machine } => Fault::bad_request(format!(
+            "Image property {name} = {value} does not work with machine type {machine} of the instance."
+        ))
+        .key("invalidImagePropertyValue"),
         InstanceReject::WithoutImage => {
             Fault::conflict(format!("Instance {id} was made from no image, so it keeps no image properties."))
         }

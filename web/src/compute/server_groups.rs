@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use super::bodies::{no_query, server_groups as bodies};
 use super::views::server_group::{SERVER_GROUP, ServerGroupView};
 use super::{quotas, reject};
+use crate::answers::no_content;
+use crate::compute::answers::server_groups as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -24,15 +26,21 @@ use crate::schema::to_integer;
 pub(super) const ROUTES: &[Route] = &[
     get("server_groups.index", "/os-server-groups", handler!(index))
         .policy("os_compute_api:os-server-groups:index")
-        .query(bodies::index_query),
+        .query(bodies::index_query)
+        .answers(answers::index)
+        .as_of(),
     post("server_groups.create", "/os-server-groups", handler!(create))
         .policy("os_compute_api:os-server-groups:create")
-        .body(bodies::create_body),
+        .body(bodies::create_body)
+        .answers(answers::show),
     get("server_groups.show", "/os-server-groups/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-server-groups:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::show)
+        .as_of(),
     delete("server_groups.delete", "/os-server-groups/{id}", handler!(remove))
-        .policy_on_target("os_compute_api:os-server-groups:delete"),
+        .policy_on_target("os_compute_api:os-server-groups:delete")
+        .answers(no_content),
 ];
 
 fn view(groups: &ServerGroupsView, group: &Arc<ServerGroup>) -> ServerGroupView {
@@ -42,7 +50,7 @@ fn view(groups: &ServerGroupsView, group: &Arc<ServerGroup>) -> ServerGroupView 
 /// The group of the path, and the permit for it.
 fn find(ctx: &Ctx) -> Result<(ServerGroupView, Permit), Fault> {
     let id: ServerGroupId = ctx.id("id", |text| reject::no_server_group(text).message)?;
-    let found = ctx.queries()?.views.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
+    let found = ctx.views()?.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
     let found = found.ok_or_else(|| reject::no_server_group(id))?;
     let permit = ctx.authorize(&PolicyTarget::default().project(&found.group.definition.project))?;
     Ok((found, permit))
@@ -65,7 +73,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         ctx.authorize_rule("os_compute_api:os-server-groups:index:all_projects", &ctx.own_target())?;
     }
     let own = ctx.caller().project.clone().unwrap_or_else(|| ProjectId::new(""));
-    let page = ctx.queries()?.views.server_groups.read(|groups| {
+    let page = ctx.views()?.server_groups.read(|groups| {
         let all = if everything { groups.all() } else { groups.of_project(&own) };
         page_of(&ctx, all).into_iter().map(|group| view(groups, group)).collect::<Vec<_>>()
     });
@@ -85,7 +93,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     dispatch::send::<ServerGroupRoot>(ctx.dispatch()?, &permit, &project, command)
         .await
         .map_err(reject::server_group)?;
-    let made = ctx.queries()?.views.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
+    let made = ctx.views()?.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
     let made = made.ok_or_else(|| reject::no_server_group(id))?;
     Ok(Reply::ok(json!({"server_group": SERVER_GROUP.render(&made, ctx.version)})))
 }

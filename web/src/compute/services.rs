@@ -14,6 +14,8 @@ use super::bodies::hosts as bodies;
 use super::reject;
 use super::views::service::{SERVICE, ServiceView};
 use super::{versions, zones};
+use crate::answers::no_content;
+use crate::compute::answers::hosts as answers;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -26,11 +28,15 @@ pub(super) const ROUTES: &[Route] = &[
     get("services.index", "/os-services", handler!(index))
         .leader()
         .policy("os_compute_api:os-services:list")
-        .query(bodies::services_index_query),
+        .query(bodies::services_index_query)
+        .answers(answers::services),
     put("services.update", "/os-services/{id}", handler!(update))
         .policy("os_compute_api:os-services:update")
-        .body(bodies::services_update_body),
-    delete("services.delete", "/os-services/{id}", handler!(remove)).policy("os_compute_api:os-services:delete"),
+        .body(bodies::services_update_body)
+        .answers(answers::service_updated),
+    delete("services.delete", "/os-services/{id}", handler!(remove))
+        .policy("os_compute_api:os-services:delete")
+        .answers(no_content),
 ];
 
 /// The control plane's own services. Their numbers come before those of the hosts.
@@ -63,10 +69,14 @@ fn of_host(queries: &Queries, host: &KnownHost) -> ServiceView {
     }
 }
 
+/// The host of the control plane's own services.
+pub(super) fn own_host(ctx: &Ctx) -> String {
+    ctx.app.compute.config.host.clone().unwrap_or_else(|| "chronova".to_owned())
+}
+
 fn own(ctx: &Ctx, queries: &Queries) -> impl Iterator<Item = ServiceView> {
-    let config = &ctx.app.compute.config;
-    let host = config.host.clone().unwrap_or_else(|| "chronova".to_owned());
-    let zone = config.internal_availability_zone.clone();
+    let host = own_host(ctx);
+    let zone = ctx.app.compute.config.internal_availability_zone.clone();
     let now = queries.clock.now();
     OWN.into_iter().zip(1..).map(move |(binary, number)| ServiceView {
         id: HostId::derive(uuid::Uuid::NAMESPACE_DNS, &format!("{binary}.{host}")),

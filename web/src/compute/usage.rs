@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use chrono::NaiveDateTime;
 use chronova_events::envelope::Timestamp;
-use chronova_events::ids::ProjectId;
+use chronova_events::ids::{InstanceId, ProjectId};
 use chronova_events::instance::{Alive, status};
-use chronova_projections::servers::ServerRow;
+use chronova_projections::servers::{ServerRow, Servers};
+use chronova_projections::views::View;
 use serde_json::{Map, Value, json};
 
 use super::bodies::quotas as bodies;
 use super::{paging, versions};
+use crate::compute::answers::quotas as answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -22,10 +24,12 @@ use crate::route::{Route, get};
 pub(super) const ROUTES: &[Route] = &[
     get("simple_tenant_usage.index", "/os-simple-tenant-usage", handler!(index))
         .policy("os_compute_api:os-simple-tenant-usage:list")
-        .query(bodies::simple_tenant_usage_index_query),
+        .query(bodies::simple_tenant_usage_index_query)
+        .answers(answers::usages),
     get("simple_tenant_usage.show", "/os-simple-tenant-usage/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-simple-tenant-usage:show")
-        .query(bodies::simple_tenant_usage_show_query),
+        .query(bodies::simple_tenant_usage_show_query)
+        .answers(answers::usage),
 ];
 
 /// The start and the end of the requested period.
@@ -122,19 +126,43 @@ fn project_usage(project: &ProjectId, rows: &[Arc<ServerRow>], period: &UsagePer
     shown
 }
 
-/// The servers of the period, in the order of their ids, which is the order of the pages.
+/// The number of servers that are read at once. Other requests wait for the read model meanwhile.
+const READ_AT_ONCE: usize = 1_024;
+
+/// The servers of the period, in the order of their ids, which is the order of the pages. Reads the servers of the
+/// project, or of all projects, from the marker on, until the page is full.
 fn rows(ctx: &Ctx, period: &UsagePeriod, of: Option<&ProjectId>) -> Result<paging::ResultPage<Arc<ServerRow>>, Fault> {
-    let keep = |row: &&Arc<ServerRow>| {
-        row.server()
-            .is_some_and(|server| period.touches(server) && of.is_none_or(|project| *project == server.request.project))
+    let servers = &ctx.queries()?.views.servers;
+    let paged = versions::usage_comes_in_pages(ctx.version);
+    let (limit, mut after) = match paged {
+        true => (paging::limit(ctx)?, marker(ctx, servers, of)?),
+        // In versions without pages the list ends where the first page would end, as in Nova.
+        false => (usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX), None),
     };
-    let mut rows: Vec<_> = ctx.queries()?.views.servers.read(|servers| servers.all().filter(keep).cloned().collect());
-    if versions::usage_comes_in_pages(ctx.version) {
-        return paging::cut(ctx, rows, |row: &Arc<ServerRow>, marker| row.id.to_string() == marker);
+    let keep = |row: &Arc<ServerRow>| row.server().is_some_and(|server| period.touches(server));
+    let mut items = Vec::new();
+    while items.len() < limit {
+        let read: Vec<_> =
+            servers.read(|servers| servers.ever(of, after).take(READ_AT_ONCE).cloned().collect::<Vec<_>>());
+        let ended = read.len() < READ_AT_ONCE;
+        after = read.last().map(|row| row.id);
+        items.extend(read.into_iter().filter(keep).take(limit - items.len()));
+        if ended {
+            break;
+        }
     }
-    // In versions without pages the list ends where the first page would end, as in Nova.
-    rows.truncate(usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX));
-    Ok(paging::ResultPage { items: rows, more: false })
+    let more = paged && limit > 0 && items.len() == limit;
+    Ok(paging::ResultPage { items, more })
+}
+
+/// The server after which the page begins. As in Nova, any server may be the marker, but here only one that the answer
+/// may show.
+fn marker(ctx: &Ctx, servers: &View<Servers>, of: Option<&ProjectId>) -> Result<Option<InstanceId>, Fault> {
+    let Some(text) = ctx.query.first("marker") else { return Ok(None) };
+    let is_of =
+        |row: &&Arc<ServerRow>| row.server().is_some_and(|server| of.is_none_or(|of| server.request.project == *of));
+    let known = text.parse().ok().filter(|id| servers.read(|servers| servers.get(*id).filter(is_of).is_some()));
+    known.map(Some).ok_or_else(|| super::reject::no_marker(text))
 }
 
 fn link(

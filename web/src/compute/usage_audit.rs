@@ -10,6 +10,7 @@ use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, NaiveTime};
 use serde_json::{Value, json};
 
 use super::bodies::no_query;
+use crate::compute::answers::hosts as answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -19,10 +20,12 @@ use crate::route::{Route, get};
 pub(super) const ROUTES: &[Route] = &[
     get("instance_usage_audit_log.index", "/os-instance_usage_audit_log", handler!(index))
         .policy("os_compute_api:os-instance-usage-audit-log:list")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::audit_logs),
     get("instance_usage_audit_log.show", "/os-instance_usage_audit_log/{id}", handler!(show))
         .policy("os_compute_api:os-instance-usage-audit-log:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::audit_log),
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {

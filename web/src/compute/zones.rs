@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::bodies::no_query;
 use super::services;
 use super::views::service::ServiceView;
+use crate::compute::answers::hosts as answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -21,12 +22,14 @@ use crate::route::{Route, get};
 pub(super) const ROUTES: &[Route] = &[
     get("availability_zone.index", "/os-availability-zone", handler!(index))
         .policy("os_compute_api:os-availability-zone:list")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::zones),
     get("availability_zone.detail", "/os-availability-zone/detail", handler!(detail))
         // Only the leader knows the times of the services' last reports.
         .leader()
         .policy("os_compute_api:os-availability-zone:detail")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::zones_in_detail),
 ];
 
 /// The zone of a host now, or at the moment of `views`.

@@ -14,6 +14,7 @@ use chronova_events::store::StoreError;
 
 use crate::service::Service;
 
+pub(crate) use render::title;
 pub use render::{RenderContext, render};
 
 /// An error answer.

@@ -31,6 +31,9 @@ pub fn render(fault: &Fault, context: &RenderContext<'_>) -> Reply {
             Service::Placement => Reply::json(fault.status, placement_body(fault, context)),
             Service::Identity => Reply::json(fault.status, keystone_body(fault)),
             Service::Network => Reply::json(fault.status, neutron_body(fault)),
+            // OpenStack's SDK uploads images with an empty `Accept`, and shows the reason of HTML and JSON only. Glance
+            // would send text.
+            Service::Image if context.accept.is_empty() => webob(fault, "text/html"),
             Service::Image | Service::Metadata => webob(fault, context.accept),
         }
     };
@@ -243,6 +246,9 @@ mod tests {
         assert!(content_type.starts_with("text/html"));
         let page = String::from_utf8(bytes.to_vec()).unwrap();
         assert!(page.contains("<title>404 Not Found</title>") && page.contains("ID &lt;x&gt;"));
+        let upload = RenderContext { accept: "", ..context };
+        let ReplyBody::Bytes { content_type, .. } = render(&fault, &upload).body else { panic!("no page") };
+        assert!(content_type.starts_with("text/html"), "the SDK shows no reason from {content_type}");
     }
 
     #[test]

@@ -9,8 +9,9 @@ use super::catalogue::ServiceCatalogue;
 use super::realm::{command, read};
 use super::service::{open_project, roles};
 use super::tokens::Claims;
-use super::{listing, login};
+use super::{answers, listing, login};
 use crate::access;
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -20,14 +21,26 @@ use crate::route::{Route, delete, get, head, post};
 use crate::secret::Secret;
 
 pub(super) const ROUTES: &[Route] = &[
-    post("auth.issue", "/auth/tokens", handler!(issue)).public().body(login::body),
-    get("auth.validate", "/auth/tokens", handler!(validate)).policy_on_target("identity:validate_token"),
-    head("auth.check", "/auth/tokens", handler!(validate)).policy_on_target("identity:check_token"),
-    delete("auth.revoke", "/auth/tokens", handler!(revoke)).policy_on_target("identity:revoke_token"),
-    get("auth.catalog", "/auth/catalog", handler!(catalog)).policy("identity:get_auth_catalog"),
-    get("auth.projects", "/auth/projects", handler!(projects)).policy("identity:get_auth_projects"),
-    get("auth.domains", "/auth/domains", handler!(domains)).policy("identity:get_auth_domains"),
-    get("auth.system", "/auth/system", handler!(system)).policy("identity:get_auth_system"),
+    post("auth.issue", "/auth/tokens", handler!(issue)).public().body(login::body).answers(answers::token_issued),
+    get("auth.validate", "/auth/tokens", handler!(validate))
+        .policy_on_target("identity:validate_token")
+        .answers(answers::token_shown),
+    head("auth.check", "/auth/tokens", handler!(validate))
+        .policy_on_target("identity:check_token")
+        .answers(answers::token_checked),
+    delete("auth.revoke", "/auth/tokens", handler!(revoke))
+        .policy_on_target("identity:revoke_token")
+        .answers(no_content),
+    get("auth.catalog", "/auth/catalog", handler!(catalog))
+        .policy("identity:get_auth_catalog")
+        .answers(answers::catalog_shown),
+    get("auth.projects", "/auth/projects", handler!(projects))
+        .policy("identity:get_auth_projects")
+        .answers(answers::projects),
+    get("auth.domains", "/auth/domains", handler!(domains))
+        .policy("identity:get_auth_domains")
+        .answers(answers::domains),
+    get("auth.system", "/auth/system", handler!(system)).policy("identity:get_auth_system").answers(answers::systems),
 ];
 
 async fn issue(ctx: Ctx) -> Result<Reply, Fault> {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::answers;
 use super::listing;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -10,12 +11,18 @@ use crate::reply::Reply;
 use crate::route::{Route, get};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("services.index", "/services", handler!(services)).policy("identity:list_services"),
-    get("services.show", "/services/{id}", handler!(service)).policy("identity:get_service"),
-    get("endpoints.index", "/endpoints", handler!(endpoints)).policy("identity:list_endpoints"),
-    get("endpoints.show", "/endpoints/{id}", handler!(endpoint)).policy("identity:get_endpoint"),
-    get("regions.index", "/regions", handler!(regions)).policy("identity:list_regions"),
-    get("regions.show", "/regions/{id}", handler!(region)).policy("identity:get_region"),
+    get("services.index", "/services", handler!(services)).policy("identity:list_services").answers(answers::services),
+    get("services.show", "/services/{id}", handler!(service))
+        .policy("identity:get_service")
+        .answers(answers::service_shown),
+    get("endpoints.index", "/endpoints", handler!(endpoints))
+        .policy("identity:list_endpoints")
+        .answers(answers::endpoints),
+    get("endpoints.show", "/endpoints/{id}", handler!(endpoint))
+        .policy("identity:get_endpoint")
+        .answers(answers::endpoint_shown),
+    get("regions.index", "/regions", handler!(regions)).policy("identity:list_regions").answers(answers::regions),
+    get("regions.show", "/regions/{id}", handler!(region)).policy("identity:get_region").answers(answers::region_shown),
 ];
 
 async fn services(ctx: Ctx) -> Result<Reply, Fault> {

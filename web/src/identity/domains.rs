@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::realm::{command, read};
-use super::{fault, listing};
+use super::{answers, fault, listing};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -18,11 +19,23 @@ use crate::route::{Route, delete, get, patch, post};
 use crate::schema::{Schema, boolean, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("domains.index", "/domains", handler!(index)).policy_on_target("identity:list_domains"),
-    post("domains.create", "/domains", handler!(create)).policy("identity:create_domain").body(create_body),
-    get("domains.show", "/domains/{id}", handler!(show)).policy_on_target("identity:get_domain"),
-    patch("domains.update", "/domains/{id}", handler!(update)).policy("identity:update_domain").body(update_body),
-    delete("domains.delete", "/domains/{id}", handler!(remove)).policy("identity:delete_domain"),
+    get("domains.index", "/domains", handler!(index))
+        .policy_on_target("identity:list_domains")
+        .answers(answers::domains)
+        .as_of(),
+    post("domains.create", "/domains", handler!(create))
+        .policy("identity:create_domain")
+        .body(create_body)
+        .answers(answers::domain_created),
+    get("domains.show", "/domains/{id}", handler!(show))
+        .policy_on_target("identity:get_domain")
+        .answers(answers::domain_shown)
+        .as_of(),
+    patch("domains.update", "/domains/{id}", handler!(update))
+        .policy("identity:update_domain")
+        .body(update_body)
+        .answers(answers::domain_shown),
+    delete("domains.delete", "/domains/{id}", handler!(remove)).policy("identity:delete_domain").answers(no_content),
 ];
 
 fn create_body() -> Schema {

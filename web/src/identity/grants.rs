@@ -7,7 +7,8 @@ use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
 use serde_json::{Value, json};
 
 use super::realm::{command, read};
-use super::{fault, listing};
+use super::{answers, fault, listing};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -22,66 +23,96 @@ const CREATE: &str = "identity:create_grant";
 const REVOKE: &str = "identity:revoke_grant";
 
 pub(super) const ROUTES: &[Route] = &[
-    get("grants.project.index", "/projects/{project_id}/users/{user_id}/roles", handler!(index)).policy_on_target(LIST),
+    get("grants.project.index", "/projects/{project_id}/users/{user_id}/roles", handler!(index))
+        .policy_on_target(LIST)
+        .answers(answers::roles)
+        .as_of(),
     head("grants.project.check", "/projects/{project_id}/users/{user_id}/roles/{role_id}", handler!(check))
-        .policy_on_target(CHECK),
+        .policy_on_target(CHECK)
+        .answers(no_content)
+        .as_of(),
     put("grants.project.create", "/projects/{project_id}/users/{user_id}/roles/{role_id}", handler!(create))
-        .policy_on_target(CREATE),
+        .policy_on_target(CREATE)
+        .answers(no_content),
     delete("grants.project.revoke", "/projects/{project_id}/users/{user_id}/roles/{role_id}", handler!(revoke))
-        .policy_on_target(REVOKE),
-    get("grants.domain.index", "/domains/{domain_id}/users/{user_id}/roles", handler!(index)).policy_on_target(LIST),
+        .policy_on_target(REVOKE)
+        .answers(no_content),
+    get("grants.domain.index", "/domains/{domain_id}/users/{user_id}/roles", handler!(index))
+        .policy_on_target(LIST)
+        .answers(answers::roles)
+        .as_of(),
     head("grants.domain.check", "/domains/{domain_id}/users/{user_id}/roles/{role_id}", handler!(check))
-        .policy_on_target(CHECK),
+        .policy_on_target(CHECK)
+        .answers(no_content)
+        .as_of(),
     put("grants.domain.create", "/domains/{domain_id}/users/{user_id}/roles/{role_id}", handler!(create))
-        .policy_on_target(CREATE),
+        .policy_on_target(CREATE)
+        .answers(no_content),
     delete("grants.domain.revoke", "/domains/{domain_id}/users/{user_id}/roles/{role_id}", handler!(revoke))
-        .policy_on_target(REVOKE),
+        .policy_on_target(REVOKE)
+        .answers(no_content),
     get("grants.system.index", "/system/users/{user_id}/roles", handler!(index))
-        .policy_on_target("identity:list_system_grants_for_user"),
+        .policy_on_target("identity:list_system_grants_for_user")
+        .answers(answers::roles)
+        .as_of(),
     head("grants.system.check", "/system/users/{user_id}/roles/{role_id}", handler!(check))
-        .policy_on_target("identity:check_system_grant_for_user"),
+        .policy_on_target("identity:check_system_grant_for_user")
+        .answers(no_content)
+        .as_of(),
     put("grants.system.create", "/system/users/{user_id}/roles/{role_id}", handler!(create))
-        .policy_on_target("identity:create_system_grant_for_user"),
+        .policy_on_target("identity:create_system_grant_for_user")
+        .answers(no_content),
     delete("grants.system.revoke", "/system/users/{user_id}/roles/{role_id}", handler!(revoke))
-        .policy_on_target("identity:revoke_system_grant_for_user"),
+        .policy_on_target("identity:revoke_system_grant_for_user")
+        .answers(no_content),
     get(
         "grants.inherited.project.index",
         "/OS-INHERIT/projects/{project_id}/users/{user_id}/roles/inherited_to_projects",
         handler!(index),
     )
-    .policy_on_target(LIST),
+    .policy_on_target(LIST)
+    .answers(answers::roles)
+    .as_of(),
     put(
         "grants.inherited.project.create",
         "/OS-INHERIT/projects/{project_id}/users/{user_id}/roles/{role_id}/inherited_to_projects",
         handler!(create),
     )
-    .policy_on_target(CREATE),
+    .policy_on_target(CREATE)
+    .answers(no_content),
     delete(
         "grants.inherited.project.revoke",
         "/OS-INHERIT/projects/{project_id}/users/{user_id}/roles/{role_id}/inherited_to_projects",
         handler!(revoke),
     )
-    .policy_on_target(REVOKE),
+    .policy_on_target(REVOKE)
+    .answers(no_content),
     get(
         "grants.inherited.domain.index",
         "/OS-INHERIT/domains/{domain_id}/users/{user_id}/roles/inherited_to_projects",
         handler!(index),
     )
-    .policy_on_target(LIST),
+    .policy_on_target(LIST)
+    .answers(answers::roles)
+    .as_of(),
     put(
         "grants.inherited.domain.create",
         "/OS-INHERIT/domains/{domain_id}/users/{user_id}/roles/{role_id}/inherited_to_projects",
         handler!(create),
     )
-    .policy_on_target(CREATE),
+    .policy_on_target(CREATE)
+    .answers(no_content),
     delete(
         "grants.inherited.domain.revoke",
         "/OS-INHERIT/domains/{domain_id}/users/{user_id}/roles/{role_id}/inherited_to_projects",
         handler!(revoke),
     )
-    .policy_on_target(REVOKE),
+    .policy_on_target(REVOKE)
+    .answers(no_content),
     get("role_assignments.index", "/role_assignments", handler!(assignments))
-        .policy_on_target("identity:list_role_assignments"),
+        .policy_on_target("identity:list_role_assignments")
+        .answers(answers::assignments)
+        .as_of(),
 ];
 
 /// The grant in a path.

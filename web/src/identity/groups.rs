@@ -1,6 +1,8 @@
 //! `/v3/groups`: Chronova has no groups, so lists are empty and ids are not found.
 
+use super::answers;
 use super::listing;
+use crate::answers::refused;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -9,9 +11,11 @@ use crate::reply::Reply;
 use crate::route::{Route, get};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("groups.index", "/groups", handler!(index)).policy_on_target("identity:list_groups"),
-    get("groups.show", "/groups/{id}", handler!(show)).policy_on_target("identity:get_group"),
-    get("users.groups", "/users/{user_id}/groups", handler!(of_user)).policy_on_target("identity:list_groups_for_user"),
+    get("groups.index", "/groups", handler!(index)).policy_on_target("identity:list_groups").answers(answers::groups),
+    get("groups.show", "/groups/{id}", handler!(show)).policy_on_target("identity:get_group").answers(refused),
+    get("users.groups", "/users/{user_id}/groups", handler!(of_user))
+        .policy_on_target("identity:list_groups_for_user")
+        .answers(answers::groups),
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {

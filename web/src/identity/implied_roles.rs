@@ -7,8 +7,10 @@ use chronova_events::identity::{Identity, Role};
 use chronova_events::ids::RoleId;
 use serde_json::{Value, json};
 
+use super::answers;
 use super::fault;
 use super::realm::{command, read};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -18,11 +20,22 @@ use crate::route::{Route, delete, get, put};
 const ONE: &str = "/roles/{id}/implies/{implied_id}";
 
 pub(super) const ROUTES: &[Route] = &[
-    get("roles.inferences", "/role_inferences", handler!(inferences)).policy("identity:list_role_inference_rules"),
-    get("implied_roles.index", "/roles/{id}/implies", handler!(index)).policy("identity:list_implied_roles"),
-    get("implied_roles.show", ONE, handler!(show)).policy("identity:get_implied_role"),
-    put("implied_roles.create", ONE, handler!(create)).policy("identity:create_implied_role"),
-    delete("implied_roles.delete", ONE, handler!(remove)).policy("identity:delete_implied_role"),
+    get("roles.inferences", "/role_inferences", handler!(inferences))
+        .policy("identity:list_role_inference_rules")
+        .answers(answers::inferences)
+        .as_of(),
+    get("implied_roles.index", "/roles/{id}/implies", handler!(index))
+        .policy("identity:list_implied_roles")
+        .answers(answers::implied_roles)
+        .as_of(),
+    get("implied_roles.show", ONE, handler!(show))
+        .policy("identity:get_implied_role")
+        .answers(answers::implied_role_shown)
+        .as_of(),
+    put("implied_roles.create", ONE, handler!(create))
+        .policy("identity:create_implied_role")
+        .answers(answers::implied_role_created),
+    delete("implied_roles.delete", ONE, handler!(remove)).policy("identity:delete_implied_role").answers(no_content),
 ];
 
 fn brief(ctx: &Ctx, role: &Role) -> Value {

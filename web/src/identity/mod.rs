@@ -8,6 +8,7 @@
 //! Invariants: every verification looks up roles and `enabled` flags, so that a revocation takes effect at once. An
 //! answer holds a password or a token only if the client has sent or requested it. A log line never holds one.
 
+mod answers;
 mod attempts;
 mod auth;
 mod catalog;

@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::extra::extra;
 use super::realm::{command, read};
-use super::{fault, listing};
+use super::{answers, fault, listing};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -19,15 +20,25 @@ use crate::route::{Route, delete, get, patch, post};
 use crate::schema::{Property, Schema, array, boolean, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("projects.index", "/projects", handler!(index)).policy_on_target("identity:list_projects"),
+    get("projects.index", "/projects", handler!(index))
+        .policy_on_target("identity:list_projects")
+        .answers(answers::projects)
+        .as_of(),
     post("projects.create", "/projects", handler!(create))
         .policy_on_target("identity:create_project")
-        .body(create_body),
-    get("projects.show", "/projects/{id}", handler!(show)).policy_on_target("identity:get_project"),
+        .body(create_body)
+        .answers(answers::project_created),
+    get("projects.show", "/projects/{id}", handler!(show))
+        .policy_on_target("identity:get_project")
+        .answers(answers::project_shown)
+        .as_of(),
     patch("projects.update", "/projects/{id}", handler!(update))
         .policy_on_target("identity:update_project")
-        .body(update_body),
-    delete("projects.delete", "/projects/{id}", handler!(remove)).policy_on_target("identity:delete_project"),
+        .body(update_body)
+        .answers(answers::project_shown),
+    delete("projects.delete", "/projects/{id}", handler!(remove))
+        .policy_on_target("identity:delete_project")
+        .answers(no_content),
 ];
 
 /// Attributes with a meaning; all others are stored unchanged.

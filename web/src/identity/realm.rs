@@ -19,5 +19,5 @@ pub(super) async fn command(ctx: &Ctx, permit: &Permit, command: IdentityCommand
 
 /// Reads the current users and projects.
 pub(super) fn read<R>(ctx: &Ctx, query: impl FnOnce(&Identity) -> R) -> Result<R, Fault> {
-    Ok(ctx.app.queries()?.views.identities.read(|view| query(&view.identity)))
+    Ok(ctx.views()?.identities.read(|view| query(&view.identity)))
 }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::realm::{command, read};
-use super::{fault, listing};
+use super::{answers, fault, listing};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -18,11 +19,17 @@ use crate::schema::typed::SentField;
 use crate::schema::{Schema, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("roles.index", "/roles", handler!(index)).policy("identity:list_roles"),
-    post("roles.create", "/roles", handler!(create)).policy("identity:create_role").body(create_body),
-    get("roles.show", "/roles/{id}", handler!(show)).policy("identity:get_role"),
-    patch("roles.update", "/roles/{id}", handler!(update)).policy("identity:update_role").body(update_body),
-    delete("roles.delete", "/roles/{id}", handler!(remove)).policy("identity:delete_role"),
+    get("roles.index", "/roles", handler!(index)).policy("identity:list_roles").answers(answers::roles).as_of(),
+    post("roles.create", "/roles", handler!(create))
+        .policy("identity:create_role")
+        .body(create_body)
+        .answers(answers::role_created),
+    get("roles.show", "/roles/{id}", handler!(show)).policy("identity:get_role").answers(answers::role_shown).as_of(),
+    patch("roles.update", "/roles/{id}", handler!(update))
+        .policy("identity:update_role")
+        .body(update_body)
+        .answers(answers::role_shown),
+    delete("roles.delete", "/roles/{id}", handler!(remove)).policy("identity:delete_role").answers(no_content),
 ];
 
 fn role_name() -> Schema {

@@ -11,8 +11,9 @@ use uuid::Uuid;
 use super::extra::extra;
 use super::realm::{command, read};
 use super::service::open_project;
-use super::{fault, listing};
+use super::{answers, fault, listing};
 use crate::address;
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -23,14 +24,37 @@ use crate::schema::typed::SentField;
 use crate::schema::{Property, Schema, boolean, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("users.index", "/users", handler!(index)).policy_on_target("identity:list_users"),
-    post("users.create", "/users", handler!(create)).policy_on_target("identity:create_user").body(create_body),
-    get("users.show", "/users/{id}", handler!(show)).policy_on_target("identity:get_user"),
-    patch("users.update", "/users/{id}", handler!(update)).policy_on_target("identity:update_user").body(update_body),
-    delete("users.delete", "/users/{id}", handler!(remove)).policy_on_target("identity:delete_user"),
+    get("users.index", "/users", handler!(index))
+        .policy_on_target("identity:list_users")
+        .answers(answers::users)
+        .as_of(),
+    post("users.create", "/users", handler!(create))
+        .policy_on_target("identity:create_user")
+        .body(create_body)
+        .answers(answers::user_created),
+    get("users.show", "/users/{id}", handler!(show))
+        .policy_on_target("identity:get_user")
+        .answers(answers::user_shown)
+        .as_of(),
+    patch("users.update", "/users/{id}", handler!(update))
+        .policy_on_target("identity:update_user")
+        .body(update_body)
+        .answers(answers::user_shown),
+    delete("users.delete", "/users/{id}", handler!(remove))
+        .policy_on_target("identity:delete_user")
+        .answers(no_content),
     // As in Keystone, this operation needs no token, because the old password authenticates the user.
-    post("users.password", "/users/{id}/password", handler!(password)).optional_token().body(password_body),
-    get("users.projects", "/users/{id}/projects", handler!(projects)).policy_on_target("identity:list_user_projects"),
+    post("users.password", "/users/{id}/password", handler!(password))
+        .optional_token()
+        .body(password_body)
+        .answers(no_content),
+    get("users.application_credentials", "/users/{id}/application_credentials", handler!(application_credentials))
+        .policy_on_target("identity:list_application_credentials")
+        .answers(answers::application_credentials),
+    get("users.projects", "/users/{id}/projects", handler!(projects))
+        .policy_on_target("identity:list_user_projects")
+        .answers(answers::projects)
+        .as_of(),
 ];
 
 /// Attributes with a meaning; all others are stored unchanged.
@@ -240,6 +264,17 @@ async fn prove(ctx: &Ctx, user: &UserId, password: &Password) -> Result<(), Faul
 async fn set_password(ctx: &Ctx, permit: &Permit, user: UserId, hash: PasswordHash) -> Result<(), Fault> {
     let change = UserChange { password: Some(hash), ..UserChange::default() };
     command(ctx, permit, IdentityCommand::ChangeUser { user, change }).await.map(drop)
+}
+
+/// The service has no application credentials, so the list of every user is empty.
+async fn application_credentials(ctx: Ctx) -> Result<Reply, Fault> {
+    let user = UserId::new(ctx.param("id"));
+    ctx.authorize(&target_of(&ctx, &user)?)?;
+    let known = read(&ctx, |identity| identity.users.contains_key(&user))?;
+    match known {
+        true => Ok(listing::reply(&ctx, "application_credentials", vec![], &[])),
+        false => Err(fault::not_found(IdentityResourceKind::User, user.as_str())),
+    }
 }
 
 async fn projects(ctx: Ctx) -> Result<Reply, Fault> {

@@ -21,7 +21,7 @@ pub(super) fn visible(ctx: &Ctx) -> Result<Arc<ImageRecord>, Fault> {
 }
 
 pub(crate) fn visible_by_id(ctx: &Ctx, id: ImageId) -> Result<Option<Arc<ImageRecord>>, Fault> {
-    let found = ctx.app.queries()?.views.images.read(|images| images.get(id));
+    let found = ctx.views()?.images.read(|images| images.get(id));
     let caller = ctx.caller();
     Ok(found.filter(|image| is_visible(image, caller.project.as_ref(), caller.is_admin)))
 }

@@ -3,6 +3,7 @@
 use chronova_actors::services::embedded::image::ImageCommand;
 
 use super::access::{command, permitted};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -11,9 +12,11 @@ use crate::route::{Route, post};
 
 pub(super) const ROUTES: &[Route] = &[
     post("images.deactivate", "/images/{image_id}/actions/deactivate", handler!(deactivate))
-        .policy_on_target("deactivate"),
+        .policy_on_target("deactivate")
+        .answers(no_content),
     post("images.reactivate", "/images/{image_id}/actions/reactivate", handler!(reactivate))
-        .policy_on_target("reactivate"),
+        .policy_on_target("reactivate")
+        .answers(no_content),
 ];
 
 async fn deactivate(ctx: Ctx) -> Result<Reply, Fault> {

@@ -13,7 +13,9 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::access::permitted;
+use super::answers;
 use super::fault;
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::dispatch::Dispatch;
@@ -24,8 +26,13 @@ use crate::reply::Reply;
 use crate::route::{Route, get, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    put("images.upload", "/images/{image_id}/file", handler!(upload)).policy_on_target("upload_image").raw_body(),
-    get("images.download", "/images/{image_id}/file", handler!(download)).policy_on_target("download_image"),
+    put("images.upload", "/images/{image_id}/file", handler!(upload))
+        .policy_on_target("upload_image")
+        .raw_body()
+        .answers(no_content),
+    get("images.download", "/images/{image_id}/file", handler!(download))
+        .policy_on_target("download_image")
+        .answers(answers::downloaded),
 ];
 
 /// The most chunks that wait between the network and the writer.

@@ -8,7 +8,8 @@ use chronova_events::image::{ImageAttributes, ImageCreated, ImageRecord, Visibil
 use serde_json::{Map, Value, json};
 
 use super::access::{command, make, permitted, target};
-use super::{filters, patch, views};
+use super::{answers, filters, patch, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -19,12 +20,25 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, patch as patch_route, post};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("images.index", "/images", handler!(index)).policy("get_images"),
-    post("images.create", "/images", handler!(create)).policy_on_target("add_image").any_body(),
-    get("images.show", "/images/{image_id}", handler!(show)).policy_on_target("get_image"),
-    patch_route("images.update", "/images/{image_id}", handler!(update)).policy_on_target("modify_image").any_body(),
-    delete("images.delete", "/images/{image_id}", handler!(remove)).policy_on_target("delete_image"),
-    get("images.tasks", "/images/{image_id}/tasks", handler!(tasks)).policy_on_target("get_image"),
+    get("images.index", "/images", handler!(index)).policy("get_images").answers(answers::images).as_of(),
+    post("images.create", "/images", handler!(create))
+        .policy_on_target("add_image")
+        .any_body()
+        .answers(answers::image_created),
+    get("images.show", "/images/{image_id}", handler!(show))
+        .policy_on_target("get_image")
+        .answers(answers::image_shown)
+        .as_of(),
+    patch_route("images.update", "/images/{image_id}", handler!(update))
+        .policy_on_target("modify_image")
+        .any_body()
+        .answers(answers::image_shown),
+    delete("images.delete", "/images/{image_id}", handler!(remove))
+        .policy_on_target("delete_image")
+        .answers(no_content),
+    get("images.tasks", "/images/{image_id}/tasks", handler!(tasks))
+        .policy_on_target("get_image")
+        .answers(answers::tasks),
 ];
 
 /// Glance's `limit_param_default` and `api_limit_max`.
@@ -32,15 +46,15 @@ const DEFAULT_PAGE: usize = 25;
 const LARGEST_PAGE: u64 = 1_000;
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    let all = ctx.app.queries()?.views.images.read(chronova_projections::images::ImagesView::all);
+    let all = ctx.views()?.images.read(chronova_projections::images::ImagesView::all);
     let mut images = filters::apply(&ctx, all)?;
     filters::sort(&ctx.query, &mut images)?;
     let (images, more) = page(&ctx.query)?.cut(images, |image: &Arc<ImageRecord>| image.id.to_string())?;
     let mut body = Map::new();
     body.insert("images".to_owned(), images.iter().map(|image| views::image(image)).collect());
-    body.insert("first".to_owned(), json!(address(&ctx.query, None)));
+    body.insert("first".to_owned(), json!(address(&ctx.page_query(), None)));
     if let Some(last) = images.last().filter(|_| more) {
-        body.insert("next".to_owned(), json!(address(&ctx.query, Some(&last.id.to_string()))));
+        body.insert("next".to_owned(), json!(address(&ctx.page_query(), Some(&last.id.to_string()))));
     }
     body.insert("schema".to_owned(), json!("/v2/schemas/images"));
     Ok(Reply::ok(Value::Object(body)))
@@ -76,7 +90,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&own)?;
     patch::check_visibility(&ctx, attributes.visibility, &own)?;
     make(&ctx, &permit, ImageCreated { image, attributes }).await?;
-    let made = ctx.app.queries()?.views.images.read(|images| images.get(image));
+    let made = ctx.views()?.images.read(|images| images.get(image));
     let made = made.ok_or_else(|| super::fault::not_found(&image.to_string()))?;
     let location = ctx.links.to_self("images", &image.to_string());
     Ok(Reply::json(201, views::image(&made)).header("Location", location).header("OpenStack-image-import-methods", ""))
@@ -116,7 +130,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, permit) = permitted(&ctx)?;
     let changes = patch::changes(&ctx, &target(&ctx, &image))?;
     command(&ctx, &permit, image.id, super::access::change(&ctx, changes)).await?;
-    let changed = ctx.app.queries()?.views.images.read(|images| images.get(image.id));
+    let changed = ctx.views()?.images.read(|images| images.get(image.id));
     let changed = changed.ok_or_else(|| super::fault::not_found(&image.id.to_string()))?;
     Ok(Reply::ok(views::image(&changed)))
 }

@@ -8,8 +8,10 @@ use chronova_events::image::{ImageRecord, MemberStatus, Visibility};
 use serde_json::{Value, json};
 
 use super::access::{command, permitted, target, visible};
+use super::answers;
 use super::fault::not_found;
 use super::views;
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -18,14 +20,25 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("members.index", "/images/{image_id}/members", handler!(index)).policy_on_target("get_members"),
-    post("members.create", "/images/{image_id}/members", handler!(create)).policy_on_target("add_member").any_body(),
-    get("members.show", "/images/{image_id}/members/{member_id}", handler!(show)).policy_on_target("get_member"),
+    get("members.index", "/images/{image_id}/members", handler!(index))
+        .policy_on_target("get_members")
+        .answers(answers::members)
+        .as_of(),
+    post("members.create", "/images/{image_id}/members", handler!(create))
+        .policy_on_target("add_member")
+        .any_body()
+        .answers(answers::member_shown),
+    get("members.show", "/images/{image_id}/members/{member_id}", handler!(show))
+        .policy_on_target("get_member")
+        .answers(answers::member_shown)
+        .as_of(),
     put("members.update", "/images/{image_id}/members/{member_id}", handler!(update))
         .policy_on_target("modify_member")
-        .any_body(),
+        .any_body()
+        .answers(answers::member_shown),
     delete("members.delete", "/images/{image_id}/members/{member_id}", handler!(remove))
-        .policy_on_target("delete_member"),
+        .policy_on_target("delete_member")
+        .answers(no_content),
 ];
 
 fn is_owner(ctx: &Ctx, image: &ImageRecord) -> bool {
@@ -49,7 +62,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn reply(ctx: &Ctx, image: &ImageRecord, member: &ProjectId) -> Result<Reply, Fault> {
-    let image = ctx.app.queries()?.views.images.read(|images| images.get(image.id));
+    let image = ctx.views()?.images.read(|images| images.get(image.id));
     let shown = image.as_ref().and_then(|image| Some(views::member(image, member, image.members.get(member)?)));
     let image_id = ctx.param("image_id");
     shown

@@ -9,6 +9,7 @@
 
 mod access;
 mod actions;
+mod answers;
 mod data;
 mod fault;
 mod filters;

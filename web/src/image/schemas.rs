@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -9,10 +10,10 @@ use crate::reply::Reply;
 use crate::route::{Route, get};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("schemas.image", "/schemas/image", handler!(image)),
-    get("schemas.images", "/schemas/images", handler!(images)),
-    get("schemas.member", "/schemas/member", handler!(member)),
-    get("schemas.members", "/schemas/members", handler!(members)),
+    get("schemas.image", "/schemas/image", handler!(image)).answers(answers::schema),
+    get("schemas.images", "/schemas/images", handler!(images)).answers(answers::schema),
+    get("schemas.member", "/schemas/member", handler!(member)).answers(answers::schema),
+    get("schemas.members", "/schemas/members", handler!(members)).answers(answers::schema),
 ];
 
 /// Name, types, description, and whether clients can only read the attribute.

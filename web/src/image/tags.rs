@@ -3,6 +3,7 @@
 use chronova_actors::services::embedded::image::ImageChange;
 
 use super::access::{self, command, permitted};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -10,8 +11,12 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    put("images.tags.add", "/images/{image_id}/tags/{tag}", handler!(add)).policy_on_target("modify_image"),
-    delete("images.tags.remove", "/images/{image_id}/tags/{tag}", handler!(remove)).policy_on_target("modify_image"),
+    put("images.tags.add", "/images/{image_id}/tags/{tag}", handler!(add))
+        .policy_on_target("modify_image")
+        .answers(no_content),
+    delete("images.tags.remove", "/images/{image_id}/tags/{tag}", handler!(remove))
+        .policy_on_target("modify_image")
+        .answers(no_content),
 ];
 
 async fn add(ctx: Ctx) -> Result<Reply, Fault> {

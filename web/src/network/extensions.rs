@@ -9,15 +9,17 @@ use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Route, get};
 
-use super::{faults, listing};
+use super::{answers, faults, listing};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("extensions.index", "/extensions", handler!(index)),
-    get("extensions.show", "/extensions/{id}", handler!(show)),
-    get("agents.index", "/agents", handler!(agents)),
-    get("service_providers.index", "/service-providers", handler!(service_providers)),
+    get("extensions.index", "/extensions", handler!(index)).answers(answers::extensions),
+    get("extensions.show", "/extensions/{id}", handler!(show)).answers(answers::extension_shown),
+    get("agents.index", "/agents", handler!(agents)).answers(answers::agents),
+    get("service_providers.index", "/service-providers", handler!(service_providers))
+        .answers(answers::service_providers),
     get("availability_zones.index", "/availability_zones", handler!(availability_zones))
-        .policy("get_availability_zone"),
+        .policy("get_availability_zone")
+        .answers(answers::availability_zones),
 ];
 
 /// Alias, name and description of the supported extensions.

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, preconditions, quotas, targets, views};
+use super::{answers, faults, listing, preconditions, quotas, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -26,11 +27,25 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("floating_ips.index", "/floatingips", handler!(index)).policy_on_target("get_floatingip"),
-    post("floating_ips.create", "/floatingips", handler!(create)).policy_on_target("create_floatingip").any_body(),
-    get("floating_ips.show", "/floatingips/{id}", handler!(show)).policy_on_target("get_floatingip"),
-    put("floating_ips.update", "/floatingips/{id}", handler!(update)).policy_on_target("update_floatingip").any_body(),
-    delete_route("floating_ips.delete", "/floatingips/{id}", handler!(delete)).policy_on_target("delete_floatingip"),
+    get("floating_ips.index", "/floatingips", handler!(index))
+        .policy_on_target("get_floatingip")
+        .answers(answers::floating_ips)
+        .as_of(),
+    post("floating_ips.create", "/floatingips", handler!(create))
+        .policy_on_target("create_floatingip")
+        .any_body()
+        .answers(answers::floating_ip_created),
+    get("floating_ips.show", "/floatingips/{id}", handler!(show))
+        .policy_on_target("get_floatingip")
+        .answers(answers::floating_ip_shown)
+        .as_of(),
+    put("floating_ips.update", "/floatingips/{id}", handler!(update))
+        .policy_on_target("update_floatingip")
+        .any_body()
+        .answers(answers::floating_ip_shown),
+    delete_route("floating_ips.delete", "/floatingips/{id}", handler!(delete))
+        .policy_on_target("delete_floatingip")
+        .answers(no_content),
 ];
 
 const READ_ONLY: [&str; 10] = [
@@ -47,7 +62,7 @@ const READ_ONLY: [&str; 10] = [
 ];
 
 fn render(ctx: &Ctx, row: &FloatingIp) -> Result<Value, Fault> {
-    Ok(views::routing::floating_ip(&ctx.app.queries()?.views, row))
+    Ok(views::routing::floating_ip(ctx.views()?, row))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
@@ -59,7 +74,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// The floating addresses that the caller may see, in the order of their ids.
 fn visible(ctx: &Ctx) -> Result<Vec<Arc<FloatingIp>>, Fault> {
-    let rows: Vec<Arc<FloatingIp>> = ctx.app.queries()?.views.networks.read(|view| {
+    let rows: Vec<Arc<FloatingIp>> = ctx.views()?.networks.read(|view| {
         match ctx.caller().project.as_ref().filter(|_| !targets::reaches_all(ctx, "get_floatingip")) {
             Some(project) => {
                 let held = view.held(project).into_iter().flat_map(|held| &held.floating_ips);
@@ -239,7 +254,7 @@ impl PortAssociation {
 /// The association of a floating address of `network` with a port: the fixed address and the router.
 fn association(ctx: &Ctx, network: NetworkId, port: &Port, fixed: Option<IpAddr>) -> Result<Association, Fault> {
     let found = |view: &NetworksView| floating_ips::association(view, network, port, fixed);
-    ctx.app.queries()?.views.networks.read(found).map_err(|reject| match reject {
+    ctx.views()?.networks.read(found).map_err(|reject| match reject {
         FloatingIpTargetReject::NotReachable { .. } => {
             Fault::not_found(reject.to_string()).key("ExternalGatewayForFloatingIPNotFound")
         }

@@ -91,7 +91,7 @@ pub(super) async fn set(
 ) -> Result<(), Fault> {
     let Some(wanted) = wanted else { return Ok(()) };
     let router = row.id();
-    let old = ctx.app.queries()?.views.networks.read(|view| view.gateway_of(router).cloned());
+    let old = ctx.views()?.networks.read(|view| view.gateway_of(router).cloned());
     let Some(network) = wanted.network else { return end(ctx, permit, router, old.as_deref()).await };
     check(ctx, network, wanted)?;
     match old.as_deref() {
@@ -121,7 +121,7 @@ fn check(ctx: &Ctx, network: NetworkId, wanted: &ExternalGatewayInfo) -> Result<
     if !row.settings().external {
         return Err(faults::bad("router", format_args!("Network {network} is not an external network")));
     }
-    let gateways: Vec<_> = ctx.app.queries()?.views.networks.read(|view| {
+    let gateways: Vec<_> = ctx.views()?.networks.read(|view| {
         let subnets = view.whole(network).into_iter().flat_map(|network| network.subnets.values());
         subnets.filter_map(|subnet| subnet.added.settings.gateway).collect()
     });
@@ -137,7 +137,7 @@ fn check(ctx: &Ctx, network: NetworkId, wanted: &ExternalGatewayInfo) -> Result<
 async fn end(ctx: &Ctx, permit: &Permit, router: RouterId, old: Option<&Port>) -> Result<(), Fault> {
     let Some(port) = old else { return Ok(()) };
     let network = port.created.network;
-    if ctx.app.queries()?.views.networks.read(|view| view.routed_by(router).next().is_some()) {
+    if ctx.views()?.networks.read(|view| view.routed_by(router).next().is_some()) {
         return Err(Fault::conflict(format!(
             "Gateway cannot be updated for router {router}, since a gateway to external network {network} is required by \
              one or more floating IPs."

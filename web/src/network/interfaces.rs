@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::attributes::Attributes;
 use super::gateways::send;
-use super::{faults, preconditions, quotas, targets};
+use super::{answers, faults, preconditions, quotas, targets};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -24,10 +24,12 @@ use crate::route::{Route, put};
 pub(super) const ROUTES: &[Route] = &[
     put("routers.add_interface", "/routers/{id}/add_router_interface", handler!(add))
         .policy_on_target("add_router_interface")
-        .any_body(),
+        .any_body()
+        .answers(answers::router_interface),
     put("routers.remove_interface", "/routers/{id}/remove_router_interface", handler!(remove))
         .policy_on_target("remove_router_interface")
-        .any_body(),
+        .any_body()
+        .answers(answers::router_interface),
 ];
 
 /// The port or subnet that a body names. Refuses `If-Match`. A network's aggregate decides about the change, and it
@@ -117,7 +119,7 @@ async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) ->
         made_for: None,
     };
     quotas::create(ctx, permit, NewNetworkResource::Port(network, wanted)).await?;
-    let made = ctx.app.queries()?.views.networks.read(|view| view.port(port).cloned());
+    let made = ctx.views()?.networks.read(|view| view.port(port).cloned());
     let made = made.ok_or_else(|| faults::not_found("PortNotFound", "Port", &port.to_string()))?;
     Ok(answer(router, &made, &[id]))
 }
@@ -158,7 +160,7 @@ pub(super) fn check_overlaps(
     network: NetworkId,
     subnet: Option<SubnetId>,
 ) -> Result<(), Fault> {
-    let (new, known): (Vec<Arc<Subnet>>, Vec<Arc<Subnet>>) = ctx.app.queries()?.views.networks.read(|view| {
+    let (new, known): (Vec<Arc<Subnet>>, Vec<Arc<Subnet>>) = ctx.views()?.networks.read(|view| {
         let all = view.whole(network).into_iter().flat_map(|network| network.subnets.values());
         let new = all.filter(|row| subnet.is_none_or(|id| id == row.added.subnet)).cloned().collect();
         // In a check of a new gateway, the present gateway is left out, because the new one replaces it.
@@ -215,7 +217,7 @@ fn without(port: &Port, subnets: &[SubnetId]) -> NetworkCommand {
 
 fn find(ctx: &Ctx, router: RouterId, port: Option<PortId>, subnet: Option<SubnetId>) -> Result<Arc<Port>, Fault> {
     let stands = |port: &Port, subnet: SubnetId| port.addresses().iter().any(|fixed| fixed.subnet == subnet);
-    let found = ctx.app.queries()?.views.networks.read(|view| {
+    let found = ctx.views()?.networks.read(|view| {
         let mut all = view.interfaces_of(router);
         match (port, subnet) {
             (Some(id), _) => all.find(|row| row.created.port == id).cloned(),

@@ -3,7 +3,7 @@
 use chronova_events::network::{Network, Subnet};
 use serde_json::{Value, json};
 
-use super::{faults, listing, targets};
+use super::{answers, faults, listing, targets};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -11,14 +11,19 @@ use crate::reply::Reply;
 use crate::route::{Route, get};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("ip_availabilities.index", "/network-ip-availabilities", handler!(index)).policy("get_network_ip_availability"),
+    get("ip_availabilities.index", "/network-ip-availabilities", handler!(index))
+        .policy("get_network_ip_availability")
+        .answers(answers::ip_availabilities)
+        .as_of(),
     get("ip_availabilities.show", "/network-ip-availabilities/{id}", handler!(show))
-        .policy("get_network_ip_availability"),
+        .policy("get_network_ip_availability")
+        .answers(answers::ip_availability_shown)
+        .as_of(),
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let version = ctx.query.last("ip_version").and_then(|text| text.parse().ok());
-    let rows = ctx.app.queries()?.views.networks.read(|view| {
+    let rows = ctx.views()?.networks.read(|view| {
         let networks = view.networks().filter_map(|row| view.whole(row.created.network));
         networks.filter_map(|network| render(network, version)).collect()
     });
@@ -28,7 +33,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_network(&ctx, ctx.param("id"))?;
     let id = row.created.network;
-    let shown = ctx.app.queries()?.views.networks.read(|view| view.whole(id).and_then(|network| render(network, None)));
+    let shown = ctx.views()?.networks.read(|view| view.whole(id).and_then(|network| render(network, None)));
     let shown = shown.ok_or_else(|| faults::not_found("NetworkNotFound", "Network", ctx.param("id")))?;
     Ok(listing::one(&ctx, "network_ip_availability", shown))
 }

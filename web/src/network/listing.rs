@@ -34,12 +34,13 @@ pub(super) fn list(ctx: &Ctx, collection: &str, path: &str, rows: Vec<Value>) ->
     let (first, last) = (page.rows.first().map(id_of), page.rows.last().map(id_of));
     let shown: Vec<Value> = page.rows.into_iter().map(|row| only(row, &fields)).collect();
     body.insert(collection.to_owned(), Value::Array(shown));
+    let linked = ctx.page_query();
     let mut links = Vec::new();
     if let Some(last) = last.filter(|_| page.more) {
-        links.push(json!({"rel": "next", "href": ctx.links.next(path, query, &last)}));
+        links.push(json!({"rel": "next", "href": ctx.links.next(path, &linked, &last)}));
     }
     if let Some(first) = first.filter(|_| page.before) {
-        let href = format!("{}&page_reverse=True", ctx.links.next(path, query, &first));
+        let href = format!("{}&page_reverse=True", ctx.links.next(path, &linked, &first));
         links.push(json!({"rel": "previous", "href": href}));
     }
     if !links.is_empty() {

@@ -6,6 +6,7 @@
 //!
 //! Invariant: a resource that the caller may not see is 404 everywhere.
 
+mod answers;
 mod attributes;
 mod extensions;
 mod faults;

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, preconditions, quotas, targets, views};
+use super::{answers, faults, listing, preconditions, quotas, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -21,11 +22,25 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("networks.index", "/networks", handler!(index)).policy_on_target("get_network"),
-    post("networks.create", "/networks", handler!(create)).policy_on_target("create_network").any_body(),
-    get("networks.show", "/networks/{id}", handler!(show)).policy_on_target("get_network"),
-    put("networks.update", "/networks/{id}", handler!(update)).policy_on_target("update_network").any_body(),
-    delete_route("networks.delete", "/networks/{id}", handler!(delete)).policy_on_target("delete_network"),
+    get("networks.index", "/networks", handler!(index))
+        .policy_on_target("get_network")
+        .answers(answers::networks)
+        .as_of(),
+    post("networks.create", "/networks", handler!(create))
+        .policy_on_target("create_network")
+        .any_body()
+        .answers(answers::network_created),
+    get("networks.show", "/networks/{id}", handler!(show))
+        .policy_on_target("get_network")
+        .answers(answers::network_shown)
+        .as_of(),
+    put("networks.update", "/networks/{id}", handler!(update))
+        .policy_on_target("update_network")
+        .any_body()
+        .answers(answers::network_shown),
+    delete_route("networks.delete", "/networks/{id}", handler!(delete))
+        .policy_on_target("delete_network")
+        .answers(no_content),
 ];
 
 /// Restricted attributes, with the rules for creating and for updating a network.
@@ -52,7 +67,7 @@ const READ_ONLY: [&str; 9] = [
 
 pub(super) fn render(ctx: &Ctx, row: &NetworkRow) -> Result<Value, Fault> {
     let id = row.created.network;
-    let subnets = ctx.app.queries()?.views.networks.read(|view| subnet_ids(view.whole(id)));
+    let subnets = ctx.views()?.networks.read(|view| subnet_ids(view.whole(id)));
     Ok(views::network(ctx, row, &subnets))
 }
 
@@ -63,7 +78,7 @@ fn subnet_ids(network: Option<&chronova_events::network::Network>) -> Vec<String
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
     let wanted: BTreeSet<NetworkId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
-    let rows: Vec<(Arc<NetworkRow>, Vec<String>)> = ctx.app.queries()?.views.networks.read(|view| {
+    let rows: Vec<(Arc<NetworkRow>, Vec<String>)> = ctx.views()?.networks.read(|view| {
         let with_subnets = |row: &Arc<NetworkRow>| (Arc::clone(row), subnet_ids(view.whole(row.created.network)));
         match wanted.is_empty() {
             true => view.networks().map(with_subnets).collect(),

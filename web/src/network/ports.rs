@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
 use super::subnets::network_filter;
-use super::{faults, gateways, listing, preconditions, quotas, security_groups, tags, targets, views};
+use super::{answers, faults, gateways, listing, preconditions, quotas, security_groups, tags, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -26,11 +27,17 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("ports.index", "/ports", handler!(index)).policy_on_target("get_port"),
-    post("ports.create", "/ports", handler!(create)).policy_on_target("create_port").any_body(),
-    get("ports.show", "/ports/{id}", handler!(show)).policy_on_target("get_port"),
-    put("ports.update", "/ports/{id}", handler!(update)).policy_on_target("update_port").any_body(),
-    delete_route("ports.delete", "/ports/{id}", handler!(delete)).policy_on_target("delete_port"),
+    get("ports.index", "/ports", handler!(index)).policy_on_target("get_port").answers(answers::ports).as_of(),
+    post("ports.create", "/ports", handler!(create))
+        .policy_on_target("create_port")
+        .any_body()
+        .answers(answers::port_created),
+    get("ports.show", "/ports/{id}", handler!(show)).policy_on_target("get_port").answers(answers::port_shown).as_of(),
+    put("ports.update", "/ports/{id}", handler!(update))
+        .policy_on_target("update_port")
+        .any_body()
+        .answers(answers::port_shown),
+    delete_route("ports.delete", "/ports/{id}", handler!(delete)).policy_on_target("delete_port").answers(no_content),
 ];
 
 /// Restricted attributes, with the rules for creating and for updating a port.
@@ -57,13 +64,13 @@ const MOST_PAIRS: usize = 10;
 const VNIC_TYPES: [&str; 3] = ["normal", "direct", "macvtap"];
 
 fn render(ctx: &Ctx, row: &Port) -> Result<Value, Fault> {
-    Ok(ctx.app.queries()?.views.networks.read(|view| views::port(ctx, view, row)))
+    Ok(ctx.views()?.networks.read(|view| views::port(ctx, view, row)))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
     let rows = candidates(&ctx)?;
-    let rows = ctx.app.queries()?.views.networks.read(|view| {
+    let rows = ctx.views()?.networks.read(|view| {
         let visible = rows.iter().filter(|row| ctx.allows("get_port", &targets::port(view, row)));
         visible.map(|row| views::port(&ctx, view, row)).collect()
     });
@@ -76,7 +83,7 @@ fn candidates(ctx: &Ctx) -> Result<Vec<Arc<Port>>, Fault> {
     let devices: BTreeSet<&str> = ctx.query.all("device_id").filter(|device| !device.is_empty()).collect();
     let ids: BTreeSet<PortId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
     let project = ctx.caller().project.clone().filter(|_| !targets::reaches_all(ctx, "get_port"));
-    Ok(ctx.app.queries()?.views.networks.read(|view| {
+    Ok(ctx.views()?.networks.read(|view| {
         if !devices.is_empty() {
             devices.iter().flat_map(|device| view.of_device(device)).cloned().collect()
         } else if !ids.is_empty() {
@@ -159,7 +166,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
 /// port is deleted through its owner.
 fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     let (device, owner) = (row.binding().device.as_str(), row.binding().owner.as_str());
-    let stands = ctx.app.queries()?.views.networks.read(|view| match owner {
+    let stands = ctx.views()?.networks.read(|view| match owner {
         GATEWAY_OWNER | INTERFACE_OWNER => device.parse::<RouterId>().is_ok_and(|id| view.router(id).is_some()),
         FLOATING_IP_OWNER => device.parse::<FloatingIpId>().is_ok_and(|id| view.floating_ip(id).is_some()),
         _ => false,
@@ -180,7 +187,7 @@ fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
 fn check_router(ctx: &Ctx, owner: Option<&str>, device: Option<&str>) -> Result<(), Fault> {
     let (Some(GATEWAY_OWNER | INTERFACE_OWNER), Some(device)) = (owner, device) else { return Ok(()) };
     let Ok(router) = device.parse::<RouterId>() else { return Ok(()) };
-    let row = ctx.app.queries()?.views.networks.read(|view| view.router(router).cloned());
+    let row = ctx.views()?.networks.read(|view| view.router(router).cloned());
     let own = |project: &ProjectId| ctx.caller().project.as_ref() == Some(project);
     match row {
         Some(row) if !ctx.caller().is_admin && !own(row.project()) => Err(Fault::conflict(format!(

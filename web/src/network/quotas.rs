@@ -6,7 +6,8 @@ use chronova_events::ids::ProjectId;
 use serde_json::{Map, Value, json};
 
 use super::attributes::{Attributes, as_integer};
-use super::{faults, preconditions, targets};
+use super::{answers, faults, preconditions, targets};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -16,25 +17,34 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("quotas.index", "/quotas", handler!(index)).policy_on_target("get_quota"),
-    get("quotas.own", "/quotas/tenant", handler!(own)),
-    get("quotas.own_project", "/quotas/project", handler!(own)),
-    get("quotas.show", "/quotas/{id}", handler!(show)).policy_on_target("get_quota"),
-    get("quotas.default", "/quotas/{id}/default", handler!(defaults)).policy_on_target("get_quota"),
-    get("quotas.details", "/quotas/{id}/details", handler!(details)).policy_on_target("get_quota"),
-    get("quotas.details_json", "/quotas/{id}/details.json", handler!(details)).policy_on_target("get_quota"),
-    put("quotas.update", "/quotas/{id}", handler!(update)).policy_on_target("update_quota").any_body(),
-    delete("quotas.delete", "/quotas/{id}", handler!(reset)).policy_on_target("delete_quota"),
+    get("quotas.index", "/quotas", handler!(index)).policy_on_target("get_quota").answers(answers::quotas),
+    get("quotas.own", "/quotas/tenant", handler!(own)).answers(answers::own_project),
+    get("quotas.own_project", "/quotas/project", handler!(own)).answers(answers::own_project),
+    get("quotas.show", "/quotas/{id}", handler!(show)).policy_on_target("get_quota").answers(answers::quota),
+    get("quotas.default", "/quotas/{id}/default", handler!(defaults))
+        .policy_on_target("get_quota")
+        .answers(answers::quota),
+    get("quotas.details", "/quotas/{id}/details", handler!(details))
+        .policy_on_target("get_quota")
+        .answers(answers::quota_details),
+    get("quotas.details_json", "/quotas/{id}/details.json", handler!(details))
+        .policy_on_target("get_quota")
+        .answers(answers::quota_details),
+    put("quotas.update", "/quotas/{id}", handler!(update))
+        .policy_on_target("update_quota")
+        .any_body()
+        .answers(answers::quota),
+    delete("quotas.delete", "/quotas/{id}", handler!(reset)).policy_on_target("delete_quota").answers(no_content),
 ];
 
 /// The project's limit for a resource.
 pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
-    Ok(ctx.app.queries()?.views.networks.read(|view| limit_of(view.limits(project), resource)))
+    Ok(ctx.views()?.networks.read(|view| limit_of(view.limits(project), resource)))
 }
 
 /// The project's use of a resource.
 fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> {
-    let views = &ctx.app.queries()?.views;
+    let views = ctx.views()?;
     let groups = || views.security_groups.read(|view| view.of_project(project).map(|g| (g.by_id.len(), g.rules)));
     let held = || views.networks.read(|view| view.held(project).cloned()).unwrap_or_default();
     Ok(match resource {
@@ -74,7 +84,7 @@ fn project_of(ctx: &Ctx) -> ProjectId {
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize_rule("update_quota", &ctx.own_target())?;
     let projects: Vec<ProjectId> =
-        ctx.app.queries()?.views.networks.read(|view| view.limited().map(|(project, _)| project.clone()).collect());
+        ctx.views()?.networks.read(|view| view.limited().map(|(project, _)| project.clone()).collect());
     let mut quotas = Vec::new();
     for project in projects {
         let mut map = limits(&ctx, &project)?;

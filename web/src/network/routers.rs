@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
 use super::gateways::{self, ExternalGatewayInfo};
-use super::{faults, listing, preconditions, targets, views};
+use super::{answers, faults, listing, preconditions, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -24,23 +25,34 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("routers.index", "/routers", handler!(index)).policy_on_target("get_router"),
-    post("routers.create", "/routers", handler!(create)).policy_on_target("create_router").any_body(),
-    get("routers.show", "/routers/{id}", handler!(show)).policy_on_target("get_router"),
-    put("routers.update", "/routers/{id}", handler!(update)).policy_on_target("update_router").any_body(),
-    delete_route("routers.delete", "/routers/{id}", handler!(delete)).policy_on_target("delete_router"),
+    get("routers.index", "/routers", handler!(index)).policy_on_target("get_router").answers(answers::routers).as_of(),
+    post("routers.create", "/routers", handler!(create))
+        .policy_on_target("create_router")
+        .any_body()
+        .answers(answers::router_created),
+    get("routers.show", "/routers/{id}", handler!(show))
+        .policy_on_target("get_router")
+        .answers(answers::router_shown)
+        .as_of(),
+    put("routers.update", "/routers/{id}", handler!(update))
+        .policy_on_target("update_router")
+        .any_body()
+        .answers(answers::router_shown),
+    delete_route("routers.delete", "/routers/{id}", handler!(delete))
+        .policy_on_target("delete_router")
+        .answers(no_content),
 ];
 
 const READ_ONLY: [&str; 6] =
     ["id", "tenant_id", "project_id", "status", "availability_zone_hints", "availability_zones"];
 
 fn render(ctx: &Ctx, row: &RouterRow) -> Result<Value, Fault> {
-    Ok(ctx.app.queries()?.views.networks.read(|view| views::routing::router(view, row)))
+    Ok(ctx.views()?.networks.read(|view| views::routing::router(view, row)))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
-    let rows: Vec<Arc<RouterRow>> = ctx.app.queries()?.views.networks.read(|view| view.routers().cloned().collect());
+    let rows: Vec<Arc<RouterRow>> = ctx.views()?.networks.read(|view| view.routers().cloned().collect());
     let visible = rows.iter().filter(|row| targets::allows(&ctx, "get_router", &targets::router(row)));
     let rows = visible.map(|row| render(&ctx, row)).collect::<Result<_, _>>()?;
     listing::list(&ctx, "routers", "routers", rows)
@@ -89,7 +101,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_router(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&targets::router(&row))?;
     let id = row.id();
-    if ctx.app.queries()?.views.networks.read(|view| view.interfaces_of(id).next().is_some()) {
+    if ctx.views()?.networks.read(|view| view.interfaces_of(id).next().is_some()) {
         return Err(Fault::conflict(format!("Router {id} still has ports")).key("RouterInUse"));
     }
     preconditions::check(&ctx, row.revision)?;

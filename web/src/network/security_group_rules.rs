@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::attributes::LONG_TEXT;
 use super::attributes::{Attributes, as_integer};
-use super::{faults, listing, preconditions, quotas, security_groups, targets, views};
+use super::{answers, faults, listing, preconditions, quotas, security_groups, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -22,14 +23,20 @@ use crate::route::{Route, delete as delete_route, get, post};
 pub(super) const ROUTES: &[Route] = &[
     get("security_group_rules.index", "/security-group-rules", handler!(index))
         .leader()
-        .policy_on_target("get_security_group_rule"),
+        .policy_on_target("get_security_group_rule")
+        .answers(answers::rules)
+        .as_of(),
     post("security_group_rules.create", "/security-group-rules", handler!(create))
         .policy_on_target("create_security_group_rule")
-        .any_body(),
+        .any_body()
+        .answers(answers::rule_created),
     get("security_group_rules.show", "/security-group-rules/{id}", handler!(show))
-        .policy_on_target("get_security_group_rule"),
+        .policy_on_target("get_security_group_rule")
+        .answers(answers::rule_shown)
+        .as_of(),
     delete_route("security_group_rules.delete", "/security-group-rules/{id}", handler!(delete))
-        .policy_on_target("delete_security_group_rule"),
+        .policy_on_target("delete_security_group_rule")
+        .answers(no_content),
 ];
 
 /// The key of a body with several rules.
@@ -65,7 +72,7 @@ const PROTOCOLS: [(&str, u8); 20] = [
 fn find(ctx: &Ctx) -> Result<(Arc<SecurityGroup>, Arc<SecurityGroupRule>), Fault> {
     let text = ctx.param("id");
     let found = text.parse::<SecurityGroupRuleId>().ok().and_then(|id| {
-        let views = &ctx.app.queries().ok()?.views;
+        let views = ctx.views().ok()?;
         views.security_groups.read(|view| {
             let rule = view.rule(id)?;
             Some((Arc::clone(view.get(rule.added.group)?), Arc::clone(rule)))
@@ -78,11 +85,11 @@ fn find(ctx: &Ctx) -> Result<(Arc<SecurityGroup>, Arc<SecurityGroupRule>), Fault
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&ctx.own_target())?;
-    if let Some(project) = ctx.caller().project.clone() {
+    if let Some(project) = ctx.caller().project.clone().filter(|_| !ctx.is_past()) {
         security_groups::ensure_default(&ctx, &permit, &project).await?;
     }
     let own = if ctx.caller().is_admin { None } else { ctx.caller().project.clone() };
-    let groups: Vec<Arc<SecurityGroup>> = ctx.app.queries()?.views.security_groups.read(|view| match own {
+    let groups: Vec<Arc<SecurityGroup>> = ctx.views()?.security_groups.read(|view| match own {
         Some(project) => view.of_project(&project).into_iter().flat_map(|g| g.by_id.values()).cloned().collect(),
         None => view.all().cloned().collect(),
     });
@@ -104,10 +111,10 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let ids: Vec<SecurityGroupRuleId> = rules.iter().map(|rule| rule.rule).collect();
     let limit = quotas::limit(&ctx, &project, "security_group_rule")?;
     security_groups::send(&ctx, &permit, &project, SecurityGroupCommand::AddRules { rules, limit }).await?;
-    let made =
-        ctx.app.queries()?.views.security_groups.read(|view| {
-            ids.iter().filter_map(|id| view.rule(*id)).map(|rule| views::rule(rule)).collect::<Vec<Value>>()
-        });
+    let made = ctx
+        .views()?
+        .security_groups
+        .read(|view| ids.iter().filter_map(|id| view.rule(*id)).map(|rule| views::rule(rule)).collect::<Vec<Value>>());
     Ok(Reply::json(
         201,
         match ctx.body.get(BULK) {

@@ -11,7 +11,8 @@ use serde_json::json;
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, preconditions, quotas, targets, views};
+use super::{answers, faults, listing, preconditions, quotas, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -22,16 +23,26 @@ use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
     // The first request to list groups creates the project's default group.
-    get("security_groups.index", "/security-groups", handler!(index)).leader().policy_on_target("get_security_group"),
+    get("security_groups.index", "/security-groups", handler!(index))
+        .leader()
+        .policy_on_target("get_security_group")
+        .answers(answers::groups)
+        .as_of(),
     post("security_groups.create", "/security-groups", handler!(create))
         .policy_on_target("create_security_group")
-        .any_body(),
-    get("security_groups.show", "/security-groups/{id}", handler!(show)).policy_on_target("get_security_group"),
+        .any_body()
+        .answers(answers::group_created),
+    get("security_groups.show", "/security-groups/{id}", handler!(show))
+        .policy_on_target("get_security_group")
+        .answers(answers::group_shown)
+        .as_of(),
     put("security_groups.update", "/security-groups/{id}", handler!(update))
         .policy_on_target("update_security_group")
-        .any_body(),
+        .any_body()
+        .answers(answers::group_shown),
     delete_route("security_groups.delete", "/security-groups/{id}", handler!(delete))
-        .policy_on_target("delete_security_group"),
+        .policy_on_target("delete_security_group")
+        .answers(no_content),
 ];
 
 const READ_ONLY: [&str; 5] = ["id", "tenant_id", "project_id", "security_group_rules", "shared"];
@@ -66,11 +77,11 @@ pub(super) async fn check(
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&ctx.own_target())?;
-    if let Some(project) = ctx.caller().project.clone() {
+    if let Some(project) = ctx.caller().project.clone().filter(|_| !ctx.is_past()) {
         ensure_default(&ctx, &permit, &project).await?;
     }
     let own = if ctx.caller().is_admin { None } else { ctx.caller().project.clone() };
-    let rows: Vec<Arc<SecurityGroup>> = ctx.app.queries()?.views.security_groups.read(|view| match own {
+    let rows: Vec<Arc<SecurityGroup>> = ctx.views()?.security_groups.read(|view| match own {
         Some(project) => view.of_project(&project).into_iter().flat_map(|g| g.by_id.values()).cloned().collect(),
         None => view.all().cloned().collect(),
     });
@@ -132,7 +143,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn in_use(ctx: &Ctx, row: &SecurityGroup) -> Result<bool, Fault> {
-    Ok(ctx.app.queries()?.views.networks.read(|view| view.members(row.id()).next().is_some()))
+    Ok(ctx.views()?.networks.read(|view| view.members(row.id()).next().is_some()))
 }
 
 fn used(row: &SecurityGroup) -> Fault {

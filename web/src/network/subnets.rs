@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, preconditions, quotas, targets, views};
+use super::{answers, faults, listing, preconditions, quotas, targets, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -23,11 +24,22 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("subnets.index", "/subnets", handler!(index)).policy_on_target("get_subnet"),
-    post("subnets.create", "/subnets", handler!(create)).policy_on_target("create_subnet").any_body(),
-    get("subnets.show", "/subnets/{id}", handler!(show)).policy_on_target("get_subnet"),
-    put("subnets.update", "/subnets/{id}", handler!(update)).policy_on_target("update_subnet").any_body(),
-    delete_route("subnets.delete", "/subnets/{id}", handler!(delete)).policy_on_target("delete_subnet"),
+    get("subnets.index", "/subnets", handler!(index)).policy_on_target("get_subnet").answers(answers::subnets).as_of(),
+    post("subnets.create", "/subnets", handler!(create))
+        .policy_on_target("create_subnet")
+        .any_body()
+        .answers(answers::subnet_created),
+    get("subnets.show", "/subnets/{id}", handler!(show))
+        .policy_on_target("get_subnet")
+        .answers(answers::subnet_shown)
+        .as_of(),
+    put("subnets.update", "/subnets/{id}", handler!(update))
+        .policy_on_target("update_subnet")
+        .any_body()
+        .answers(answers::subnet_shown),
+    delete_route("subnets.delete", "/subnets/{id}", handler!(delete))
+        .policy_on_target("delete_subnet")
+        .answers(no_content),
 ];
 
 const READ_ONLY: [&str; 9] = [
@@ -48,7 +60,7 @@ const MOST_POOLS: usize = 100;
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
-    let rows: Vec<_> = ctx.app.queries()?.views.networks.read(|view| {
+    let rows: Vec<_> = ctx.views()?.networks.read(|view| {
         let with_target = |row| (Arc::clone(row), targets::subnet(view, row));
         match network_filter(&ctx) {
             Some(network) => {

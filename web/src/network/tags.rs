@@ -8,7 +8,8 @@ use chronova_actors::services::embedded::network::{
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
 use serde_json::json;
 
-use super::{faults, preconditions, routers, security_groups, targets};
+use super::{answers, faults, preconditions, routers, security_groups, targets};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -23,13 +24,13 @@ const LONGEST: usize = 255;
 const MOST: usize = 50;
 
 pub(super) const ROUTES: &[Route] = &[
-    get("tags.index", "/{collection}/{id}/tags", handler!(index)),
-    put("tags.replace", "/{collection}/{id}/tags", handler!(replace)).any_body(),
-    post("tags.add_all", "/{collection}/{id}/tags", handler!(add_all)).any_body(),
-    delete("tags.clear", "/{collection}/{id}/tags", handler!(clear)),
-    get("tags.show", "/{collection}/{id}/tags/{tag}", handler!(show)),
-    put("tags.add", "/{collection}/{id}/tags/{tag}", handler!(add)),
-    delete("tags.remove", "/{collection}/{id}/tags/{tag}", handler!(remove)),
+    get("tags.index", "/{collection}/{id}/tags", handler!(index)).answers(answers::tags),
+    put("tags.replace", "/{collection}/{id}/tags", handler!(replace)).any_body().answers(answers::tags),
+    post("tags.add_all", "/{collection}/{id}/tags", handler!(add_all)).any_body().answers(answers::tags),
+    delete("tags.clear", "/{collection}/{id}/tags", handler!(clear)).answers(no_content),
+    get("tags.show", "/{collection}/{id}/tags/{tag}", handler!(show)).answers(no_content),
+    put("tags.add", "/{collection}/{id}/tags/{tag}", handler!(add)).answers(answers::tag_added),
+    delete("tags.remove", "/{collection}/{id}/tags/{tag}", handler!(remove)).answers(no_content),
 ];
 
 /// Sorts the tags, and removes duplicates.

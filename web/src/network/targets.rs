@@ -66,13 +66,13 @@ pub(super) fn floating_ip(row: &FloatingIp) -> PolicyTarget {
 }
 
 pub(super) fn find_router(ctx: &Ctx, id: &str) -> Result<Arc<RouterRow>, Fault> {
-    let views = &ctx.app.queries()?.views;
+    let views = ctx.views()?;
     let found = id.parse::<RouterId>().ok().and_then(|id| views.networks.read(|view| view.router(id).cloned()));
     found.filter(|row| allows(ctx, "get_router", &router(row))).ok_or_else(|| router_not_found(id))
 }
 
 pub(super) fn find_floating_ip(ctx: &Ctx, id: &str) -> Result<Arc<FloatingIp>, Fault> {
-    let views = &ctx.app.queries()?.views;
+    let views = ctx.views()?;
     let found =
         id.parse::<FloatingIpId>().ok().and_then(|id| views.networks.read(|view| view.floating_ip(id).cloned()));
     found.filter(|row| allows(ctx, "get_floatingip", &floating_ip(row))).ok_or_else(|| floating_ip_not_found(id))
@@ -80,7 +80,7 @@ pub(super) fn find_floating_ip(ctx: &Ctx, id: &str) -> Result<Arc<FloatingIp>, F
 
 /// The network of the path, if the caller may see it.
 pub(super) fn find_network(ctx: &Ctx, id: &str) -> Result<Arc<NetworkRow>, Fault> {
-    let views = &ctx.app.queries()?.views;
+    let views = ctx.views()?;
     let found = id.parse::<NetworkId>().ok().and_then(|id| views.networks.read(|view| view.network(id).cloned()));
     found
         .filter(|row| ctx.allows("get_network", &network(row)))
@@ -95,7 +95,7 @@ pub(super) fn named_network(ctx: &Ctx, body: &mut Attributes, name: &str) -> Res
 }
 
 pub(super) fn find_subnet(ctx: &Ctx, id: &str) -> Result<(Arc<Subnet>, PolicyTarget), Fault> {
-    let found = ctx.app.queries()?.views.networks.read(|view| {
+    let found = ctx.views()?.networks.read(|view| {
         let row = view.subnet(id.parse::<SubnetId>().ok()?)?;
         Some((Arc::clone(row), subnet(view, row)))
     });
@@ -105,7 +105,7 @@ pub(super) fn find_subnet(ctx: &Ctx, id: &str) -> Result<(Arc<Subnet>, PolicyTar
 }
 
 pub(super) fn find_port(ctx: &Ctx, id: &str) -> Result<(Arc<Port>, PolicyTarget), Fault> {
-    let found = ctx.app.queries()?.views.networks.read(|view| {
+    let found = ctx.views()?.networks.read(|view| {
         let row = view.port(id.parse::<PortId>().ok()?)?;
         Some((Arc::clone(row), port(view, row)))
     });
@@ -113,7 +113,7 @@ pub(super) fn find_port(ctx: &Ctx, id: &str) -> Result<(Arc<Port>, PolicyTarget)
 }
 
 pub(super) fn find_group(ctx: &Ctx, id: &str) -> Result<Arc<SecurityGroup>, Fault> {
-    let views = &ctx.app.queries()?.views;
+    let views = ctx.views()?;
     let found =
         id.parse::<SecurityGroupId>().ok().and_then(|id| views.security_groups.read(|view| view.get(id).cloned()));
     found.filter(|row| ctx.allows("get_security_group", &group(row))).ok_or_else(|| group_not_found(id))

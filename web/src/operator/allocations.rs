@@ -12,8 +12,10 @@ use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProviderId};
 use chronova_events::ledger::Allocation;
 use serde_json::{Value, json};
 
+use super::answers;
 use super::bodies::HealBody;
 use super::servers;
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -22,15 +24,21 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, post};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("operator.orphans.list", "/placement/orphans", handler!(orphans)).leader().policy("chronova:orphans:list"),
+    get("operator.orphans.list", "/placement/orphans", handler!(orphans))
+        .leader()
+        .policy("chronova:orphans:list")
+        .answers(answers::orphans),
     delete("operator.orphans.delete", "/placement/orphans/{consumer}/{provider}", handler!(remove))
-        .policy("chronova:orphans:delete"),
+        .policy("chronova:orphans:delete")
+        .answers(no_content),
     post("operator.allocations.heal", "/servers/{server}/allocations/heal", handler!(heal))
         .any_body()
-        .policy("chronova:allocations:heal"),
+        .policy("chronova:allocations:heal")
+        .answers(answers::healed),
     post("operator.aggregates.mirror", "/placement/aggregates/mirror", handler!(mirror))
         .any_body()
-        .policy("chronova:aggregates:mirror"),
+        .policy("chronova:aggregates:mirror")
+        .answers(answers::mirrored),
 ];
 
 fn no_provider(id: &str) -> String {

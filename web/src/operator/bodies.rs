@@ -110,6 +110,25 @@ impl ImagePropertiesBody {
     }
 }
 
+/// `{"connector": {"host": "h1"}}`: a host's connector, of which only the host counts.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConnectorBody {
+    pub(super) host: String,
+}
+
+impl ConnectorBody {
+    pub(super) fn of(ctx: &Ctx) -> Result<Self, Fault> {
+        let wrong = |error: String| Fault::bad_request(format!("The body is not a valid connector: {error}."));
+        let given = match &ctx.body {
+            Value::Object(body) if body.len() == 1 => body.get("connector"),
+            _ => None,
+        };
+        let given = given.ok_or_else(|| wrong("it must have connector and nothing else".to_owned()))?;
+        parsed(given).map_err(wrong)
+    }
+}
+
 /// `{"machine_type": {"name": "pc-q35-7.2", "force": false}}`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -12,6 +12,7 @@ use chronova_events::instance::FlavorSnapshot;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::answers;
 use super::hosts::find;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -22,8 +23,13 @@ use crate::route::{Route, get, post};
 const RULE: &str = "chronova:scheduler:what_if";
 
 pub(super) const ROUTES: &[Route] = &[
-    post("operator.scheduler.what_if", "/scheduler/what-if", handler!(what_if)).any_body().policy(RULE),
-    get("operator.hosts.drain.plan", "/hosts/{host}/drain/plan", handler!(plan)).policy(RULE),
+    post("operator.scheduler.what_if", "/scheduler/what-if", handler!(what_if))
+        .any_body()
+        .policy(RULE)
+        .answers(answers::decisions),
+    get("operator.hosts.drain.plan", "/hosts/{host}/drain/plan", handler!(plan))
+        .policy(RULE)
+        .answers(answers::drain_plan),
 ];
 
 /// The most servers of one question. Each server costs a scheduling decision.

@@ -9,8 +9,10 @@ use chronova_events::host::KnownHost;
 use chronova_events::ids::{HostId, ProcessId};
 use serde_json::{Value, json};
 
+use super::answers;
 use super::bodies::{DrainRequest, NewHostBody};
 use super::views;
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -19,17 +21,32 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("operator.hosts.list", "/hosts", handler!(list)).leader().policy("chronova:hosts:list"),
-    post("operator.hosts.add", "/hosts", handler!(add)).any_body().policy("chronova:hosts:add"),
-    delete("operator.hosts.remove", "/hosts/{host}", handler!(remove)).policy("chronova:hosts:remove"),
-    get("operator.hosts.show", "/hosts/{host}", handler!(show)).leader().policy("chronova:hosts:show"),
-    post("operator.hosts.drain", "/hosts/{host}/drain", handler!(drain)).any_body().policy("chronova:hosts:drain"),
-    delete("operator.hosts.drain.cancel", "/hosts/{host}/drain", handler!(cancel)).policy("chronova:hosts:drain"),
+    get("operator.hosts.list", "/hosts", handler!(list)).leader().policy("chronova:hosts:list").answers(answers::hosts),
+    post("operator.hosts.add", "/hosts", handler!(add))
+        .any_body()
+        .policy("chronova:hosts:add")
+        .answers(answers::host_added),
+    delete("operator.hosts.remove", "/hosts/{host}", handler!(remove))
+        .policy("chronova:hosts:remove")
+        .answers(no_content),
+    get("operator.hosts.show", "/hosts/{host}", handler!(show))
+        .leader()
+        .policy("chronova:hosts:show")
+        .answers(answers::host),
+    post("operator.hosts.drain", "/hosts/{host}/drain", handler!(drain))
+        .any_body()
+        .policy("chronova:hosts:drain")
+        .answers(answers::host_changed),
+    delete("operator.hosts.drain.cancel", "/hosts/{host}/drain", handler!(cancel))
+        .policy("chronova:hosts:drain")
+        .answers(answers::host_changed),
     put("operator.hosts.maintenance", "/hosts/{host}/maintenance", handler!(begin_maintenance))
         .any_body()
-        .policy("chronova:hosts:maintenance"),
+        .policy("chronova:hosts:maintenance")
+        .answers(answers::host_changed),
     delete("operator.hosts.maintenance.end", "/hosts/{host}/maintenance", handler!(end_maintenance))
-        .policy("chronova:hosts:maintenance"),
+        .policy("chronova:hosts:maintenance")
+        .answers(answers::host_changed),
 ];
 
 pub(super) fn find(ctx: &Ctx) -> Result<KnownHost, Fault> {

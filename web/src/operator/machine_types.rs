@@ -4,6 +4,7 @@
 use chronova_actors::instance::{InstanceRequest, InstanceRoot};
 use serde_json::json;
 
+use super::answers;
 use super::bodies::MachineTypeBody;
 use super::servers;
 use crate::compute::reject;
@@ -17,10 +18,12 @@ use crate::route::{Route, get, put};
 pub(super) const ROUTES: &[Route] = &[
     get("operator.machine_types.unset", "/machine-types/unset", handler!(unset))
         .leader()
-        .policy("chronova:servers:show"),
+        .policy("chronova:servers:show")
+        .answers(answers::without_machine_type),
     put("operator.machine_types.set", "/servers/{server}/machine-type", handler!(set))
         .any_body()
-        .policy("chronova:machine_types:set"),
+        .policy("chronova:machine_types:set")
+        .answers(answers::server),
 ];
 
 /// The servers without a recorded machine type, oldest first.

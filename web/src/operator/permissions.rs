@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use super::answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -14,7 +15,8 @@ use crate::reply::Reply;
 use crate::route::{Route, get};
 use crate::service::Service;
 
-pub(super) const ROUTES: &[Route] = &[get("operator.permissions", "/permissions", handler!(show))];
+pub(super) const ROUTES: &[Route] =
+    &[get("operator.permissions", "/permissions", handler!(show)).answers(answers::permissions)];
 
 /// The most rules of one question.
 const MOST: usize = 128;

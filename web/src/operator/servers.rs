@@ -3,12 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chronova_actors::instance::{InstanceRequest, InstanceRoot};
-use chronova_events::ids::InstanceId;
+use chronova_actors::aggregate::CommandError;
+use chronova_actors::instance::{CallerRights, InstanceReject, InstanceRequest, InstanceRoot};
+use chronova_actors::operations::refresh_attachment::RefreshAttachmentReject;
+use chronova_actors::operations::{Operations, ServerCall};
+use chronova_actors::ports::PortError;
+use chronova_events::ids::{InstanceId, VolumeId};
 use chronova_events::instance::{Alive, BlockConnection, BlockLocation, BlockSource, Instance, InstanceDisk, status};
 use chronova_projections::servers::ServerRow;
 use serde_json::{Value, json};
 
+use super::answers;
 use super::bodies::ImagePropertiesBody;
 use crate::compute::reject;
 use crate::ctx::Ctx;
@@ -19,10 +24,14 @@ use crate::reply::Reply;
 use crate::route::{Route, get, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("operator.servers.show", "/servers/{server}", handler!(show)).leader().policy("chronova:servers:show"),
+    get("operator.servers.show", "/servers/{server}", handler!(show))
+        .leader()
+        .policy("chronova:servers:show")
+        .answers(answers::server),
     put("operator.image_properties.set", "/servers/{server}/image-properties", handler!(set_image_properties))
         .any_body()
-        .policy("chronova:image_properties:set"),
+        .policy("chronova:image_properties:set")
+        .answers(answers::server),
 ];
 
 /// The server of the path, deleted or not.
@@ -74,6 +83,46 @@ async fn set_image_properties(ctx: Ctx) -> Result<Reply, Fault> {
     let sent = dispatch::send::<InstanceRoot>(ctx.dispatch()?, &ctx.permit()?, &row.id, request).await;
     sent.map_err(|error| reject::instance(row.id, error))?;
     show(ctx).await
+}
+
+/// Gives a volume of a server that is off a new attachment. Answers when the server has it.
+async fn refresh_attachment(ctx: Ctx) -> Result<Reply, Fault> {
+    let (row, host) = (find(&ctx)?, ConnectorBody::of(&ctx)?.host);
+    let server = row.instance.alive().ok_or_else(|| Fault::not_found(no_server(&row.id.to_string())))?;
+    let volume: VolumeId = ctx.id("volume", |id| format!("Volume {id} could not be found."))?;
+    // A lock refuses the request to everybody.
+    let call = ServerCall { id: row.id, server, asker: CallerRights { overrides_lock: false }, is_admin: true };
+    let use_case = async |operations: &Operations, meta| operations.refresh_attachment(meta, call, volume, &host).await;
+    let done = dispatch::perform(ctx.dispatch()?, &ctx.permit()?, use_case).await;
+    done.map_err(|reject| not_refreshed(&row, reject))?;
+    show(ctx).await
+}
+
+/// The keys of the faults tell `chronova manage` the exit code.
+fn not_refreshed(row: &ServerRow, reject: RefreshAttachmentReject) -> Fault {
+    match reject {
+        RefreshAttachmentReject::Server(error) => {
+            let not_attached = matches!(error, CommandError::Rejected(InstanceReject::VolumeNotAttached { .. }));
+            let fault = reject::instance(row.id, error);
+            if not_attached { fault.key("volumeNotAttached") } else { fault }
+        }
+        RefreshAttachmentReject::OtherHost { own } => {
+            Fault::conflict(format!("The compute host in the connector does not match the instance host '{own}'."))
+                .key("hostConflict")
+        }
+        RefreshAttachmentReject::NotInUse(status) => {
+            Fault::bad_request(format!("The volume is {status}: it must be in-use."))
+        }
+        RefreshAttachmentReject::Volume(PortError::Unavailable(cause)) => {
+            Fault::unavailable("The volume service does not answer.").caused_by(cause)
+        }
+        RefreshAttachmentReject::Volume(error) => Fault::bad_request(error.to_string()),
+        RefreshAttachmentReject::Unavailable(cause) => Fault::of_log(&cause),
+        RefreshAttachmentReject::Failed(fault) => Fault::new(500, fault.message).caused_by(fault.details),
+        RefreshAttachmentReject::NotYet => {
+            Fault::unavailable("The new attachment takes long: `chronova inspect` shows its process.")
+        }
+    }
 }
 
 /// A mapping with the names of Nova's `BlockDeviceMapping`.

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::ledger::{named_provider, provider_id, read, send};
 use super::readers::AggregatesBody;
 use super::reject::PlacementOperation;
-use super::{bodies, replies, versions};
+use super::{answers, bodies, replies, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -18,11 +18,14 @@ const PATH: &str = "/resource_providers/{uuid}/aggregates";
 pub(super) const ROUTES: &[Route] = &[
     get("resource_providers_aggregates.list", PATH, handler!(list))
         .policy("placement:resource_providers:aggregates:list")
-        .since(1, 1),
+        .since(1, 1)
+        .answers(answers::aggregates)
+        .as_of(),
     put("resource_providers_aggregates.update", PATH, handler!(set))
         .policy("placement:resource_providers:aggregates:update")
         .since(1, 1)
-        .body(bodies::aggregates_body),
+        .body(bodies::aggregates_body)
+        .answers(answers::aggregates),
 ];
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {

@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::ledger::{named_provider, read, send};
 use super::reject::PlacementOperation;
 use super::views::{self, CONSUMER, ConsumerView};
-use super::{bodies, readers, replies};
+use super::{answers, bodies, readers, replies};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -24,15 +25,21 @@ pub(super) const ROUTES: &[Route] = &[
     post("allocations.create", "/allocations", handler!(manage))
         .policy("placement:allocations:manage")
         .since(1, 13)
-        .body(bodies::allocations_manage_body),
-    get("allocations_one.get", ONE, handler!(show)).policy("placement:allocations:list").as_of(),
+        .body(bodies::allocations_manage_body)
+        .answers(no_content),
+    get("allocations_one.get", ONE, handler!(show))
+        .policy("placement:allocations:list")
+        .as_of()
+        .answers(answers::allocations),
     put("allocations_one.update", ONE, handler!(set))
         .policy("placement:allocations:update")
-        .body(bodies::allocations_set_body),
-    delete("allocations_one.delete", ONE, handler!(remove)).policy("placement:allocations:delete"),
+        .body(bodies::allocations_set_body)
+        .answers(no_content),
+    delete("allocations_one.delete", ONE, handler!(remove)).policy("placement:allocations:delete").answers(no_content),
     get("resource_providers_allocations.list", "/resource_providers/{uuid}/allocations", handler!(of_provider))
         .policy("placement:resource_providers:allocations:list")
-        .as_of(),
+        .as_of()
+        .answers(answers::allocations_of_provider),
 ];
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {

@@ -6,7 +6,7 @@ use chronova_events::ids::ProviderId;
 use chronova_events::ledger::Ledger;
 use chronova_projections::placement::candidates::{CandidatesRequest, RequestGroup, TraitFilter, search};
 
-use super::{bodies, filters, replies, versions, views};
+use super::{answers, bodies, filters, replies, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -20,7 +20,8 @@ const DUPLICATE_KEY: &str = "placement.query.duplicate_key";
 pub(super) const ROUTES: &[Route] = &[get("allocation_candidates.list", "/allocation_candidates", handler!(list))
     .policy("placement:allocation_candidates:list")
     .since(1, 10)
-    .query(bodies::candidates_query)];
+    .query(bodies::candidates_query)
+    .answers(answers::candidates)];
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     replies::check_accept(&ctx)?;

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::ledger::{read, send};
 use super::readers::ClassBody;
 use super::reject::PlacementOperation;
-use super::{bodies, replies, traits};
+use super::{answers, bodies, replies, traits};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -19,21 +20,33 @@ const ONE: &str = "/resource_classes/{name}";
 pub(super) const ROUTES: &[Route] = &[
     get("resource_classes.list", "/resource_classes", handler!(list))
         .policy("placement:resource_classes:list")
-        .since(1, 2),
+        .since(1, 2)
+        .answers(answers::classes)
+        .as_of(),
     post("resource_classes.create", "/resource_classes", handler!(create))
         .policy("placement:resource_classes:create")
         .since(1, 2)
-        .body(bodies::class_body),
-    get("resource_classes_one.get", ONE, handler!(show)).policy("placement:resource_classes:show").since(1, 2),
+        .body(bodies::class_body)
+        .answers(answers::class_created),
+    get("resource_classes_one.get", ONE, handler!(show))
+        .policy("placement:resource_classes:show")
+        .since(1, 2)
+        .answers(answers::class_shown)
+        .as_of(),
     put("resource_classes_one.update", ONE, handler!(rename))
         .policy("placement:resource_classes:update")
         .since(1, 2)
         .until(1, 6)
-        .body(bodies::class_body),
-    put("resource_classes_one.update", ONE, handler!(ensure)).policy("placement:resource_classes:update").since(1, 7),
+        .body(bodies::class_body)
+        .answers(answers::class_renamed),
+    put("resource_classes_one.update", ONE, handler!(ensure))
+        .policy("placement:resource_classes:update")
+        .since(1, 7)
+        .answers(answers::class_ensured),
     delete("resource_classes_one.delete", ONE, handler!(remove))
         .policy("placement:resource_classes:delete")
-        .since(1, 2),
+        .since(1, 2)
+        .answers(no_content),
 ];
 
 fn view(ctx: &Ctx, name: &str) -> Value {

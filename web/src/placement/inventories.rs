@@ -8,7 +8,8 @@ use serde_json::json;
 use super::ledger::{named_provider, provider_id, send};
 use super::readers::{self, InventoriesBody};
 use super::reject::PlacementOperation;
-use super::{bodies, replies, versions, views};
+use super::{answers, bodies, replies, versions, views};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -20,24 +21,33 @@ const ONE: &str = "/resource_providers/{uuid}/inventories/{resource_class}";
 
 pub(super) const ROUTES: &[Route] = &[
     get("resource_providers_inventories.list", ALL, handler!(list))
-        .policy("placement:resource_providers:inventories:list"),
+        .policy("placement:resource_providers:inventories:list")
+        .answers(answers::inventories)
+        .as_of(),
     post("resource_providers_inventories.create", ALL, handler!(create))
         .policy("placement:resource_providers:inventories:create")
-        .body(bodies::inventory_create_body),
+        .body(bodies::inventory_create_body)
+        .answers(answers::inventory_created),
     put("resource_providers_inventories.update", ALL, handler!(set))
         .policy("placement:resource_providers:inventories:update")
-        .body(bodies::inventories_set_body),
+        .body(bodies::inventories_set_body)
+        .answers(answers::inventories),
     delete("resource_providers_inventories.delete", ALL, handler!(clear))
         .policy("placement:resource_providers:inventories:delete")
         .since(1, 5)
-        .outside(405),
+        .outside(405)
+        .answers(no_content),
     get("resource_providers_inventories_one.get", ONE, handler!(show))
-        .policy("placement:resource_providers:inventories:show"),
+        .policy("placement:resource_providers:inventories:show")
+        .answers(answers::inventory_shown)
+        .as_of(),
     put("resource_providers_inventories_one.update", ONE, handler!(update))
         .policy("placement:resource_providers:inventories:update")
-        .body(bodies::inventory_update_body),
+        .body(bodies::inventory_update_body)
+        .answers(answers::inventory_shown),
     delete("resource_providers_inventories_one.delete", ONE, handler!(remove))
-        .policy("placement:resource_providers:inventories:delete"),
+        .policy("placement:resource_providers:inventories:delete")
+        .answers(no_content),
 ];
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {

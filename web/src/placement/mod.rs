@@ -7,6 +7,7 @@
 
 mod aggregates;
 mod allocations;
+mod answers;
 mod bodies;
 mod candidates;
 mod classes;

@@ -14,7 +14,8 @@ use super::ledger::{provider_id, read, send};
 use super::readers::ProviderBody;
 use super::reject::{PlacementOperation, no_provider};
 use super::views::{PROVIDER, ProviderView};
-use super::{bodies, filters, replies, versions};
+use super::{answers, bodies, filters, replies, versions};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -24,17 +25,24 @@ use crate::route::{Route, delete, get, post, put};
 pub(super) const ROUTES: &[Route] = &[
     get("resource_providers.list", "/resource_providers", handler!(list))
         .policy("placement:resource_providers:list")
-        .query(bodies::providers_list_query),
+        .query(bodies::providers_list_query)
+        .answers(answers::providers)
+        .as_of(),
     post("resource_providers.create", "/resource_providers", handler!(create))
         .policy("placement:resource_providers:create")
-        .body(bodies::provider_create_body),
+        .body(bodies::provider_create_body)
+        .answers(answers::provider_created),
     get("resource_providers_one.get", "/resource_providers/{uuid}", handler!(show))
-        .policy("placement:resource_providers:show"),
+        .policy("placement:resource_providers:show")
+        .answers(answers::provider)
+        .as_of(),
     put("resource_providers_one.update", "/resource_providers/{uuid}", handler!(update))
         .policy("placement:resource_providers:update")
-        .body(bodies::provider_update_body),
+        .body(bodies::provider_update_body)
+        .answers(answers::provider),
     delete("resource_providers_one.delete", "/resource_providers/{uuid}", handler!(remove))
-        .policy("placement:resource_providers:delete"),
+        .policy("placement:resource_providers:delete")
+        .answers(no_content),
 ];
 
 /// The filters of a listing.
@@ -86,7 +94,7 @@ impl<'a> ProviderFilter<'a> {
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     replies::check_accept(&ctx)?;
     let filter = ProviderFilter::read(&ctx)?;
-    let mut found = ctx.queries()?.views.placement.read(|placement| {
+    let mut found = ctx.views()?.placement.read(|placement| {
         filter.check_names(&placement.ledger)?;
         Ok::<_, Fault>(rows(&placement.index, &filter.find(&placement.index)))
     })?;

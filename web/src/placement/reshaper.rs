@@ -7,6 +7,7 @@ use super::bodies;
 use super::ledger::{read, send};
 use super::readers::{InventoriesBody, ReshapeBody};
 use super::reject::{PlacementOperation, no_provider_to_reshape};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -16,7 +17,8 @@ use crate::route::{Route, post};
 pub(super) const ROUTES: &[Route] = &[post("reshaper.create", "/reshaper", handler!(reshape))
     .policy("placement:reshaper:reshape")
     .since(1, 30)
-    .body(bodies::reshape_body)];
+    .body(bodies::reshape_body)
+    .answers(no_content)];
 
 async fn reshape(ctx: Ctx) -> Result<Reply, Fault> {
     let mut parts = Vec::new();

@@ -10,7 +10,8 @@ use serde_json::json;
 use super::ledger::{named_provider, provider_id, read, send};
 use super::readers::TraitsBody;
 use super::reject::PlacementOperation;
-use super::{bodies, replies};
+use super::{answers, bodies, replies};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -23,20 +24,36 @@ pub(super) const ROUTES: &[Route] = &[
     get("traits.list", "/traits", handler!(list))
         .policy("placement:traits:list")
         .since(1, 6)
-        .query(bodies::traits_list_query),
-    get("traits_one.get", "/traits/{name}", handler!(show)).policy("placement:traits:show").since(1, 6),
-    put("traits_one.update", "/traits/{name}", handler!(create)).policy("placement:traits:update").since(1, 6),
-    delete("traits_one.delete", "/traits/{name}", handler!(remove)).policy("placement:traits:delete").since(1, 6),
+        .query(bodies::traits_list_query)
+        .answers(answers::traits)
+        .as_of(),
+    get("traits_one.get", "/traits/{name}", handler!(show))
+        .policy("placement:traits:show")
+        .since(1, 6)
+        .answers(answers::trait_shown)
+        .as_of(),
+    put("traits_one.update", "/traits/{name}", handler!(create))
+        .policy("placement:traits:update")
+        .since(1, 6)
+        .answers(answers::trait_created),
+    delete("traits_one.delete", "/traits/{name}", handler!(remove))
+        .policy("placement:traits:delete")
+        .since(1, 6)
+        .answers(no_content),
     get("resource_providers_traits.list", OF_PROVIDER, handler!(of_provider))
         .policy("placement:resource_providers:traits:list")
-        .since(1, 6),
+        .since(1, 6)
+        .answers(answers::traits_of_provider)
+        .as_of(),
     put("resource_providers_traits.update", OF_PROVIDER, handler!(set))
         .policy("placement:resource_providers:traits:update")
         .since(1, 6)
-        .body(bodies::provider_traits_body),
+        .body(bodies::provider_traits_body)
+        .answers(answers::traits_of_provider),
     delete("resource_providers_traits.delete", OF_PROVIDER, handler!(clear))
         .policy("placement:resource_providers:traits:delete")
-        .since(1, 6),
+        .since(1, 6)
+        .answers(no_content),
 ];
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {

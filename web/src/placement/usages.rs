@@ -7,7 +7,7 @@ use chronova_events::ledger::{Consumer, Ledger};
 use serde_json::{Map, Value, json};
 
 use super::ledger::{named_provider, read};
-use super::{bodies, replies, versions, views};
+use super::{answers, bodies, replies, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -18,12 +18,14 @@ use crate::route::{Route, get};
 pub(super) const ROUTES: &[Route] = &[
     get("resource_providers_usages.list", "/resource_providers/{uuid}/usages", handler!(of_provider))
         .policy("placement:resource_providers:usages")
-        .as_of(),
+        .as_of()
+        .answers(answers::usages_of_provider),
     get("usages.list", "/usages", handler!(of_project))
         .policy_on_target("placement:usages")
         .since(1, 9)
         .query(bodies::usages_query)
-        .as_of(),
+        .as_of()
+        .answers(answers::usages),
 ];
 
 async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fields::{FieldTable, field};
 use crate::microversion::Microversion;
+use crate::schema::shape;
 
 /// A provider with the parts of the answer that are not in its row.
 #[derive(Debug)]
@@ -24,16 +25,18 @@ pub(super) struct ProviderView {
 const LINKS: [&str; 5] = ["inventories", "usages", "aggregates", "traits", "allocations"];
 
 pub(super) static PROVIDER: FieldTable<ProviderView> = FieldTable::new(&[
-    field("uuid", |view: &ProviderView| json!(view.provider.id.to_string())),
-    field("name", |view: &ProviderView| json!(view.provider.name)),
-    field("generation", |view: &ProviderView| json!(view.provider.generation)),
-    field("links", |view: &ProviderView| links(view, 2)).until(1, 0),
-    field("links", |view: &ProviderView| links(view, 3)).since(1, 1).until(1, 5),
-    field("links", |view: &ProviderView| links(view, 4)).since(1, 6).until(1, 10),
-    field("links", |view: &ProviderView| links(view, 5)).since(1, 11),
-    field("parent_provider_uuid", |view: &ProviderView| json!(view.provider.parent.map(|id| id.to_string())))
-        .since(1, 14),
-    field("root_provider_uuid", |view: &ProviderView| json!(view.root.to_string())).since(1, 14),
+    field("uuid", shape::uuid, |view: &ProviderView| json!(view.provider.id.to_string())),
+    field("name", shape::string, |view: &ProviderView| json!(view.provider.name)),
+    field("generation", shape::integer, |view: &ProviderView| json!(view.provider.generation)),
+    field("links", shape::links, |view: &ProviderView| links(view, 2)).until(1, 0),
+    field("links", shape::links, |view: &ProviderView| links(view, 3)).since(1, 1).until(1, 5),
+    field("links", shape::links, |view: &ProviderView| links(view, 4)).since(1, 6).until(1, 10),
+    field("links", shape::links, |view: &ProviderView| links(view, 5)).since(1, 11),
+    field("parent_provider_uuid", shape::uuid_or_null, |view: &ProviderView| {
+        json!(view.provider.parent.map(|id| id.to_string()))
+    })
+    .since(1, 14),
+    field("root_provider_uuid", shape::uuid, |view: &ProviderView| json!(view.root.to_string())).since(1, 14),
 ]);
 
 fn links(view: &ProviderView, count: usize) -> Value {
@@ -67,18 +70,21 @@ pub(super) struct ConsumerView {
 }
 
 pub(super) static CONSUMER: FieldTable<ConsumerView> = FieldTable::new(&[
-    field("project_id", |view: &ConsumerView| json!(view.consumer.claim.project.as_str())).since(1, 12),
-    field("user_id", |view: &ConsumerView| json!(view.consumer.claim.user.as_str())).since(1, 12),
-    field("consumer_generation", |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28),
-    field("consumer_type", |view: &ConsumerView| json!(consumer_type(view.consumer.claim.consumer_type.as_deref())))
-        .since(1, 38),
+    field("project_id", shape::string, |view: &ConsumerView| json!(view.consumer.claim.project.as_str())).since(1, 12),
+    field("user_id", shape::string, |view: &ConsumerView| json!(view.consumer.claim.user.as_str())).since(1, 12),
+    field("consumer_generation", shape::integer, |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28),
+    field("consumer_type", shape::string, |view: &ConsumerView| {
+        json!(consumer_type(view.consumer.claim.consumer_type.as_deref()))
+    })
+    .since(1, 38),
 ]);
 
 /// The attributes of a consumer in a provider's list of allocations, in addition to its resources.
-static HOLDER: FieldTable<ConsumerView> =
-    FieldTable::new(
-        &[field("consumer_generation", |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28)],
-    );
+pub(super) static HOLDER: FieldTable<ConsumerView> =
+    FieldTable::new(&[field("consumer_generation", shape::integer, |view: &ConsumerView| {
+        json!(view.consumer.generation)
+    })
+    .since(1, 28)]);
 
 /// The type of a consumer; `unknown` for consumers that were created without one.
 pub(super) fn consumer_type(known: Option<&str>) -> &str {

@@ -56,6 +56,11 @@ pub fn single(name: &'static str, schema: Schema) -> Property {
 }
 
 impl Property {
+    /// The versions that have the key.
+    pub(crate) fn within(self, since: Microversion, until: Option<Microversion>) -> Self {
+        Self { since, until, ..self }
+    }
+
     /// The first version that has the key.
     pub fn since(mut self, major: u16, minor: u16) -> Self {
         self.since = Microversion::new(major, minor);
@@ -110,6 +115,11 @@ pub fn object<const N: usize>(properties: [Property; N]) -> Schema {
     schema.parts.push(SchemaPart::Properties(properties.into()));
     schema.parts.push(SchemaPart::Open(vec![(Microversion::NONE, false)]));
     schema
+}
+
+/// An object with the keys of a list that is not constant.
+pub(crate) fn object_of(properties: Vec<Property>) -> Schema {
+    object([]).plus(properties)
 }
 
 /// A query string with these parameters; others are ignored (see [`Schema::strict_since`]).
@@ -225,6 +235,46 @@ impl Schema {
             patterns.push((regex, schema));
         } else {
             self.parts.push(SchemaPart::Patterns(vec![(regex, schema)]));
+        }
+        self
+    }
+
+    /// An object with further keys.
+    pub fn plus(mut self, more: impl IntoIterator<Item = Property>) -> Self {
+        if let Some(SchemaPart::Properties(properties)) =
+            self.parts.iter_mut().find(|part| matches!(part, SchemaPart::Properties(_)))
+        {
+            properties.extend(more);
+        }
+        self
+    }
+
+    /// An object without these keys.
+    pub fn without(mut self, names: &[&str]) -> Self {
+        for part in &mut self.parts {
+            if let SchemaPart::Properties(properties) = part {
+                properties.retain(|property| !names.contains(&property.name));
+            }
+        }
+        self
+    }
+
+    /// An object with only these keys.
+    pub fn only(mut self, names: &[&str]) -> Self {
+        for part in &mut self.parts {
+            if let SchemaPart::Properties(properties) = part {
+                properties.retain(|property| names.contains(&property.name));
+            }
+        }
+        self
+    }
+
+    /// An object none of whose keys must be there.
+    pub fn optional(mut self) -> Self {
+        for part in &mut self.parts {
+            if let SchemaPart::Properties(properties) = part {
+                properties.iter_mut().for_each(|property| property.required = false);
+            }
         }
         self
     }
@@ -373,6 +423,19 @@ mod tests {
         assert_eq!(later["properties"]["new"]["type"], json!(["boolean", "null"]));
         let breaks: Vec<_> = schema.breakpoints().into_iter().collect();
         assert_eq!(breaks, [Microversion::NONE, v(2, 4), v(2, 5)]);
+    }
+
+    #[test]
+    fn keys_are_added_and_taken_away() {
+        let base = object_of(vec![req("a", string()).within(v(2, 2), Some(v(2, 3))), req("b", integer())]);
+        let shown = base.clone().plus([opt("c", boolean())]).render(v(2, 2));
+        assert_eq!(shown["required"], json!(["a", "b"]));
+        assert_eq!(shown["properties"]["c"], json!({"type": "boolean"}));
+        assert_eq!(shown["additionalProperties"], json!(false));
+        assert_eq!(base.clone().render(v(2, 4))["required"], json!(["b"]));
+        assert_eq!(base.clone().without(&["b"]).render(v(2, 2))["required"], json!(["a"]));
+        assert_eq!(base.clone().only(&["b"]).render(v(2, 2))["required"], json!(["b"]));
+        assert!(base.optional().render(v(2, 2)).get("required").is_none());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Schemas of bodies and query strings, at each microversion.
+//! Schemas of bodies and query strings, at each microversion. [`shape`] has the kinds of values in answers.
 //!
 //! ```ignore
 //! fn create_body() -> Schema {
@@ -29,11 +29,13 @@ mod build;
 mod formats;
 mod parameters;
 mod python;
+pub mod shape;
 pub mod typed;
 mod validate;
 mod words;
 
 pub use bands::SchemaBands;
+pub(crate) use build::object_of;
 pub use build::{
     Property, Schema, all_of, any, any_of, array, boolean, choice, integer, many, not, null, null_or, number, object,
     one_of, opt, query, raw, req, single, string,

@@ -25,7 +25,7 @@ pub(super) fn target(volume: &VolumeRecord) -> PolicyTarget {
 
 /// The volume, if the caller may see it.
 pub(super) fn visible(ctx: &Ctx, id: VolumeId) -> Result<Arc<VolumeRecord>, Fault> {
-    let found = ctx.queries()?.views.volumes.read(|view| view.get(id));
+    let found = ctx.views()?.volumes.read(|view| view.get(id));
     let caller = ctx.caller();
     let own = |volume: &Arc<VolumeRecord>| caller.is_admin || caller.project.as_ref() == Some(&volume.created.project);
     found.filter(own).ok_or_else(|| Fault::not_found(no_volume(&id.to_string())))

@@ -7,7 +7,8 @@ use chronova_events::volume::{VolumeRecord, VolumeStatus};
 use serde_json::{Value, json};
 
 use super::access::{command, permitted, shown, target};
-use super::{bodies, listing, views, volumes};
+use super::{answers, bodies, listing, views, volumes};
+use crate::answers::{accepted, done, refused};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -19,24 +20,34 @@ use crate::route::{Route, action};
 pub(super) const PATH: &str = "/volumes/{volume_id}/action";
 
 pub(super) const ROUTES: &[Route] = &[
-    action("volumes.os-extend", PATH, "os-extend", handler!(extend)).policy_on_target("volume:extend"),
+    action("volumes.os-extend", PATH, "os-extend", handler!(extend))
+        .policy_on_target("volume:extend")
+        .answers(accepted),
     action("volumes.os-set_bootable", PATH, "os-set_bootable", handler!(set_bootable))
-        .policy_on_target("volume:update"),
+        .policy_on_target("volume:update")
+        .answers(done),
     action("volumes.os-update_readonly_flag", PATH, "os-update_readonly_flag", handler!(set_readonly))
-        .policy_on_target("volume:update_readonly_flag"),
+        .policy_on_target("volume:update_readonly_flag")
+        .answers(accepted),
     action("volumes.os-set_image_metadata", PATH, "os-set_image_metadata", handler!(set_image))
-        .policy_on_target("volume_extension:volume_image_metadata:set"),
+        .policy_on_target("volume_extension:volume_image_metadata:set")
+        .answers(answers::metadata),
     action("volumes.os-show_image_metadata", PATH, "os-show_image_metadata", handler!(show_image))
-        .policy_on_target("volume_extension:volume_image_metadata:show"),
+        .policy_on_target("volume_extension:volume_image_metadata:show")
+        .answers(answers::metadata),
     action("volumes.os-unset_image_metadata", PATH, "os-unset_image_metadata", handler!(unset_image))
-        .policy_on_target("volume_extension:volume_image_metadata:remove"),
+        .policy_on_target("volume_extension:volume_image_metadata:remove")
+        .answers(done),
     action("volumes.os-reset_status", PATH, "os-reset_status", handler!(reset))
-        .policy_on_target("volume_extension:volume_admin_actions:reset_status"),
+        .policy_on_target("volume_extension:volume_admin_actions:reset_status")
+        .answers(accepted),
     action("volumes.os-force_delete", PATH, "os-force_delete", handler!(force_delete))
-        .policy_on_target("volume_extension:volume_admin_actions:force_delete"),
-    action("volumes.os-retype", PATH, "os-retype", handler!(retype)).policy_on_target("volume:retype"),
+        .policy_on_target("volume_extension:volume_admin_actions:force_delete")
+        .answers(accepted),
+    action("volumes.os-retype", PATH, "os-retype", handler!(retype)).policy_on_target("volume:retype").answers(refused),
     action("volumes.os-volume_upload_image", PATH, "os-volume_upload_image", handler!(upload))
-        .policy_on_target("volume_extension:volume_actions:upload_image"),
+        .policy_on_target("volume_extension:volume_actions:upload_image")
+        .answers(answers::uploading),
 ];
 
 /// A required string of the action.
@@ -243,7 +254,7 @@ async fn begin_upload(
 }
 
 fn uploading(ctx: &Ctx, volume: &VolumeRecord, image: ImageId, attributes: &ImageAttributes) -> Result<Value, Fault> {
-    let kind = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
+    let kind = ctx.views()?.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
     Ok(json!({"os-volume_upload_image": {
         "id": volume.created.volume,
         "updated_at": views::time(volume.updated_at),

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::access::{command, permitted, release};
 use super::actions::PATH;
+use super::answers;
 use super::views;
+use crate::answers::accepted;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -18,23 +20,32 @@ use crate::route::{Route, action};
 
 pub(super) const ROUTES: &[Route] = &[
     action("volumes.os-attach", PATH, "os-attach", handler!(attach))
-        .policy_on_target("volume_extension:volume_actions:attach"),
+        .policy_on_target("volume_extension:volume_actions:attach")
+        .answers(accepted),
     action("volumes.os-detach", PATH, "os-detach", handler!(detach))
-        .policy_on_target("volume_extension:volume_actions:detach"),
+        .policy_on_target("volume_extension:volume_actions:detach")
+        .answers(accepted),
     action("volumes.os-force_detach", PATH, "os-force_detach", handler!(detach))
-        .policy_on_target("volume_extension:volume_admin_actions:force_detach"),
+        .policy_on_target("volume_extension:volume_admin_actions:force_detach")
+        .answers(accepted),
     action("volumes.os-reserve", PATH, "os-reserve", handler!(reserve))
-        .policy_on_target("volume_extension:volume_actions:reserve"),
+        .policy_on_target("volume_extension:volume_actions:reserve")
+        .answers(accepted),
     action("volumes.os-unreserve", PATH, "os-unreserve", handler!(unreserve))
-        .policy_on_target("volume_extension:volume_actions:unreserve"),
+        .policy_on_target("volume_extension:volume_actions:unreserve")
+        .answers(accepted),
     action("volumes.os-begin_detaching", PATH, "os-begin_detaching", handler!(begin_detaching))
-        .policy_on_target("volume_extension:volume_actions:begin_detaching"),
+        .policy_on_target("volume_extension:volume_actions:begin_detaching")
+        .answers(accepted),
     action("volumes.os-roll_detaching", PATH, "os-roll_detaching", handler!(roll_detaching))
-        .policy_on_target("volume_extension:volume_actions:roll_detaching"),
+        .policy_on_target("volume_extension:volume_actions:roll_detaching")
+        .answers(accepted),
     action("volumes.os-initialize_connection", PATH, "os-initialize_connection", handler!(initialize))
-        .policy_on_target("volume_extension:volume_actions:initialize_connection"),
+        .policy_on_target("volume_extension:volume_actions:initialize_connection")
+        .answers(answers::connection),
     action("volumes.os-terminate_connection", PATH, "os-terminate_connection", handler!(terminate))
-        .policy_on_target("volume_extension:volume_actions:terminate_connection"),
+        .policy_on_target("volume_extension:volume_actions:terminate_connection")
+        .answers(accepted),
 ];
 
 /// Sends one command without any parameters.

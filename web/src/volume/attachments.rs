@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::access::{command, no_volume, release, shown, target, visible};
 use super::bodies::{AttachmentCreateBody, AttachmentUpdateBody, Connector};
 use super::views::attachment as views;
-use super::{bodies, listing};
+use super::{answers, bodies, listing};
+use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -20,23 +21,39 @@ use crate::reply::Reply;
 use crate::route::{Route, action, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("attachments.index", "/attachments", handler!(index)).policy("volume:get_all").since(3, 27),
-    get("attachments.detail", "/attachments/detail", handler!(detail)).policy("volume:get_all").since(3, 27),
+    get("attachments.index", "/attachments", handler!(index))
+        .policy("volume:get_all")
+        .since(3, 27)
+        .answers(answers::attachments)
+        .as_of(),
+    get("attachments.detail", "/attachments/detail", handler!(detail))
+        .policy("volume:get_all")
+        .since(3, 27)
+        .answers(answers::attachments_in_detail)
+        .as_of(),
     post("attachments.create", "/attachments", handler!(create))
         .policy_on_target("volume:attachment_create")
         .body(bodies::create_attachment)
-        .since(3, 27),
-    get("attachments.show", "/attachments/{attachment_id}", handler!(show)).policy_on_target("volume:get").since(3, 27),
+        .since(3, 27)
+        .answers(answers::attachment_shown),
+    get("attachments.show", "/attachments/{attachment_id}", handler!(show))
+        .policy_on_target("volume:get")
+        .since(3, 27)
+        .answers(answers::attachment_shown)
+        .as_of(),
     put("attachments.update", "/attachments/{attachment_id}", handler!(update))
         .policy_on_target("volume:attachment_update")
         .body(bodies::update_attachment)
-        .since(3, 27),
+        .since(3, 27)
+        .answers(answers::attachment_shown),
     delete("attachments.delete", "/attachments/{attachment_id}", handler!(remove))
         .policy_on_target("volume:attachment_delete")
-        .since(3, 27),
+        .since(3, 27)
+        .answers(answers::attachments_left),
     action("attachments.os-complete", "/attachments/{attachment_id}/action", "os-complete", handler!(complete))
         .policy_on_target("volume:attachment_complete")
-        .since(3, 44),
+        .since(3, 44)
+        .answers(no_content),
 ];
 
 fn no_attachment(id: &str) -> String {
@@ -46,7 +63,7 @@ fn no_attachment(id: &str) -> String {
 /// The attachment of the path, its volume, and the permit that the route's rule gives for the volume.
 fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, AttachmentId, Permit), Fault> {
     let id = ctx.id::<AttachmentId>("attachment_id", no_attachment)?;
-    let found = ctx.queries()?.views.volumes.read(|view| view.of_attachment(id));
+    let found = ctx.views()?.volumes.read(|view| view.of_attachment(id));
     let caller = ctx.caller();
     let own = |volume: &Arc<VolumeRecord>| caller.is_admin || caller.project.as_ref() == Some(&volume.created.project);
     let volume = found.filter(own).ok_or_else(|| Fault::not_found(no_attachment(ctx.param("attachment_id"))))?;
@@ -70,7 +87,7 @@ fn rows(ctx: &Ctx, detailed: bool) -> Result<Vec<Value>, Fault> {
     let own = ctx.caller().project.clone();
     let found = match (all, own) {
         (false, None) => Vec::new(),
-        (all, own) => ctx.queries()?.views.volumes.read(|view| view.of(own.as_ref().filter(|_| !all))),
+        (all, own) => ctx.views()?.volumes.read(|view| view.of(own.as_ref().filter(|_| !all))),
     };
     let mut rows = Vec::new();
     for volume in &found {

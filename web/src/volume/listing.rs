@@ -148,7 +148,7 @@ pub(super) fn page(ctx: &Ctx, key: &str, path: &str, rows: Vec<Value>) -> Result
     let id = |row: &Value| row["id"].as_str().unwrap_or_default().to_owned();
     let (rows, more) = page.cut(rows, id)?;
     let mut body = Map::new();
-    let next = rows.last().filter(|_| more).map(|last| ctx.links.next(path, &ctx.query, &id(last)));
+    let next = rows.last().filter(|_| more).map(|last| ctx.links.next(path, &ctx.page_query(), &id(last)));
     body.insert(key.to_owned(), Value::Array(rows));
     if let Some(href) = next {
         body.insert(format!("{key}_links"), json!([{"rel": "next", "href": href}]));

@@ -4,7 +4,8 @@ use chronova_actors::services::embedded::volume::{VolumeCommand, VolumeDescripti
 use serde_json::{Map, json};
 
 use super::access::{command, permitted, visible};
-use super::{bodies, snapshots, views};
+use super::{answers, bodies, snapshots, views};
+use crate::answers::done;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -13,35 +14,47 @@ use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
     get("volume_metadata.index", "/volumes/{volume_id}/metadata", handler!(index))
-        .policy_on_target("volume:get_volume_metadata"),
+        .policy_on_target("volume:get_volume_metadata")
+        .answers(answers::metadata),
     post("volume_metadata.create", "/volumes/{volume_id}/metadata", handler!(merge))
         .policy_on_target("volume:create_volume_metadata")
-        .body(bodies::metadata),
+        .body(bodies::metadata)
+        .answers(answers::metadata),
     put("volume_metadata.update_all", "/volumes/{volume_id}/metadata", handler!(replace))
         .policy_on_target("volume:update_volume_metadata")
-        .body(bodies::metadata),
+        .body(bodies::metadata)
+        .answers(answers::metadata),
     get("volume_metadata.show", "/volumes/{volume_id}/metadata/{key}", handler!(show))
-        .policy_on_target("volume:get_volume_metadata"),
+        .policy_on_target("volume:get_volume_metadata")
+        .answers(answers::metadata_item),
     put("volume_metadata.update", "/volumes/{volume_id}/metadata/{key}", handler!(set))
         .policy_on_target("volume:update_volume_metadata")
-        .body(bodies::meta_item),
+        .body(bodies::meta_item)
+        .answers(answers::metadata_item),
     delete("volume_metadata.delete", "/volumes/{volume_id}/metadata/{key}", handler!(remove))
-        .policy_on_target("volume:delete_volume_metadata"),
+        .policy_on_target("volume:delete_volume_metadata")
+        .answers(done),
     get("snapshot_metadata.index", "/snapshots/{snapshot_id}/metadata", handler!(of_snapshot))
-        .policy_on_target("volume:get_snapshot_metadata"),
+        .policy_on_target("volume:get_snapshot_metadata")
+        .answers(answers::metadata),
     post("snapshot_metadata.create", "/snapshots/{snapshot_id}/metadata", handler!(merge_of_snapshot))
         .policy_on_target("volume:update_snapshot_metadata")
-        .body(bodies::metadata),
+        .body(bodies::metadata)
+        .answers(answers::metadata),
     put("snapshot_metadata.update_all", "/snapshots/{snapshot_id}/metadata", handler!(replace_of_snapshot))
         .policy_on_target("volume:update_snapshot_metadata")
-        .body(bodies::metadata),
+        .body(bodies::metadata)
+        .answers(answers::metadata),
     get("snapshot_metadata.show", "/snapshots/{snapshot_id}/metadata/{key}", handler!(show_of_snapshot))
-        .policy_on_target("volume:get_snapshot_metadata"),
+        .policy_on_target("volume:get_snapshot_metadata")
+        .answers(answers::metadata_item),
     put("snapshot_metadata.update", "/snapshots/{snapshot_id}/metadata/{key}", handler!(set_of_snapshot))
         .policy_on_target("volume:update_snapshot_metadata")
-        .body(bodies::meta_item),
+        .body(bodies::meta_item)
+        .answers(answers::metadata_item),
     delete("snapshot_metadata.delete", "/snapshots/{snapshot_id}/metadata/{key}", handler!(remove_of_snapshot))
-        .policy_on_target("volume:delete_snapshot_metadata"),
+        .policy_on_target("volume:delete_snapshot_metadata")
+        .answers(done),
 ];
 
 /// The owner of the metadata.

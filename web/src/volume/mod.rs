@@ -7,6 +7,7 @@
 
 mod access;
 mod actions;
+mod answers;
 mod attach_actions;
 mod attachments;
 mod bodies;

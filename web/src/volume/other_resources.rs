@@ -5,6 +5,7 @@ use chronova_events::host::KnownHost;
 use chronova_hypervisor::capability::volume_store::PoolStatus;
 use serde_json::{Map, Value, json};
 
+use super::answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -13,30 +14,54 @@ use crate::route::{Route, get};
 
 pub(super) const ROUTES: &[Route] = &[
     get("volume_zones.index", "/os-availability-zone", handler!(zones))
-        .policy("volume_extension:availability_zone_list"),
-    get("volume_services.index", "/os-services", handler!(services)).leader().policy("volume_extension:services:index"),
+        .policy("volume_extension:availability_zone_list")
+        .answers(answers::zones),
+    get("volume_services.index", "/os-services", handler!(services))
+        .leader()
+        .policy("volume_extension:services:index")
+        .answers(answers::services),
     get("volume_pools.index", "/scheduler-stats/get_pools", handler!(pools))
         .leader()
-        .policy("scheduler_extension:scheduler_stats:get_pools"),
-    get("volume_extensions.index", "/extensions", handler!(extensions)),
-    get("messages.index", "/messages", handler!(empty)).policy("message:get_all").since(3, 3),
-    get("backups.index", "/backups", handler!(empty)).policy("backup:get_all"),
-    get("backups.detail", "/backups/detail", handler!(empty)).policy("backup:get_all"),
-    get("transfers.index", "/os-volume-transfer", handler!(empty)).policy("volume:get_all_transfers"),
-    get("transfers.detail", "/os-volume-transfer/detail", handler!(empty)).policy("volume:get_all_transfers"),
-    get("volume_transfers.index", "/volume-transfers", handler!(empty)).policy("volume:get_all_transfers").since(3, 55),
+        .policy("scheduler_extension:scheduler_stats:get_pools")
+        .answers(answers::pools),
+    get("volume_extensions.index", "/extensions", handler!(extensions)).answers(answers::extensions),
+    get("messages.index", "/messages", handler!(empty))
+        .policy("message:get_all")
+        .since(3, 3)
+        .answers(answers::messages),
+    get("backups.index", "/backups", handler!(empty)).policy("backup:get_all").answers(answers::backups),
+    get("backups.detail", "/backups/detail", handler!(empty)).policy("backup:get_all").answers(answers::backups),
+    get("transfers.index", "/os-volume-transfer", handler!(empty))
+        .policy("volume:get_all_transfers")
+        .answers(answers::transfers),
+    get("transfers.detail", "/os-volume-transfer/detail", handler!(empty))
+        .policy("volume:get_all_transfers")
+        .answers(answers::transfers),
+    get("volume_transfers.index", "/volume-transfers", handler!(empty))
+        .policy("volume:get_all_transfers")
+        .since(3, 55)
+        .answers(answers::transfers),
     get("volume_transfers.detail", "/volume-transfers/detail", handler!(empty))
         .policy("volume:get_all_transfers")
-        .since(3, 55),
-    get("groups.index", "/groups", handler!(empty)).policy("group:get_all").since(3, 13),
-    get("groups.detail", "/groups/detail", handler!(empty)).policy("group:get_all").since(3, 13),
+        .since(3, 55)
+        .answers(answers::transfers),
+    get("group_types.index", "/group_types", handler!(empty)).since(3, 11).answers(answers::group_types),
+    get("groups.index", "/groups", handler!(empty)).policy("group:get_all").since(3, 13).answers(answers::groups),
+    get("groups.detail", "/groups/detail", handler!(empty))
+        .policy("group:get_all")
+        .since(3, 13)
+        .answers(answers::groups),
     get("group_snapshots.index", "/group_snapshots", handler!(empty))
         .policy("group:get_all_group_snapshots")
-        .since(3, 14),
+        .since(3, 14)
+        .answers(answers::group_snapshots),
     get("group_snapshots.detail", "/group_snapshots/detail", handler!(empty))
         .policy("group:get_all_group_snapshots")
-        .since(3, 14),
-    get("qos_specs.index", "/qos-specs", handler!(empty)).policy("volume_extension:qos_specs_manage:get_all"),
+        .since(3, 14)
+        .answers(answers::group_snapshots),
+    get("qos_specs.index", "/qos-specs", handler!(empty))
+        .policy("volume_extension:qos_specs_manage:get_all")
+        .answers(answers::qos_specs),
 ];
 
 /// An empty collection; the route gives its name.

@@ -9,7 +9,8 @@ use chronova_events::ids::ProjectId;
 use chronova_events::volume_quota::VolumeQuota;
 use serde_json::{Map, Value, json};
 
-use super::{bodies, listing, types};
+use super::{answers, bodies, listing, types};
+use crate::answers::done;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -19,17 +20,23 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("quota_sets.show", "/os-quota-sets/{project}", handler!(show)).policy_on_target("volume_extension:quotas:show"),
+    get("quota_sets.show", "/os-quota-sets/{project}", handler!(show))
+        .policy_on_target("volume_extension:quotas:show")
+        .answers(answers::quota_set),
     get("quota_sets.defaults", "/os-quota-sets/{project}/defaults", handler!(defaults))
-        .policy_on_target("volume_extension:quotas:show"),
+        .policy_on_target("volume_extension:quotas:show")
+        .answers(answers::quota_defaults),
     put("quota_sets.update", "/os-quota-sets/{project}", handler!(update))
         .policy_on_target("volume_extension:quotas:update")
-        .body(bodies::update_quota),
+        .body(bodies::update_quota)
+        .answers(answers::quota_updated),
     delete("quota_sets.delete", "/os-quota-sets/{project}", handler!(reset))
-        .policy_on_target("volume_extension:quotas:delete"),
+        .policy_on_target("volume_extension:quotas:delete")
+        .answers(done),
     get("quota_class_sets.show", "/os-quota-class-sets/{class}", handler!(class))
-        .policy("volume_extension:quota_classes:get"),
-    get("limits.index", "/limits", handler!(limits)),
+        .policy("volume_extension:quota_classes:get")
+        .answers(answers::quota_class),
+    get("limits.index", "/limits", handler!(limits)).answers(answers::limits),
 ];
 
 /// The resources that the volume service limits.
@@ -38,7 +45,7 @@ const COUNTED: [&str; 4] = ["volumes", "snapshots", "gigabytes", "per_volume_gig
 const OTHERS: [(&str, i64); 3] = [("groups", 10), ("backups", 10), ("backup_gigabytes", 1000)];
 
 fn quota_of(ctx: &Ctx, project: &ProjectId) -> Result<VolumeQuota, Fault> {
-    let known = ctx.queries()?.views.volumes.read(|view| view.quotas.get(project).cloned());
+    let known = ctx.views()?.volumes.read(|view| view.quotas.get(project).cloned());
     Ok(known.unwrap_or_default())
 }
 
@@ -49,7 +56,7 @@ fn usage_of(ctx: &Ctx, quota: &VolumeQuota) -> Result<BTreeMap<String, u64>, Fau
     count("volumes", quota.volumes.len() as u64);
     count("snapshots", quota.snapshots.len() as u64);
     count("gigabytes", quota.gigabytes());
-    ctx.queries()?.views.volumes.read(|view| {
+    ctx.views()?.volumes.read(|view| {
         let volumes = quota.volumes.iter().map(|(id, size)| ("volumes", view.get(*id), size));
         let snapshots = quota.snapshots.iter().map(|(id, size)| ("snapshots", view.of_snapshot(*id), size));
         for (resource, volume, size) in volumes.chain(snapshots) {

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::access::{command, no_volume, shown, visible};
 use super::bodies::{DescribedBody, SnapshotCreateBody};
 use super::views::snapshot::{LISTED, SHOWN};
-use super::{bodies, listing};
+use super::{answers, bodies, listing};
+use crate::answers::accepted;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -23,20 +24,35 @@ use crate::route::{Route, action, delete, get, post, put};
 const ACTION: &str = "/snapshots/{snapshot_id}/action";
 
 pub(super) const ROUTES: &[Route] = &[
-    get("snapshots.index", "/snapshots", handler!(index)).policy("volume:get_all_snapshots"),
-    get("snapshots.detail", "/snapshots/detail", handler!(detail)).policy("volume:get_all_snapshots"),
+    get("snapshots.index", "/snapshots", handler!(index))
+        .policy("volume:get_all_snapshots")
+        .answers(answers::snapshots)
+        .as_of(),
+    get("snapshots.detail", "/snapshots/detail", handler!(detail))
+        .policy("volume:get_all_snapshots")
+        .answers(answers::snapshots_in_detail)
+        .as_of(),
     post("snapshots.create", "/snapshots", handler!(create))
         .policy_on_target("volume:create_snapshot")
-        .body(bodies::create_snapshot),
-    get("snapshots.show", "/snapshots/{snapshot_id}", handler!(show)).policy_on_target("volume:get_snapshot"),
+        .body(bodies::create_snapshot)
+        .answers(answers::snapshot_created),
+    get("snapshots.show", "/snapshots/{snapshot_id}", handler!(show))
+        .policy_on_target("volume:get_snapshot")
+        .answers(answers::snapshot_shown)
+        .as_of(),
     put("snapshots.update", "/snapshots/{snapshot_id}", handler!(update))
         .policy_on_target("volume:update_snapshot")
-        .body(bodies::update_snapshot),
-    delete("snapshots.delete", "/snapshots/{snapshot_id}", handler!(remove)).policy_on_target("volume:delete_snapshot"),
+        .body(bodies::update_snapshot)
+        .answers(answers::snapshot_updated),
+    delete("snapshots.delete", "/snapshots/{snapshot_id}", handler!(remove))
+        .policy_on_target("volume:delete_snapshot")
+        .answers(accepted),
     action("snapshots.os-reset_status", ACTION, "os-reset_status", handler!(reset))
-        .policy_on_target("volume_extension:snapshot_admin_actions:reset_status"),
+        .policy_on_target("volume_extension:snapshot_admin_actions:reset_status")
+        .answers(accepted),
     action("snapshots.os-force_delete", ACTION, "os-force_delete", handler!(force_delete))
-        .policy_on_target("volume_extension:snapshot_admin_actions:force_delete"),
+        .policy_on_target("volume_extension:snapshot_admin_actions:force_delete")
+        .answers(accepted),
 ];
 
 fn no_snapshot(id: &str) -> String {
@@ -45,7 +61,7 @@ fn no_snapshot(id: &str) -> String {
 
 /// The snapshot, with its volume, if the caller may see it.
 fn find(ctx: &Ctx, id: SnapshotId) -> Result<(Arc<VolumeRecord>, VolumeSnapshot), Fault> {
-    let found = ctx.queries()?.views.volumes.read(|view| view.of_snapshot(id));
+    let found = ctx.views()?.volumes.read(|view| view.of_snapshot(id));
     let known = found.and_then(|volume| volume.snapshots.get(&id).cloned().map(|snapshot| (volume, snapshot)));
     let caller = ctx.caller();
     let known = known.filter(|(_, known)| caller.is_admin || caller.project.as_ref() == Some(&known.requested.project));
@@ -64,10 +80,11 @@ fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
     let own = ctx.caller().project.clone();
     // The snapshot of a server's volume belongs to the server's project. That project may differ from the volume's
     // project, because an administrator may attach any volume.
-    let found = ctx.queries()?.views.volumes.read(|view| view.of(None));
-    let each = found.iter().flat_map(|volume| volume.snapshots.values());
-    let ours = each.filter(|snapshot| all || own.as_ref() == Some(&snapshot.requested.project));
-    let rows = ours.map(|snapshot| SHOWN.render(snapshot, ctx.version)).collect();
+    let found = match (all, own) {
+        (false, None) => Vec::new(),
+        (all, own) => ctx.views()?.volumes.read(|view| view.snapshots_of(own.as_ref().filter(|_| !all))),
+    };
+    let rows = found.iter().map(|(_, snapshot)| SHOWN.render(snapshot, ctx.version)).collect();
     let mut rows = listing::filter(rows, &ctx.query);
     listing::sort(&mut rows, &ctx.query)?;
     Ok(rows)

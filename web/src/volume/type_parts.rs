@@ -6,7 +6,8 @@ use chronova_events::volume_type::VolumeType;
 use serde_json::{Map, Value, json};
 
 use super::types::{named, send, specs};
-use super::{bodies, views};
+use super::{answers, bodies, views};
+use crate::answers::accepted;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -17,23 +18,37 @@ const ACTION: &str = "/types/{type_id}/action";
 
 pub(super) const ROUTES: &[Route] = &[
     get("type_specs.index", "/types/{type_id}/extra_specs", handler!(index))
-        .policy("volume_extension:types_extra_specs:index"),
+        .policy("volume_extension:types_extra_specs:index")
+        .answers(answers::specs)
+        .as_of(),
     post("type_specs.create", "/types/{type_id}/extra_specs", handler!(create))
         .policy("volume_extension:types_extra_specs:create")
-        .body(bodies::create_specs),
+        .body(bodies::create_specs)
+        .answers(answers::specs),
     get("type_specs.show", "/types/{type_id}/extra_specs/{key}", handler!(show))
-        .policy("volume_extension:types_extra_specs:show"),
+        .policy("volume_extension:types_extra_specs:show")
+        .answers(answers::spec)
+        .as_of(),
     put("type_specs.update", "/types/{type_id}/extra_specs/{key}", handler!(update))
         .policy("volume_extension:types_extra_specs:update")
-        .body(bodies::update_spec),
+        .body(bodies::update_spec)
+        .answers(answers::spec_updated),
     delete("type_specs.delete", "/types/{type_id}/extra_specs/{key}", handler!(remove))
-        .policy("volume_extension:types_extra_specs:delete"),
+        .policy("volume_extension:types_extra_specs:delete")
+        .answers(accepted),
+    get("type_encryption.index", "/types/{type_id}/encryption", handler!(encryption))
+        .policy("volume_extension:volume_type_encryption:get")
+        .answers(answers::type_encryption),
     get("type_access.index", "/types/{type_id}/os-volume-type-access", handler!(access))
-        .policy("volume_extension:volume_type_access:get_all_for_type"),
+        .policy("volume_extension:volume_type_access:get_all_for_type")
+        .answers(answers::type_access)
+        .as_of(),
     action("types.addProjectAccess", ACTION, "addProjectAccess", handler!(grant))
-        .policy("volume_extension:volume_type_access:addProjectAccess"),
+        .policy("volume_extension:volume_type_access:addProjectAccess")
+        .answers(accepted),
     action("types.removeProjectAccess", ACTION, "removeProjectAccess", handler!(revoke))
-        .policy("volume_extension:volume_type_access:removeProjectAccess"),
+        .policy("volume_extension:volume_type_access:removeProjectAccess")
+        .answers(accepted),
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
@@ -79,6 +94,12 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let key = ctx.param("key").to_owned();
     send(&ctx, &ctx.permit()?, VolumeTypeCommand::RemoveSpec { volume_type: kind.id, key }).await?;
     Ok(Reply::empty(202))
+}
+
+/// The volumes of this service are not encrypted by their type. Cinder answers for such a type with an empty object.
+async fn encryption(ctx: Ctx) -> Result<Reply, Fault> {
+    named(&ctx)?;
+    Ok(Reply::ok(json!({})))
 }
 
 async fn access(ctx: Ctx) -> Result<Reply, Fault> {

@@ -9,7 +9,8 @@ use chronova_events::volume_type::{DEFAULT_TYPE, TypeCreated, VolumeType};
 use serde_json::{Value, json};
 
 use super::views::types::shown;
-use super::{bodies, faults, listing};
+use super::{answers, bodies, faults, listing};
+use crate::answers::accepted;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -19,21 +20,36 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("types.index", "/types", handler!(index)).policy("volume_extension:type_get_all"),
-    post("types.create", "/types", handler!(create)).policy("volume_extension:type_create").body(bodies::create_type),
-    get("types.default", "/types/default", handler!(default)).policy("volume_extension:type_get"),
-    get("types.show", "/types/{type_id}", handler!(show)).policy("volume_extension:type_get"),
+    get("types.index", "/types", handler!(index))
+        .policy("volume_extension:type_get_all")
+        .answers(answers::types)
+        .as_of(),
+    post("types.create", "/types", handler!(create))
+        .policy("volume_extension:type_create")
+        .body(bodies::create_type)
+        .answers(answers::type_shown),
+    get("types.default", "/types/default", handler!(default))
+        .policy("volume_extension:type_get")
+        .answers(answers::type_shown)
+        .as_of(),
+    get("types.show", "/types/{type_id}", handler!(show))
+        .policy("volume_extension:type_get")
+        .answers(answers::type_shown)
+        .as_of(),
     put("types.update", "/types/{type_id}", handler!(update))
         .policy("volume_extension:type_update")
-        .body(bodies::update_type),
-    delete("types.delete", "/types/{type_id}", handler!(remove)).policy("volume_extension:type_delete"),
+        .body(bodies::update_type)
+        .answers(answers::type_shown),
+    delete("types.delete", "/types/{type_id}", handler!(remove))
+        .policy("volume_extension:type_delete")
+        .answers(accepted),
 ];
 
 /// The types that the caller sees.
 pub(super) fn visible(ctx: &Ctx) -> Result<Vec<Arc<VolumeType>>, Fault> {
     let caller = ctx.caller();
     let own = caller.project.clone().unwrap_or_else(|| ProjectId::new(""));
-    Ok(ctx.queries()?.views.volumes.read(|view| {
+    Ok(ctx.views()?.volumes.read(|view| {
         view.types.by_id.values().filter(|kind| caller.is_admin || kind.visible_to(&own)).cloned().collect()
     }))
 }
@@ -70,7 +86,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn default(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&DEFAULT_TYPE).cloned());
+    let found = ctx.views()?.volumes.read(|view| view.types.by_id.get(&DEFAULT_TYPE).cloned());
     let found = found.ok_or_else(|| Fault::not_found("Default volume type can not be found."))?;
     Ok(Reply::ok(json!({"volume_type": view(&ctx, &found)})))
 }
@@ -87,7 +103,7 @@ pub(super) async fn send(ctx: &Ctx, permit: &Permit, command: VolumeTypeCommand)
 
 /// The type after a change.
 fn now(ctx: &Ctx, id: VolumeTypeId) -> Result<Reply, Fault> {
-    let found = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&id).cloned());
+    let found = ctx.views()?.volumes.read(|view| view.types.by_id.get(&id).cloned());
     let found = found.ok_or_else(|| Fault::not_found(format!("Volume type {id} could not be found.")))?;
     Ok(Reply::ok(json!({"volume_type": view(ctx, &found)})))
 }
@@ -134,8 +150,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let kind = named(&ctx)?;
-    let used = ctx.queries()?.views.volumes.read(|view| view.of(None).iter().any(|v| v.created.volume_type == kind.id));
-    if used {
+    if ctx.views()?.volumes.read(|view| view.is_used(kind.id)) {
         let message = format!(
             "Target volume type is still in use. Volume Type {} deletion is not allowed with volumes present with the type.",
             kind.id

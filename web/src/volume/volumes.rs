@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::access::{command, permitted, shown, target, visible};
 use super::bodies::{VolumeCreateBody, VolumeUpdateBody};
 use super::views::volume::{LISTED, SHOWN, VolumeView};
-use super::{bodies, listing};
+use super::{answers, bodies, listing};
+use crate::answers::accepted;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -20,20 +21,36 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("volumes.index", "/volumes", handler!(index)).policy("volume:get_all"),
-    get("volumes.detail", "/volumes/detail", handler!(detail)).policy("volume:get_all"),
-    get("volumes.summary", "/volumes/summary", handler!(summary)).policy("volume:get_all").since(3, 12),
-    post("volumes.create", "/volumes", handler!(create)).policy("volume:create").body(bodies::create_volume),
-    get("volumes.show", "/volumes/{volume_id}", handler!(show)).policy_on_target("volume:get"),
+    get("volumes.index", "/volumes", handler!(index)).policy("volume:get_all").answers(answers::volumes).as_of(),
+    get("volumes.detail", "/volumes/detail", handler!(detail))
+        .policy("volume:get_all")
+        .answers(answers::volumes_in_detail)
+        .as_of(),
+    get("volumes.summary", "/volumes/summary", handler!(summary))
+        .policy("volume:get_all")
+        .since(3, 12)
+        .answers(answers::summary)
+        .as_of(),
+    post("volumes.create", "/volumes", handler!(create))
+        .policy("volume:create")
+        .body(bodies::create_volume)
+        .answers(answers::volume_created),
+    get("volumes.show", "/volumes/{volume_id}", handler!(show))
+        .policy_on_target("volume:get")
+        .answers(answers::volume_shown)
+        .as_of(),
     put("volumes.update", "/volumes/{volume_id}", handler!(update))
         .policy_on_target("volume:update")
-        .body(bodies::update_volume),
-    delete("volumes.delete", "/volumes/{volume_id}", handler!(remove)).policy_on_target("volume:delete"),
+        .body(bodies::update_volume)
+        .answers(answers::volume_updated),
+    delete("volumes.delete", "/volumes/{volume_id}", handler!(remove))
+        .policy_on_target("volume:delete")
+        .answers(accepted),
 ];
 
 /// A volume as this caller sees it.
 pub(super) fn view(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<VolumeView, Fault> {
-    let kind = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
+    let kind = ctx.views()?.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
     let target = target(&volume);
     Ok(VolumeView {
         type_name: kind.map(|kind| kind.name.clone()),
@@ -51,7 +68,7 @@ fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
     let own = ctx.caller().project.as_ref();
     let found = match (all, own) {
         (false, None) => Vec::new(),
-        (all, own) => ctx.queries()?.views.volumes.read(|view| view.of(own.filter(|_| !all))),
+        (all, own) => ctx.views()?.volumes.read(|view| view.of(own.filter(|_| !all))),
     };
     let mut rows = Vec::with_capacity(found.len());
     for volume in found {

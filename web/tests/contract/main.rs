@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+mod answers;
 mod limits;
 mod policies;
 mod routes;

@@ -151,6 +151,11 @@ async fn tokens_can_be_looked_at_and_given_back() {
     assert!(identity.owner(question).await.is_ok());
 }
 
+async fn id_of_administrator(world: &World, admin: &str) -> String {
+    let found = world.call(admin, "GET", "/identity/v3/users?name=admin", None).await.expect(200);
+    id_of(&found["users"][0])
+}
+
 #[actix_web::test]
 async fn policy_and_keystones_errors() {
     let world = World::new().await;
@@ -177,6 +182,12 @@ async fn policy_and_keystones_errors() {
     world.call(&admin, "POST", "/identity/v3/users", Some(json!({"user": {"name": 7}}))).await.expect(400);
     let missing = world.call(&admin, "GET", "/identity/v3/users/nobody", None).await.expect(404);
     assert_eq!(missing["error"]["message"], "Could not find user: nobody.");
+    let credentials = |user: &str| format!("/identity/v3/users/{user}/application_credentials");
+    let own = world.call(&token, "GET", &credentials(&user), None).await.expect(200);
+    assert_eq!(own["application_credentials"], json!([]));
+    let root = id_of_administrator(&world, &admin).await;
+    world.call(&token, "GET", &credentials(&root), None).await.expect(403);
+    world.call(&admin, "GET", &credentials("nobody"), None).await.expect(404);
     world.call(&admin, "DELETE", "/identity/v3/domains/default", None).await.expect(403);
     world.call(&admin, "GET", "/identity/v3/nothing", None).await.expect(404);
 }

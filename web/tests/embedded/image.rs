@@ -76,6 +76,17 @@ async fn an_image_from_its_announcement_to_its_end() {
 }
 
 #[actix_web::test]
+async fn there_are_no_definitions_of_metadata() {
+    let world = World::new().await;
+    let (_, _, token) = world.tenant("alice", "member").await;
+    let namespaces = world.call(&token, "GET", "/image/v2/metadefs/namespaces?limit=21", None).await.expect(200);
+    assert_eq!((&namespaces["namespaces"], namespaces.get("next")), (&json!([]), None));
+    let types = world.call(&token, "GET", "/image/v2/metadefs/resource_types", None).await.expect(200);
+    assert_eq!(types, json!({"resource_types": []}));
+    assert_eq!(world.call("", "GET", "/image/v2/metadefs/namespaces", None).await.status, 401);
+}
+
+#[actix_web::test]
 async fn a_refused_upload_keeps_the_image_queued_and_stores_no_file() {
     let world = World::new().await;
     let token = world.admin().await;

@@ -33,6 +33,8 @@ use chronova_web::tables::Routers;
 use chronova_web::{App, server};
 use serde_json::{Value, json};
 
+use crate::answers::{self, AnsweredRequest};
+
 pub const PASSWORD: &str = "correct horse battery staple";
 /// The largest image, in bytes.
 pub const IMAGE_LIMIT: u64 = 1 << 20;
@@ -123,7 +125,11 @@ impl World {
         let images =
             EmbeddedImages::limited(files, Arc::clone(&leadership.views), Arc::clone(&leadership.gateway), limits);
         images.recover(&leadership.gateway).await.unwrap();
-        let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
+        let networks = EmbeddedNetworks::new(
+            Arc::clone(&leadership.gateway),
+            Arc::clone(&leadership.views),
+            Arc::clone(&leadership.clock),
+        );
         let leader = {
             let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));
             let ports = Ports { networks, images: Arc::clone(&images) as _, volumes, keys, certificates: None };
@@ -146,17 +152,22 @@ impl World {
     }
 
     pub async fn send(&self, request: TestRequest) -> Answer {
-        let configure = server::configure(Arc::clone(&self.app), Arc::new(Routers::all()), None);
+        let routers = Arc::new(Routers::all());
+        let configure = server::configure(Arc::clone(&self.app), Arc::clone(&routers), None);
         let service = test::init_service(actix_web::App::new().configure(configure)).await;
-        let request = request.insert_header(("Host", "cloud:8080"));
-        let response = test::call_service(&service, request.to_request()).await;
-        let status = response.status().as_u16();
+        let request = request.insert_header(("Host", "cloud:8080")).to_request();
+        let (method, path) = (request.method().to_string(), request.uri().to_string());
+        let response = test::call_service(&service, request).await;
+        let (status, plain) = (response.status().as_u16(), response.headers().clone());
         let headers = response
             .headers()
             .iter()
             .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
             .collect();
         let bytes = actix_web::body::to_bytes(response.into_body().boxed()).await.unwrap().to_vec();
+        let answered =
+            AnsweredRequest { method: &method, path: &path, asked: None, status, headers: &plain, body: &bytes };
+        answers::check(&routers, &answered).unwrap();
         Answer { status, headers, bytes }
     }
 

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
+use chronova_actors::aggregate::AggregateRoot as _;
 use chronova_actors::ports::{InterfacesRequest, NetworkService, PortError, ServiceCaller};
 use chronova_actors::services::embedded::network::NetworkRoot;
+use chronova_actors::services::embedded::network::quota::NetworkQuotaRoot;
 use chronova_events::codec;
-use chronova_events::envelope::Meta;
+use chronova_events::envelope::{Meta, NewEvent, Timestamp};
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
 use chronova_events::instance::{RequestedNetworks, RequestedNic};
 use chronova_events::network::Network;
+use chronova_events::network_quota::{CountedResource, NetworkLimitsSet, NetworkQuotaEvent, NetworkRoomTaken};
 use chronova_events::store::memory::MemoryStore;
+use chronova_events::store::{EventStore as _, Expected};
 use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
 use serde_json::{Value, json};
@@ -291,6 +295,29 @@ async fn another_process_on_the_same_log_goes_on() {
     let world = World::on(store).await;
     networks(&world).release(server(1), &blue(), &[], meta()).await.unwrap();
     assert_eq!(world.get("admin", "/ports").await["ports"], json!([]));
+    world.end().await;
+}
+
+/// Quota whose request died long ago counts for no port, also if Compute asks for the port.
+#[actix_web::test]
+async fn a_new_server_gets_the_quota_of_a_dead_request() {
+    let store = MemoryStore::new();
+    let world = World::on(Arc::clone(&store)).await;
+    network(&world, "private", "10.0.0.0/24").await;
+    world.end().await;
+    let dead = vec![CountedResource::Port(PortId::random())];
+    let events: [NetworkQuotaEvent; 2] = [
+        NetworkLimitsSet { project: blue(), limits: vec![("port".to_owned(), 1)] }.into(),
+        NetworkRoomTaken { project: blue(), things: dead }.into(),
+    ];
+    let events = events.map(|event| NewEvent::new(event, Timestamp(1), &meta())).to_vec();
+    store.append(&NetworkQuotaRoot::stream(&blue()), Expected::Any, events).await.unwrap();
+
+    let world = World::on(store).await;
+    let nics = networks(&world).allocate(wanted(1, RequestedNetworks::Auto), meta()).await.unwrap();
+    assert_eq!(nics.len(), 1);
+    let refused = networks(&world).allocate(wanted(2, RequestedNetworks::Auto), meta()).await;
+    assert!(refused.is_err(), "the limit does not count ports any more");
     world.end().await;
 }
 

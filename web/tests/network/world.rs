@@ -26,6 +26,8 @@ use chronova_web::tables::Routers;
 use chronova_web::{App, server};
 use serde_json::Value;
 
+use crate::answers::{self, AnsweredRequest};
+
 struct NoImages;
 
 #[async_trait]
@@ -76,7 +78,11 @@ impl World {
     pub async fn with(store: Arc<MemoryStore>, config: WebConfig) -> Self {
         let member = Member::start(store, Arc::new(SystemClock), Views::new()).await.unwrap();
         let leadership = Leadership::take(&member, 1).unwrap();
-        let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
+        let networks = EmbeddedNetworks::new(
+            Arc::clone(&leadership.gateway),
+            Arc::clone(&leadership.views),
+            Arc::clone(&leadership.clock),
+        );
         let leader = {
             let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));
             let ports = Ports { networks, images: Arc::new(NoImages), volumes, keys, certificates: None };
@@ -107,22 +113,33 @@ impl World {
         path: &str,
         body: Option<Value>,
     ) -> (u16, Value) {
-        let configure = server::configure(Arc::clone(&self.app), Arc::new(Routers::all()), None);
+        let routers = Arc::new(Routers::all());
+        let configure = server::configure(Arc::clone(&self.app), Arc::clone(&routers), None);
         let service = test::init_service(actix_web::App::new().configure(configure)).await;
         let method = actix_web::http::Method::from_bytes(method.as_bytes()).unwrap();
         let mut request = TestRequest::with_uri(&format!("/network/v2.0{path}"))
-            .method(method)
+            .method(method.clone())
             .insert_header(("Host", "cloud:8080"))
             .insert_header(("X-Auth-Token", token));
         if let Some(condition) = condition {
             request = request.insert_header(("If-Match", condition));
         }
-        if let Some(body) = body {
+        if let Some(body) = &body {
             request = request.set_json(body);
         }
         let response = test::call_service(&service, request.to_request()).await;
-        let status = response.status().as_u16();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = actix_web::body::to_bytes(response.into_body().boxed()).await.unwrap();
+        let path = &format!("/network/v2.0{path}");
+        let answered = AnsweredRequest {
+            method: method.as_str(),
+            path,
+            asked: body.as_ref(),
+            status,
+            headers: &headers,
+            body: &bytes,
+        };
+        answers::check(&routers, &answered).unwrap();
         (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 

@@ -66,3 +66,20 @@ fn an_operator_changes_the_machine_type_of_a_guest_that_is_off() {
     let started = changed.and(power(PowerAction::Start)).and(done(POWER, PowerAction::Start));
     assert_eq!(of(&started), (Some("q35"), false), "the start removes the mark");
 }
+
+/// No start records the type of a server that is on no host, so an operator sets it.
+#[test]
+fn a_shelved_server_without_a_machine_type_gets_one_from_an_operator() {
+    let away = super::work::offloaded();
+    assert_eq!(of(&away).0, None, "an older version recorded no type");
+    assert_eq!(
+        away.when(change("wonder", false)),
+        Err(Reject::MachineType { from: String::new(), to: "wonder".into() })
+    );
+    assert_eq!(
+        away.when(change("q35", false)),
+        Ok(vec!["instance.machine_type_changed"]),
+        "there is nothing to compare"
+    );
+    assert_eq!(of(&away.and(change("q35", false))).0, Some("q35"));
+}

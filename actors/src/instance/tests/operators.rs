@@ -17,6 +17,31 @@ fn image_properties_change_while_the_guest_is_off_and_reach_it_at_its_next_start
     assert_eq!(off.when(set("hw_disk_buss", "scsi")), Err(unknown));
     let bad = Reject::BadImageProperty { name: "hw_disk_bus".into(), value: "nvme".into() };
     assert_eq!(off.when(set("hw_disk_bus", "nvme")), Err(bad));
+    // Hardware that the board lacks would fail the next start.
+    for (machine, name, value, works) in [
+        ("q35", "hw_disk_bus", "ide", false),
+        ("pc-q35-7.2", "hw_cdrom_bus", "IDE", false),
+        ("virt", "hw_rescue_bus", "ide", false),
+        ("pc", "hw_disk_bus", "ide", true),
+        ("pc-i440fx-7.2", "hw_cdrom_bus", "ide", true),
+        ("q35", "hw_disk_bus", "sata", true),
+        ("pc", "hw_viommu_model", "intel", false),
+        ("q35", "hw_viommu_model", "intel", true),
+        ("pc", "os_secure_boot", "required", false),
+        ("pc", "os_secure_boot", "optional", true),
+        ("wonder", "hw_disk_bus", "ide", true),
+    ] {
+        let given = off.clone().and(set("hw_machine_type", machine));
+        let (name, value, machine) = (name.to_owned(), value.to_owned(), machine.to_owned());
+        let answer = given.when(set(&name, &value));
+        let unfit = Reject::UnfitImageProperty { name, value, machine };
+        assert_eq!(answer.as_ref().err(), (!works).then_some(&unfit), "{unfit}");
+    }
+    // The new machine type counts, if both are set at once.
+    let both = [("hw_disk_bus", "ide"), ("hw_machine_type", "q35")];
+    let both = both.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let refused = off.when(Request::SetImageProperties { properties: both.to_vec() });
+    assert!(matches!(refused, Err(Reject::UnfitImageProperty { .. })), "{refused:?}");
     let changed = off.and(set("hw_disk_bus", "scsi")).and(set("hw_cdrom_bus", "sata"));
     let server = changed.0.alive().unwrap();
     let properties = &server.hardware_image().unwrap().properties;

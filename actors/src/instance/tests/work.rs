@@ -87,7 +87,7 @@ fn shelved() -> Given {
     active().and(asked("shelve")).and(ended(WorkOutcome::Shelved { image: IMAGE }))
 }
 
-fn offloaded() -> Given {
+pub(super) fn offloaded() -> Given {
     shelved().and(asked("shelveOffload")).and(ended(WorkOutcome::Offloaded))
 }
 

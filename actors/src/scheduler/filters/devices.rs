@@ -1,10 +1,10 @@
 //! Filters on NUMA cells, PCI devices and metrics.
 //!
-//! Hosts report their NUMA cells and PCI devices, but no metrics. So when the filter on metrics applies, no host
-//! passes. In Nova, a host without the metric does not pass, either.
+//! Hosts report metrics only if the operator wants them (`[DEFAULT] compute_monitors`). As in Nova, a host without a
+//! metric that is weighed does not pass the filter on metrics.
 
 use super::filter::{Filter, PLAIN};
-use crate::scheduler::context::SchedulingContext;
+use crate::scheduler::context::{HostState, SchedulingContext};
 use crate::topology::GuestNumaTopology;
 
 pub(super) const NUMA_TOPOLOGY: Filter = Filter {
@@ -34,14 +34,17 @@ pub(super) const PCI_PASSTHROUGH: Filter = Filter {
 pub(super) const METRICS: Filter = Filter {
     name: "MetricsFilter",
     applies: |context| !context.options.metrics_weight_setting.is_empty(),
-    passes: |_| false,
-    says: |host| {
-        let names: Vec<&str> = host.context.options.metrics_weight_setting.keys().map(String::as_str).collect();
-        format!("metrics: wants {}, the host reports none", names.join(", "))
-    },
+    passes: |host| missing_metrics(host).next().is_none(),
+    says: |host| format!("metrics: the host does not report {}", missing_metrics(host).collect::<Vec<_>>().join(", ")),
     lacks: |_| "no host reports the metrics that are weighed".to_owned(),
     ..PLAIN
 };
+
+fn missing_metrics<'a>(host: &HostState<'a>) -> impl Iterator<Item = &'a str> {
+    let host = *host;
+    let weighed = host.context.options.metrics_weight_setting.keys().map(String::as_str);
+    weighed.filter(move |name| host.metric(name).is_none())
+}
 
 /// The message for users if no host passes `NUMATopologyFilter`. It names the error in the request, or else what all
 /// hosts lack.

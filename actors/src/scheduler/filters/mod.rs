@@ -12,7 +12,7 @@ mod devices;
 mod filter;
 mod hosts;
 mod image;
-mod query;
+pub mod query;
 
 pub use filter::Filter;
 

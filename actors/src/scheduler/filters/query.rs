@@ -6,15 +6,37 @@ use super::capabilities::attribute;
 use super::filter::{Filter, PLAIN};
 use crate::scheduler::context::HostState;
 
+/// The longest query, in characters. Each server of a request keeps the query, and the filter evaluates it for each
+/// host.
+pub const LONGEST: usize = 2_048;
 /// The deepest nesting of conditions.
-const DEPTH: usize = 16;
+pub const DEEPEST: usize = 16;
+
+/// How deep lists and objects are nested in a text of JSON.
+pub fn depth(text: &str) -> usize {
+    let (mut open, mut deepest, mut quoted, mut escaped) = (0_usize, 0, false, false);
+    for sign in text.chars() {
+        match (quoted, sign) {
+            (true, _) if escaped => escaped = false,
+            (true, '\\') => escaped = true,
+            (_, '"') => quoted = !quoted,
+            (false, '[' | '{') => {
+                open += 1;
+                deepest = deepest.max(open);
+            }
+            (false, ']' | '}') => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
 
 pub(super) const JSON: Filter = Filter {
     name: "JsonFilter",
     applies: |context| context.hints.query.is_some(),
     passes: |host| match &host.context.hints.query {
         None => true,
-        Some(Some(query)) => match evaluate(query, host, DEPTH) {
+        Some(Some(query)) => match evaluate(query, host, DEEPEST) {
             Some(Value::Array(items)) => items.iter().any(truth),
             Some(value) => truth(&value),
             None => false,

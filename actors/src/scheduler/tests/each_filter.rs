@@ -163,17 +163,38 @@ fn hints_name_servers_and_addresses() {
     let mut cell = Cell::default();
     cell.host(1, 8, 4096, 100).host_that(2, 8, 4096, 100, |host| host.host_ip = "198.51.100.7".into());
     cell.server(1, 1);
+    cell.owned(1, "p");
     let one = server_id(1).to_string();
     assert_eq!(cell.pass("DifferentHostFilter", &hinted("different_host", &[&one])).0, ["h2"]);
     assert_eq!(cell.pass("SameHostFilter", &hinted("same_host", &[&one])).0, ["h1"]);
     assert_eq!(cell.pass("SameHostFilter", &hinted("same_host", &["nonsense"])).0, Vec::<String>::new());
     assert_eq!(cell.pass("SameHostFilter", &small()).0, ["h1", "h2"]);
+    assert_eq!(cell.pass("SameHostFilter", &hinted("same_host", &[])).0, ["h1", "h2"], "the hint names nothing");
     let mut near = hinted("build_near_host_ip", &["192.0.2.77"]);
     assert_eq!(cell.pass("SimpleCIDRAffinityFilter", &near).0, ["h1"]);
     near.hints.insert("cidr".into(), vec!["/0".into()]);
     assert_eq!(cell.pass("SimpleCIDRAffinityFilter", &near).0, ["h1", "h2"]);
     near.hints.insert("cidr".into(), vec!["/64".into()]);
     assert_eq!(cell.pass("SimpleCIDRAffinityFilter", &near).0, Vec::<String>::new(), "no such network");
+}
+
+/// A user must not learn where the servers of other projects are.
+#[test]
+fn hints_on_servers_of_other_projects_are_like_hints_on_no_servers() {
+    let mut cell = Cell::default();
+    cell.host(1, 8, 4096, 100).host(2, 8, 4096, 100);
+    cell.server(1, 1);
+    cell.owned(1, "another");
+    for id in [server_id(1), server_id(99)] {
+        let hint = |name: &str| {
+            cell.pass(
+                if name == "same_host" { "SameHostFilter" } else { "DifferentHostFilter" },
+                &hinted(name, &[&id.to_string()]),
+            )
+        };
+        assert_eq!(hint("different_host").0, ["h1", "h2"], "{id}");
+        assert_eq!(hint("same_host"), (vec![], "no server of the hint same_host is on it".to_owned()), "{id}");
+    }
 }
 
 #[test]
@@ -192,6 +213,12 @@ fn queries_are_conditions_in_json() {
     assert_eq!(pass(r#"["explode"]"#), Vec::<String>::new());
     let deep = "[\"not\",".repeat(100) + "[]" + &"]".repeat(100);
     assert_eq!(pass(&deep), Vec::<String>::new(), "depth is bounded");
+    assert_eq!(crate::scheduler::filters::query::depth(&deep), 101);
+    assert_eq!(
+        crate::scheduler::filters::query::depth(r#"["or", {"a": [1]}, "[[\"[[", []]"#),
+        3,
+        "a text nests nothing"
+    );
 }
 
 #[test]

@@ -3,18 +3,21 @@
 
 mod each_filter;
 mod each_weigher;
+mod edges;
 
 use std::collections::BTreeMap;
 
+use chronova_events::envelope::{Meta, Position, Recorded, Revision, StreamId, Timestamp};
 use chronova_events::host::{Capabilities, Disabled, ForcedDown, HostEvent, Registered, WentDown, samples};
 use chronova_events::host_aggregate::{HostAdded, HostAggregateCreated};
-use chronova_events::ids::{HostAggregateId, HostId, InstanceId, ProcessId, ProviderId};
-use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, Placed};
+use chronova_events::ids::{EventId, HostAggregateId, HostId, InstanceId, ProcessId, ProviderId};
+use chronova_events::instance::{BuildRequested, FlavorSnapshot, ImageSnapshot, InstanceEvent, Placed};
 use chronova_events::ledger::{
     Allocation, Claimed, FittedNumaCell, Inventory, InventoryReplaced, ProviderCreated, TraitsReplaced,
 };
 use chronova_events::registry::Event;
 use chronova_events::server_group::ServerGroupPolicy;
+use chronova_projections::Projection as _;
 use chronova_projections::fleet::{FleetView, Slot};
 use chronova_projections::placement::Placement;
 use chronova_projections::server_groups::ServerGroupsView;
@@ -26,6 +29,7 @@ use super::context::InstanceGroup;
 use super::request::tests::{flavor, request};
 use super::*;
 use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
+use crate::hosts::metrics::HostMetrics;
 use crate::instance::sample_image::image_with;
 
 /// A cell without a log.
@@ -36,6 +40,7 @@ struct Cell {
     groups: ServerGroupsView,
     servers: Servers,
     pending: PendingClaims,
+    metrics: HostMetrics,
     options: SchedulerOptions,
     aggregates: u128,
 }
@@ -158,6 +163,31 @@ impl Cell {
         self.take(server_id(server).to_string(), chronova_events::instance::InstanceEvent::from(placed));
     }
 
+    /// Records that a project requested the server.
+    fn owned(&mut self, server: u128, project: &str) {
+        let sample = chronova_events::instance::samples().into_iter().find_map(|event| match event {
+            InstanceEvent::BuildRequested(request) => Some(request),
+            _ => None,
+        });
+        let event = Event::from(InstanceEvent::from(BuildRequested { project: project.into(), ..sample.unwrap() }));
+        let recorded = Recorded {
+            position: Position(1),
+            stream: StreamId::new("instance", server_id(server)),
+            revision: Revision(1),
+            id: EventId::random(),
+            kind: event.kind().into(),
+            version: event.version(),
+            codec: chronova_events::codec::BINCODE_2,
+            recorded_at: Timestamp(1),
+            meta: Meta::system("test"),
+            data: event.encode().unwrap().into(),
+            hash: None,
+            keys: None,
+            decoded: std::sync::OnceLock::new(),
+        };
+        self.servers.apply(&recorded, &event);
+    }
+
     fn sources(&self) -> SchedulerViews<'_> {
         SchedulerViews {
             fleet: &self.fleet,
@@ -165,6 +195,7 @@ impl Cell {
             placement: &self.placement,
             servers: &self.servers,
             pending: &self.pending,
+            metrics: &self.metrics,
         }
     }
 

@@ -16,10 +16,14 @@ const PAGE: usize = 4_096;
 /// Verifies the log of `store` up to the position of the head row at the opening.
 pub async fn verify(store: &ReadOnlyPostgres, options: &VerifyOptions) -> Result<Verification, StoreError> {
     let head = store.head_row();
+    options.progress.expect(head.position.0);
     let (mut walk, mut page) = (VerifyingWalk::new(options), PAGE);
     while walk.at < head.position {
         match store.read_all(walk.at, page).await {
-            Ok(events) => events.iter().for_each(|event| walk.take(event)),
+            Ok(events) => {
+                events.iter().for_each(|event| walk.take(event));
+                options.progress.add(events.len() as u64);
+            }
             // The damaged event is on this page: read its events one by one.
             Err(StoreError::Corrupt { .. }) if page > 1 => page = 1,
             Err(StoreError::Corrupt { reason, .. }) => {

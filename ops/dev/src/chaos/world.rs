@@ -122,7 +122,7 @@ impl ChaosWorld {
         let mut leadership = Leadership::take(&member, 0)?;
         leadership.interference.clone_from(&self.interference);
         let (gateway, views) = (Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
-        let networks = EmbeddedNetworks::new(Arc::clone(&gateway), Arc::clone(&views));
+        let networks = EmbeddedNetworks::new(Arc::clone(&gateway), Arc::clone(&views), Arc::clone(&leadership.clock));
         let images = Arc::clone(&self.images);
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, self.options.volume.clone());
         let drivers = self.fleet.drivers_until(&store.dead());

@@ -9,6 +9,8 @@ mod replay;
 
 use anyhow::Result;
 
+pub(super) use self::replay::fill;
+
 use super::report::BenchReport;
 use super::settings::Common;
 

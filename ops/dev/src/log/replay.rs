@@ -161,6 +161,19 @@ impl ReplayCheckpoints {
     }
 }
 
+/// Appends synthetic events to the log of a data folder until it has `events` events. Returns how many it has.
+pub(crate) fn fill(data: &Path, events: u64) -> Result<u64> {
+    let path = data.join("log.db");
+    anyhow::ensure!(path.exists(), "there is no log in {}", data.display());
+    in_system(async {
+        let store = SqliteStore::open(&path, &SqliteOptions::default())?;
+        let head = store.head().0;
+        store.close().await;
+        write(&path, &mut SyntheticEvents::new(FLEET, CYCLES), head, events).await?;
+        Ok(events.max(head))
+    })
+}
+
 /// Appends synthetic events to the log, which has `from` events, until it has `events` events.
 async fn write(path: &Path, life: &mut SyntheticEvents, from: u64, events: u64) -> Result<()> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;

@@ -2,8 +2,8 @@
 //!
 //! A segment is a file of JSON lines (zstd), one stored event each. A manifest beside the segment has its positions and
 //! the SHA-256 of its file. It also has the chain's hashes before the first event and at the last event. A manifest is
-//! written atomically after its segment, so a segment without a manifest is ignored. Segments follow each other without
-//! gaps. Nothing is removed from the log: an archive is a copy that can be verified by itself. Personal fields are
+//! written atomically after its segment, so a segment without a manifest is ignored. A manifest may be signed. Segments
+//! follow each other without gaps. Nothing is removed from the log: an archive is a copy that can be verified by itself. Personal fields are
 //! sealed in the archive under the same keys as in the log, so an erasure reaches the archive, too.
 
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -13,19 +13,23 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chronova_events::chain::EventHash;
 use chronova_events::envelope::{Position, Recorded, Timestamp};
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::EventStore;
 use chronova_events::store::criteria::Criteria;
+use ed25519_dalek::{Signature, Signer as _, SigningKey, Verifier as _, VerifyingKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::super::moments::{MomentArg, NoTime};
+use super::super::progress_line::ProgressLine;
 use super::super::{CommandFailure, Exit};
-use super::export::hash_at;
 use super::export::record::ExportEntry;
+use super::export::{hash_at, keys};
 
 const FORMAT: &str = "chronova-archive";
 const VERSION: u32 = 1;
@@ -57,6 +61,12 @@ pub struct ArchiveArgs {
     /// The archive's folder; continues an existing archive [default: `archive` in the data directory]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Sign the manifests with this private key, in PEM: see `chronova audit keygen`
+    #[arg(long, value_name = "FILE")]
+    pub sign_key: Option<PathBuf>,
+    /// Only say which segments would be written
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -64,6 +74,9 @@ pub struct ArchiveVerifyArgs {
     /// The archive's folder [default: `archive` in the data directory]
     #[arg(value_name = "DIR")]
     pub folder: Option<PathBuf>,
+    /// The public key, in PEM, with which each segment must be signed
+    #[arg(long, value_name = "FILE")]
+    pub public_key: Option<PathBuf>,
 }
 
 /// The description of a segment, kept in a file beside it.
@@ -79,9 +92,27 @@ pub struct Manifest {
     pub end: String,
     sha256: String,
     archived_at: String,
+    /// The ed25519 signature of [`Manifest::text`], in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signature: Option<String>,
 }
 
 impl Manifest {
+    /// The signed text.
+    fn text(&self) -> String {
+        let Self { format, version, file, first, last, before, end, sha256, archived_at, .. } = self;
+        format!("{format} {version}\n{file}\n{first}\n{last}\n{before}\n{end}\n{sha256}\n{archived_at}\n")
+    }
+
+    /// Why the manifest is not signed by `key`, if it is not.
+    fn unsigned(&self, key: &VerifyingKey) -> Option<String> {
+        let Some(signature) = &self.signature else { return Some("it is not signed".to_owned()) };
+        let bytes = STANDARD.decode(signature).ok().and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
+        let valid =
+            bytes.is_some_and(|bytes| key.verify(self.text().as_bytes(), &Signature::from_bytes(&bytes)).is_ok());
+        (!valid).then(|| "it is not signed by this key".to_owned())
+    }
+
     /// The name of the file that has this description.
     pub fn described_in(&self) -> String {
         self.file.trim_end_matches(".jsonl.zst").to_owned() + ".json"
@@ -126,8 +157,11 @@ pub async fn run(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(at(folder))?;
-    let known = manifests(folder)?;
+    let key = args.sign_key.as_deref().map(keys::signing_key).transpose()?;
+    if !args.dry_run {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(at(folder))?;
+    }
+    let known = if folder.exists() { manifests(folder)? } else { Vec::new() };
     let mut next = known.last().map_or(1, |manifest| manifest.last + 1);
     if let Some(newest) = known.last()
         && hash_at(store, newest.last).await?.to_string() != newest.end
@@ -144,8 +178,13 @@ pub async fn run(
         writeln!(out, "nothing to archive: {} positions are in the archive", next - 1)?;
         return Ok(Exit::Yes);
     }
+    while next <= last && args.dry_run {
+        let end = end_of(next, last);
+        writeln!(out, "{} would be written: positions {next} to {end}", name_of(next, end))?;
+        next = end + 1;
+    }
     while next <= last {
-        let manifest = segment(store, folder, next, last, now).await?;
+        let manifest = segment(store, folder, (next, last), now, key.as_ref()).await?;
         writeln!(out, "{}: positions {} to {}", manifest.file, manifest.first, manifest.last)?;
         next = manifest.last + 1;
     }
@@ -169,21 +208,33 @@ async fn first_at(store: &dyn EventStore, time: Timestamp) -> Result<u64, Comman
     }
 }
 
-/// Writes the next segment: the events from `first` to `last`, or fewer if there are too many for one segment.
+/// The last position of the segment that begins at `first`.
+fn end_of(first: u64, last: u64) -> u64 {
+    last.min(first + SEGMENT - 1)
+}
+
+fn name_of(first: u64, last: u64) -> String {
+    format!("log-{first:020}-{last:020}.jsonl.zst")
+}
+
+/// Writes the next segment: the events from `first` to `last`, or fewer if there are too many for one segment. Signs its
+/// manifest with `key`.
 pub async fn segment(
     store: &dyn EventStore,
     folder: &Path,
-    first: u64,
-    last: u64,
+    (first, last): (u64, u64),
     now: Timestamp,
+    key: Option<&SigningKey>,
 ) -> Result<Manifest, CommandFailure> {
-    let last = last.min(first + SEGMENT - 1);
-    let name = format!("log-{first:020}-{last:020}.jsonl.zst");
+    let last = end_of(first, last);
+    let name = name_of(first, last);
     let (target, temporary) = (folder.join(&name), folder.join(format!("{name}.tmp")));
     let file = begin(&temporary)?;
     let mut lines = zstd::Encoder::new(BufWriter::new(file), 9).map_err(at(&temporary))?;
     let mut position = first - 1;
+    let mut progress = ProgressLine::new(&format!("writes {name}"), position, last);
     while position < last {
+        progress.at(position);
         let page =
             store.read_all(Position(position), PAGE.min(usize::try_from(last - position).unwrap_or(PAGE))).await?;
         for recorded in &page {
@@ -195,9 +246,10 @@ pub async fn segment(
             return Err(CommandFailure::Usage(format!("the log ends at position {position}")));
         }
     }
+    drop(progress);
     let file = lines.finish().and_then(|file| file.into_inner().map_err(io::IntoInnerError::into_error));
     file.and_then(|file| file.sync_all()).map_err(at(&temporary))?;
-    let manifest = Manifest {
+    let mut manifest = Manifest {
         format: FORMAT.to_owned(),
         version: VERSION,
         file: name,
@@ -207,7 +259,9 @@ pub async fn segment(
         end: hash_at(store, last).await?.to_string(),
         sha256: sha256(&temporary)?,
         archived_at: now.to_string(),
+        signature: None,
     };
+    manifest.signature = key.map(|key| STANDARD.encode(key.sign(manifest.text().as_bytes()).to_bytes()));
     std::fs::rename(&temporary, &target).map_err(at(&target))?;
     let described = target.with_extension("").with_extension("json");
     let temporary = described.with_extension("tmp");
@@ -252,6 +306,7 @@ pub fn read_segment(
     let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
     let file = File::open(&path).map_err(at(&path))?;
     let mut lines = BufReader::new(zstd::Decoder::new(file).map_err(at(&path))?);
+    let mut progress = ProgressLine::new(&format!("reads {}", manifest.file), manifest.first.max(1) - 1, manifest.last);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -259,43 +314,63 @@ pub fn read_segment(
         if line.is_empty() {
             return Ok(());
         }
-        let entry = serde_json::from_slice(&line)
+        let entry: ExportEntry = serde_json::from_slice(&line)
             .map_err(|error| CommandFailure::Usage(format!("{}: {error}", path.display())))?;
+        progress.at(entry.position);
         each(entry)?;
     }
 }
 
-/// Verifies an archive by itself, and against the log if there is one.
+/// Verifies an archive by itself, and against the log if there is one. With a key, each segment must be signed.
 pub async fn verify(
     store: Option<&dyn EventStore>,
     folder: &Path,
+    key: Option<&VerifyingKey>,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let all = manifests(folder)?;
     let mut chain = all.first().map_or_else(String::new, |first| first.before.clone());
     let mut next = all.first().map_or(1, |first| first.first);
+    let mut exit = Exit::Yes;
     for manifest in &all {
-        let problem = match check(folder, manifest, &chain, next) {
+        let mut problem = match check(folder, manifest, &chain, next) {
             Ok(problem) => problem,
             Err(failure) => Some(failure.to_string()),
         };
-        if let Some(problem) = problem {
-            writeln!(out, "NOT valid: {}: {problem}", manifest.file)?;
-            return Ok(Exit::No);
-        }
-        if let Some(store) = store
+        if let (None, Some(store)) = (&problem, store)
             && hash_at(store, manifest.last).await?.to_string() != manifest.end
         {
-            writeln!(out, "NOT valid: {}: the log has other events there", manifest.file)?;
-            return Ok(Exit::No);
+            problem = Some("the log has other events there".to_owned());
+        }
+        let problem = problem.or_else(|| manifest.unsigned(key?));
+        // The segments after a damaged one are verified, too.
+        if let Some(problem) = problem {
+            writeln!(out, "NOT valid: {}: {problem}", manifest.file)?;
+            exit = Exit::No;
         }
         chain.clone_from(&manifest.end);
         next = manifest.last + 1;
+    }
+    if exit != Exit::Yes {
+        return Ok(exit);
     }
     let with = if store.is_some() { ", as the log has them" } else { "" };
     let first = all.first().map_or(0, |manifest| manifest.first);
     writeln!(out, "valid: {} segments, positions {first} to {}{with}", all.len(), next - 1)?;
     Ok(Exit::Yes)
+}
+
+/// The position of the last event of a damaged segment that can be read and follows the chain.
+fn last_whole(folder: &Path, manifest: &Manifest) -> u64 {
+    let (mut hash, mut last) =
+        (manifest.before.parse::<EventHash>().unwrap_or_default(), manifest.first.saturating_sub(1));
+    // The reading ends where the damage is. The damage is known, so the error tells nothing more.
+    let _ = read_segment(folder, manifest, |entry| {
+        hash = entry.follows(&hash, last + 1).map_err(CommandFailure::Usage)?;
+        last += 1;
+        Ok(())
+    });
+    last
 }
 
 /// The fault of a segment, if it has one.
@@ -305,7 +380,12 @@ pub fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Resu
     }
     let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
     if sha256(&path)? != manifest.sha256 {
-        return Ok(Some("the file was changed after it was written".to_owned()));
+        let whole = match last_whole(folder, manifest) {
+            last if last < manifest.first => "no event in it is whole".to_owned(),
+            last if last >= manifest.last => "all its events are whole".to_owned(),
+            last => format!("only the events up to position {last} are whole"),
+        };
+        return Ok(Some(format!("the file was changed after it was written: {whole}")));
     }
     let Ok(mut hash) = manifest.before.parse::<EventHash>() else { return Ok(Some("malformed".to_owned())) };
     let (mut position, mut problem) = (manifest.first, None);
@@ -333,10 +413,7 @@ pub fn list(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let by_name =
-        |host: &String| CommandFailure::Usage(format!("{host}: an archive needs the UUID of the host, not its name"));
-    let hosts: Result<Vec<Uuid>, _> = args.host.iter().map(|host| host.parse().map_err(|_| by_name(host))).collect();
-    let mut criteria = args.criteria(now, hosts?);
+    let mut criteria = args.criteria(now, ids(&args.server, "server")?, ids(&args.host, "host")?);
     let all = manifests(folder)?;
     let within = |recorded: &Recorded| recorded.position > args.after() && recorded.position <= args.last();
     let each = |look: &mut dyn FnMut(&Recorded) -> Result<(), CommandFailure>| {
@@ -366,4 +443,11 @@ pub fn list(
         Ok(())
     })?;
     Ok(Exit::Yes)
+}
+
+/// The ids in `given`. A name cannot be looked up in an archive, because its event may be in the log alone.
+fn ids(given: &[String], noun: &str) -> Result<Vec<Uuid>, CommandFailure> {
+    let by_name =
+        |name: &String| CommandFailure::Usage(format!("{name}: an archive needs the UUID of the {noun}, not its name"));
+    given.iter().map(|text| text.parse().map_err(|_| by_name(text))).collect()
 }

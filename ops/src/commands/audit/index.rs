@@ -8,6 +8,7 @@ use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::store::EventStore;
 use chronova_events::store::audit_index::{AuditIndexError, IndexComparison, IndexOptions, IndexProgress, IndexedLog};
 
+use super::super::progress_line::ProgressLine;
 use super::super::{CommandFailure, Exit};
 use super::AuditArgs;
 
@@ -18,7 +19,8 @@ const PARTS: usize = 16;
 /// The log with the index at `path`. If the filters of `args` use the index, it is extended first.
 pub async fn indexed(args: &AuditArgs, log: Arc<dyn EventStore>, path: PathBuf, now: Timestamp) -> Arc<IndexedLog> {
     let indexed = IndexedLog::new(log, path, IndexOptions::default());
-    if !args.host.is_empty() || IndexedLog::narrows(&args.criteria(now, Vec::new())) {
+    let finds_names = !args.host.is_empty() || !args.server.is_empty();
+    if finds_names || IndexedLog::narrows(&args.criteria(now, Vec::new(), Vec::new())) {
         for _ in 0..PARTS {
             match indexed.extend().await {
                 Ok(IndexProgress::Behind(_)) => {}
@@ -59,13 +61,18 @@ pub async fn compare(log: Arc<dyn EventStore>, path: PathBuf) -> Result<IndexCom
 pub async fn run(log: Arc<dyn EventStore>, path: &Path, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let indexed = IndexedLog::new(Arc::clone(&log), path.to_path_buf(), IndexOptions::default());
     let mut begun = false;
+    let mut progress = ProgressLine::new("extends the index", 0, log.head().0);
     loop {
         match indexed.extend().await.map_err(failure)? {
             IndexProgress::Behind(Position::START) if begun => {
                 return Err(CommandFailure::Usage(format!("{} was damaged meanwhile: try again", path.display())));
             }
-            IndexProgress::Behind(_) => begun = true,
+            IndexProgress::Behind(reached) => {
+                begun = true;
+                progress.at(reached.0);
+            }
             IndexProgress::Complete(end) => {
+                drop(progress);
                 writeln!(out, "{}: {end} of {} events; the rest is searched in the log", path.display(), log.head())?;
                 return Ok(Exit::Yes);
             }

@@ -4,18 +4,23 @@
 //! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match. A
 //! listing with filters writes the index of the log into the data folder ([`index`]).
 
+pub mod anchors;
 pub mod archive;
+pub mod diff;
 pub mod erase;
 pub mod export;
+pub mod forward;
 pub mod index;
 mod names;
+pub mod past;
 pub mod prove;
+pub mod roles;
+pub mod servers;
 
 use std::io::Write;
 use std::time::Duration;
 
 use chronova_events::envelope::{Position, Timestamp};
-use chronova_events::ids::InstanceId;
 use chronova_events::store::EventStore;
 use chronova_events::store::criteria::Criteria;
 use chronova_web::audit::line::Format;
@@ -41,6 +46,10 @@ pub enum OutputFormat {
     Json,
     /// One CloudEvent (1.0, structured JSON) a line
     Cloudevents,
+    /// One event of CADF (DSP0262) a line, as OpenStack's pyCADF reads it
+    Cadf,
+    /// One message of syslog (RFC 5424) a line
+    Syslog,
     /// Comma-separated values with a head line (RFC 4180)
     Csv,
     /// Columns, for people
@@ -52,6 +61,8 @@ impl OutputFormat {
         match self {
             Self::Json => Format::Json,
             Self::Cloudevents => Format::CloudEvents,
+            Self::Cadf => Format::Cadf,
+            Self::Syslog => Format::Syslog,
             Self::Csv => Format::Csv,
             Self::Table => Format::Table,
         }
@@ -97,8 +108,8 @@ pub struct AuditArgs {
     #[arg(long, value_name = "IP")]
     pub address: Vec<String>,
     /// Only this server and all work for it, in any stream
-    #[arg(long, visible_alias = "instance", value_name = "UUID")]
-    pub server: Vec<InstanceId>,
+    #[arg(long, visible_alias = "instance", value_name = "UUID|NAME")]
+    pub server: Vec<String>,
     /// Only this host and events that name it, in any stream
     #[arg(long, value_name = "UUID|NAME")]
     pub host: Vec<String>,
@@ -133,8 +144,9 @@ impl AuditArgs {
         Position(self.to_position.unwrap_or(u64::MAX))
     }
 
-    /// The filter that the log's search takes; `hosts` are the ids of [`AuditArgs::host`].
-    pub fn criteria(&self, now: Timestamp, hosts: Vec<Uuid>) -> Criteria {
+    /// The filter that the log's search takes; `servers` and `hosts` are the ids of [`AuditArgs::server`] and
+    /// [`AuditArgs::host`].
+    pub fn criteria(&self, now: Timestamp, servers: Vec<Uuid>, hosts: Vec<Uuid>) -> Criteria {
         let (since, until) = self.times.resolve(now);
         Criteria {
             streams: self.stream.clone(),
@@ -145,7 +157,7 @@ impl AuditArgs {
             since,
             until,
             addresses: self.address.clone(),
-            servers: self.server.iter().map(|id| id.0).collect(),
+            servers,
             hosts,
             ..Criteria::default()
         }
@@ -196,7 +208,8 @@ pub async fn run(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let mut criteria = args.criteria(now, names::hosts(&args.host, store).await?);
+    let (servers, hosts) = (names::servers(&args.server, store).await?, names::hosts(&args.host, store).await?);
+    let mut criteria = args.criteria(now, servers, hosts);
     criteria.users = names::users(&args.user, store).await?;
     criteria.projects = names::projects(&args.project, store).await?;
     // An event about a server can come before the server's own first event, so the requests of the servers are

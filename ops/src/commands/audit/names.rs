@@ -1,11 +1,12 @@
-//! Finds the ids of the users, projects and hosts that a filter names.
+//! Finds the ids of the users, projects, servers and hosts that a filter names.
 //!
 //! A name is looked up in the events that gave it. So a name is found even if its user, project or host is gone. The
-//! names of users are sealed, so after an erasure the user's name is not found.
+//! names of users and servers are sealed, so after an erasure these names are not found.
 
 use chronova_events::envelope::{Position, Recorded};
 use chronova_events::host::HostEvent;
 use chronova_events::identity::IdentityEvent;
+use chronova_events::instance::InstanceEvent;
 use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
 use chronova_events::store::criteria::Criteria;
@@ -47,25 +48,44 @@ pub(super) async fn projects(given: &[String], store: &dyn EventStore) -> Result
 
 /// The ids of the hosts that `given` means: ids, or names that hosts ever had.
 pub(super) async fn hosts(given: &[String], store: &dyn EventStore) -> Result<Vec<Uuid>, CommandFailure> {
+    let name = |event: &Event| match event {
+        Event::HostEvent(HostEvent::Registered(known)) => Some(known.hostname.clone()),
+        // The host's machine may have been renamed since it registered.
+        Event::HostEvent(HostEvent::CapabilitiesChanged(known)) => Some(known.hostname.clone()),
+        _ => None,
+    };
+    of_streams("host", given, &["host.registered", "host.capabilities_changed"], name, store).await
+}
+
+/// The ids of the servers that `given` means: ids, or names that servers ever had. Several servers may have had a name.
+pub(super) async fn servers(given: &[String], store: &dyn EventStore) -> Result<Vec<Uuid>, CommandFailure> {
+    let name = |event: &Event| match event {
+        Event::InstanceEvent(InstanceEvent::BuildRequested(asked)) => Some(asked.name.clone()),
+        Event::InstanceEvent(InstanceEvent::Renamed(renamed)) => Some(renamed.name.clone()),
+        _ => None,
+    };
+    of_streams("server", given, &["instance.build_requested", "instance.renamed"], name, store).await
+}
+
+/// The ids that `given` means: ids, or names that events of these kinds give to the nouns of their streams. A name that
+/// no noun ever had is an error.
+async fn of_streams(
+    noun: &str,
+    given: &[String],
+    kinds: &[&str],
+    name: impl Fn(&Event) -> Option<String>,
+    store: &dyn EventStore,
+) -> Result<Vec<Uuid>, CommandFailure> {
     let mut all = Vec::new();
-    for host in given {
-        if let Ok(id) = host.parse() {
+    for text in given {
+        if let Ok(id) = text.parse() {
             all.push(id);
             continue;
         }
-        let read = |recorded: &Recorded, event: &Event| {
-            let name = match event {
-                Event::HostEvent(HostEvent::Registered(known)) => &known.hostname,
-                // The host's machine may have been renamed since it registered.
-                Event::HostEvent(HostEvent::CapabilitiesChanged(known)) => &known.hostname,
-                _ => return None,
-            };
-            Some((name.clone(), recorded.stream.key().parse::<Uuid>().ok()?))
-        };
-        let kinds = ["host.registered", "host.capabilities_changed"];
-        let found = named(std::slice::from_ref(host), &kinds, read, store).await?;
+        let read = |recorded: &Recorded, event: &Event| Some((name(event)?, recorded.stream.key().parse().ok()?));
+        let found: Vec<Uuid> = named(std::slice::from_ref(text), kinds, read, store).await?;
         if found.is_empty() {
-            return Err(CommandFailure::Usage(format!("no host {host} is in the log")));
+            return Err(CommandFailure::Usage(format!("no {noun} {text} is in the log")));
         }
         all.extend(found);
     }

@@ -112,7 +112,7 @@ async fn extend(store: &dyn EventStore, log: &Path, now: Timestamp) -> Result<Ve
     check_same_log(store, log, segments.last()).await?;
     let (mut next, last) = (segments.last().map_or(1, |newest| newest.last + 1), store.head().0);
     while next <= last {
-        let written = segment(store, log, next, last, now).await?;
+        let written = segment(store, log, (next, last), now, None).await?;
         next = written.last + 1;
         segments.push(written);
     }

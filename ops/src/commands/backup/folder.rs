@@ -11,7 +11,7 @@
 //! The names of incomplete files end in `.tmp`. An interrupted command leaves such files, and the next command removes
 //! them.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::CommandFailure;
 use super::super::audit::archive::begin;
+use super::super::locks::taken;
 use super::at;
 use super::manifest::{BackupManifest, StoredFile, hexadecimal};
 
@@ -113,19 +114,6 @@ impl BackupReader {
             taken(lock.try_lock_shared(), &path, "writes to the backups")?;
         }
         Ok(Self { folder, _lock: lock })
-    }
-}
-
-/// The result of an attempt to lock the file or folder at `path`, with an error for the operator. `does`: what the
-/// other command does.
-pub(super) fn taken(attempt: Result<(), TryLockError>, path: &Path, does: &str) -> Result<(), CommandFailure> {
-    match attempt {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => {
-            let told = format!("another command {does} ({} is locked): wait until it ends", path.display());
-            Err(CommandFailure::Usage(told))
-        }
-        Err(TryLockError::Error(error)) => Err(at(path)(error)),
     }
 }
 

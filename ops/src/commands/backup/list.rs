@@ -13,9 +13,8 @@ use super::manifest::BackupManifest;
 pub(super) fn run(args: &BackupListArgs, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let folder = BackupFolder::open(&args.place.dir)?;
     let backups = folder.backups()?;
-    if args.json {
-        let all: Vec<_> = backups.iter().map(as_json).collect();
-        writeln!(out, "{:#}", json!({"backups": all}))?;
+    let all: Vec<_> = backups.iter().map(as_json).collect();
+    if args.form.write(&json!({"backups": all}), out)? {
         return Ok(Exit::Yes);
     }
     writeln!(out, "{:<28} {:>12}  {:<28} {:>6} {:>14}", "MADE AT", "POSITION", "LAST EVENT AT", "FILES", "BYTES")?;

@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use chronova_events::envelope::Timestamp;
 use clap::{Args, Subcommand};
 
+use super::list_form::ListFormArgs;
 use super::moments::AsOf;
 use super::{CommandFailure, Exit, LogPlace};
 use crate::cli::ConfigPaths;
@@ -115,9 +116,8 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 pub struct BackupListArgs {
     #[command(flatten)]
     pub place: BackupPlace,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub form: ListFormArgs,
 }
 
 #[derive(Debug, Args)]

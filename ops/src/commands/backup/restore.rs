@@ -22,10 +22,11 @@ use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use sha2::{Digest as _, Sha256};
 
 use super::super::audit::archive::{begin, manifests, read_segment};
+use super::super::locks::taken;
 use super::super::moments::AsOf;
 use super::super::{CommandFailure, DataDir, Exit, LogPlace, log_home};
 use super::files::{IMAGES, KEYS, SECRETS};
-use super::folder::{BackupFolder, BackupReader, distinct, names, remove, sync, taken};
+use super::folder::{BackupFolder, BackupReader, distinct, names, remove, sync};
 use super::manifest::{BackupManifest, StoredFile, hexadecimal};
 use super::{BackupRestoreArgs, at};
 

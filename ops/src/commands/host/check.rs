@@ -87,12 +87,22 @@ fn tell(uri: &str, asked: &DriverResult<HostCapabilities>, out: &mut dyn Write) 
         };
         writeln!(out, "  {mark}  guests {can} have {what}")?;
     }
+    match found.iommu {
+        true => writeln!(out, "  ok    guests can have PCI devices of the host")?,
+        false => writeln!(
+            out,
+            "  note  guests cannot have PCI devices of the host, because its IOMMU is off: switch VT-d or AMD-Vi on in the \
+             machine's firmware, and boot with intel_iommu=on or amd_iommu=on"
+        )?,
+    }
     Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use chronova_hypervisor::backend::DriverOptions;
+
     use super::*;
 
     /// The exit and the report for these hosts.
@@ -124,5 +134,24 @@ mod tests {
             report.starts_with("qemu+tls://h1/system\n  FAIL  ") && report.contains("no route to host"),
             "{report}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_host_whose_iommu_is_off_gives_guests_no_devices() {
+        let driver = backend::open("sim://1", &DriverOptions::default()).unwrap().remove(0);
+        let mut found = driver.capabilities().await.unwrap();
+        for (iommu, words) in [
+            (true, "ok    guests can have PCI devices of the host"),
+            (
+                false,
+                "note  guests cannot have PCI devices of the host, because its IOMMU is off: switch VT-d or AMD-Vi on",
+            ),
+        ] {
+            found.iommu = iommu;
+            let mut said = Vec::new();
+            assert!(tell("sim://1", &Ok(found.clone()), &mut said).unwrap(), "the host is registered all the same");
+            let said = String::from_utf8(said).unwrap();
+            assert!(said.contains(words), "{said}");
+        }
     }
 }

@@ -16,6 +16,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use self::progress::DrainProgress;
+use super::list_form::ListFormArgs;
 use super::operator_client::OperatorClient;
 use super::{CommandFailure, Exit};
 use crate::cli::ConfigPaths;
@@ -26,6 +27,8 @@ use crate::config::Config;
 pub enum HostSubcommand {
     /// List the compute hosts: servers on each, and whether it takes new ones.
     List {
+        #[command(flatten)]
+        form: ListFormArgs,
         #[command(flatten)]
         access: CloudAccess,
     },
@@ -98,7 +101,7 @@ impl HostSubcommand {
     pub fn place(&self) -> &ConfigPaths {
         match self {
             Self::Check { place, .. } | Self::Claim { place, .. } => place,
-            Self::List { access }
+            Self::List { access, .. }
             | Self::Show { access, .. }
             | Self::Add { access, .. }
             | Self::Remove { access, .. }
@@ -153,7 +156,7 @@ pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Re
     match command {
         HostSubcommand::Check { uri, .. } => check::run(uri, config, out),
         HostSubcommand::Claim { uri, .. } => claim::run(uri, config, out),
-        HostSubcommand::List { access } => list(&OperatorClient::open(config, access)?, out),
+        HostSubcommand::List { form, access } => list(&OperatorClient::open(config, access)?, *form, out),
         HostSubcommand::Show { host, access } => {
             let shown = OperatorClient::open(config, access)?.get(&path(host, ""))?;
             writeln!(out, "{:#}", shown["host"])?;
@@ -212,8 +215,11 @@ fn drain_request(how: &DrainArgs) -> Value {
     Value::Object(request)
 }
 
-fn list(client: &OperatorClient, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+fn list(client: &OperatorClient, form: ListFormArgs, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let shown = client.get("/chronova/v1/hosts")?;
+    if form.write(&shown, out)? {
+        return Ok(Exit::Yes);
+    }
     writeln!(out, "{:<32} {:>7}  {:<5} {:<9} REASON", "HOST", "SERVERS", "STATE", "TAKES NEW")?;
     for host in shown["hosts"].as_array().into_iter().flatten() {
         let (name, servers) = (host["name"].as_str().unwrap_or_default(), host["servers"].as_u64().unwrap_or(0));

@@ -20,6 +20,7 @@ use std::io::Write;
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::store::EventStore;
 
+use super::list_form::ListFormArgs;
 use super::moments::AsOf;
 use super::{CommandFailure, Exit};
 use index::InspectIndex;
@@ -36,9 +37,8 @@ pub struct InspectArgs {
     /// The history as of then: a time (2026-01-31T12:00:00Z, 15m ago as `15m`) or a position of the log
     #[arg(long, value_name = "WHEN")]
     pub as_of: Option<AsOf>,
-    /// Print JSON instead of text
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub form: ListFormArgs,
     #[arg(skip)]
     pub rules: ReconcileRules,
 }
@@ -68,7 +68,7 @@ pub async fn run(
     };
     let (until, now) = past.map_or((Position(u64::MAX), now), |past| (past.position, past.time));
     if args.is_about_reconcilers() {
-        reconcilers::survey(store, &args.rules, (until, now)).await?.write(args.json, out)?;
+        reconcilers::survey(store, &args.rules, (until, now)).await?.write(args.form, out)?;
         return Ok(Exit::Yes);
     }
     let index = InspectIndex::read(store, until).await?;
@@ -89,14 +89,11 @@ pub async fn run(
         }
     };
     if let ("scheduling", index::StorySubject::Server(server)) = (kind, &subject) {
-        return scheduling::tell(store, (*server, &index.title(&subject)), until, args.json, out).await;
+        return scheduling::tell(store, (*server, &index.title(&subject)), until, args.form, out).await;
     }
     let mut story = story::tell(store, &index, &subject, until, now).await?;
     story.facts.splice(0..0, past.map(|past| ("as of".to_owned(), past.to_string())));
-    if args.json {
-        let text = serde_json::to_string_pretty(&story).map_err(std::io::Error::from)?;
-        writeln!(out, "{text}")?;
-    } else {
+    if !args.form.write(&story, out)? {
         table::write(&story, out)?;
     }
     Ok(Exit::Yes)

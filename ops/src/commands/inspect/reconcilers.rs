@@ -16,6 +16,8 @@ use chronova_projections::runner::ProjectionError;
 use chronova_projections::views::Views;
 use serde_json::{Value, json};
 
+use super::super::list_form::ListFormArgs;
+
 /// The options that decide when something is due: from `nova.conf`, or else their defaults.
 #[derive(Debug, Clone, Default)]
 pub struct ReconcileRules {
@@ -51,11 +53,11 @@ pub(super) async fn survey(
 }
 
 impl ReconcilerSurvey {
-    pub(super) fn write(&self, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
-        if as_json {
-            return writeln!(out, "{}", serde_json::to_string_pretty(&json_of(&self.0))?);
+    pub(super) fn write(&self, form: ListFormArgs, out: &mut dyn Write) -> io::Result<()> {
+        match form.write(&json_of(&self.0), out)? {
+            true => Ok(()),
+            false => write_table(&self.0, out),
         }
-        write_table(&self.0, out)
     }
 }
 

@@ -8,19 +8,19 @@ use chronova_events::ids::InstanceId;
 use chronova_events::instance::Scheduled;
 use chronova_events::store::EventStore;
 
+use super::super::list_form::ListFormArgs;
 use super::super::{CommandFailure, Exit};
 
 pub(super) async fn tell(
     store: &dyn EventStore,
     (server, title): (InstanceId, &str),
     until: Position,
-    as_json: bool,
+    form: ListFormArgs,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let decisions = history::decisions(store, server, until).await?;
-    if as_json {
-        let all: Vec<&Scheduled> = decisions.iter().map(|(_, decision)| decision).collect();
-        writeln!(out, "{}", serde_json::to_string_pretty(&all).map_err(io::Error::from)?)?;
+    let all: Vec<&Scheduled> = decisions.iter().map(|(_, decision)| decision).collect();
+    if form.write(&all, out)? {
         return Ok(Exit::Yes);
     }
     writeln!(out, "{title}")?;

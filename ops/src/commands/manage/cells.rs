@@ -164,6 +164,11 @@ pub(super) fn run(
     }
 }
 
+/// The one cell that has servers, as Nova's messages name a cell.
+pub(super) fn identity() -> String {
+    format!("{CELL1}({CELL1_NAME})")
+}
+
 pub(super) fn is_known(cell: &str) -> bool {
     cell == CELL0 || cell == CELL1
 }

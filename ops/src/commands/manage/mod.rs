@@ -11,6 +11,7 @@ mod cloud;
 mod databases;
 mod dates;
 mod image_property;
+mod keystone;
 mod libvirt;
 mod limits;
 mod options;

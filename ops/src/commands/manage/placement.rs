@@ -11,8 +11,10 @@ use super::cloud::{RefusedRequest, RunningCloud, plain};
 use super::{CommandFailure, ManageExit};
 
 const BAD_INPUT: ManageExit = 127;
-/// The servers of one page, as in Nova.
+/// The servers of one page, as in Nova. With --max-count, a page has that many servers.
 const BATCH: u64 = 50;
+/// The largest page of the server's list.
+const LARGEST_BATCH: u64 = 1_000;
 
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
@@ -136,6 +138,11 @@ fn heal_allocations(
     if most.is_none() {
         say(args.verbose, &format!("Running batches of {BATCH} until complete"), out)?;
     }
+    // As in Nova, servers in cell0 never had a host.
+    if args.cell.as_deref() == Some(super::cells::CELL0) {
+        return processed(0, args, out);
+    }
+    look(args, out)?;
     heal_all(most, args, cloud, out)
 }
 
@@ -145,21 +152,34 @@ fn heal_one(
     cloud: &RunningCloud<'_>,
     out: &mut dyn Write,
 ) -> Result<ManageExit, CommandFailure> {
-    if cloud.live_server(instance)?.is_none() {
+    let Some(known) = cloud.server(instance)? else {
         writeln!(
             out,
             "Unable to find cell for instance {instance}, is it mapped? Try running \"nova-manage cell_v2 \
              verify_instance\" or \"nova-manage cell_v2 map_instances\"."
         )?;
         return Ok(BAD_INPUT);
+    };
+    look(args, out)?;
+    // As in Nova, a deleted server is known, but there is nothing to heal.
+    if known["deleted"] == true {
+        return processed(0, args, out);
     }
+    say(args.verbose, "Found 1 candidate instances.", out)?;
     match heal(instance, args, cloud, out)? {
-        Ok(healed) => {
-            say(args.verbose, &format!("Processed {} instances.", u8::from(healed)), out)?;
-            Ok(if healed { 0 } else { 4 })
-        }
+        Ok(healed) => processed(u64::from(healed), args, out),
         Err(code) => Ok(code),
     }
+}
+
+fn look(args: &HealArgs, out: &mut dyn Write) -> Result<(), CommandFailure> {
+    say(args.verbose, &format!("Looking for instances in cell: {}", super::cells::identity()), out)
+}
+
+/// The exit code after this number of servers was healed.
+fn processed(healed: u64, args: &HealArgs, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+    say(args.verbose, &format!("Processed {healed} instances."), out)?;
+    Ok(if healed == 0 { 4 } else { 0 })
 }
 
 /// Heals the servers from the oldest on, page by page.
@@ -170,9 +190,10 @@ fn heal_all(
     out: &mut dyn Write,
 ) -> Result<ManageExit, CommandFailure> {
     let (mut healed, mut marker) = (0, String::new());
+    let batch = most.unwrap_or(BATCH).min(LARGEST_BATCH);
     loop {
         let after = if marker.is_empty() { String::new() } else { format!("&marker={marker}") };
-        let path = format!("/compute/v2.1/servers?all_tenants=1&sort_key=created_at&sort_dir=asc&limit={BATCH}{after}");
+        let path = format!("/compute/v2.1/servers?all_tenants=1&sort_key=created_at&sort_dir=asc&limit={batch}{after}");
         let page = cloud.get(&path)?;
         let ids: Vec<&str> =
             page["servers"].as_array().into_iter().flatten().filter_map(|server| server["id"].as_str()).collect();
@@ -190,8 +211,7 @@ fn heal_all(
             }
         }
     }
-    say(args.verbose, &format!("Processed {healed} instances."), out)?;
-    Ok(if healed == 0 { 4 } else { 0 })
+    processed(healed, args, out)
 }
 
 /// Heals one server. Returns whether its allocations were changed, or the exit code of the failure.

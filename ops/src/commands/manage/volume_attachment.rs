@@ -1,4 +1,4 @@
-//! `volume_attachment`: what is recorded of an attached volume.
+//! `volume_attachment`: what is recorded of an attached volume, and its renewal.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ pub enum VolumeAttachmentCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Refused after Nova's checks: shelve and unshelve the server, which makes new connections.
+    /// Give a volume of a stopped server a new attachment, and its host a new connection.
     Refresh {
         instance_uuid: String,
         volume_id: String,
-        /// The connector in JSON. It is checked and not used, because Chronova makes the connector of a host itself.
+        /// A file with the connector of the server's host in JSON, as `get_connector` writes it.
         connector_path: PathBuf,
     },
     /// Show how a host connects to volumes.
@@ -80,8 +80,8 @@ fn mapping_of<'s>(server: &'s Value, volume: &str) -> Option<&'s Value> {
     server["block_device_mappings"].as_array()?.iter().find(|mapping| mapping["volume_id"] == volume)
 }
 
-/// Checks in Nova's order and with its codes. A request that passes is refused, too: the log does not record how a host
-/// reaches a volume of Cinder, so there is nothing to write.
+/// Checks in Nova's order and with its codes. Then the server gives the volume a new attachment. Its host connects with
+/// the connector that Chronova makes, so of the given connector only the host counts.
 fn refresh(
     instance: &str,
     volume: &str,
@@ -95,30 +95,59 @@ fn refresh(
         return Ok(2);
     }
     let read = std::fs::read(connector).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-    if !read.is_some_and(|connector| connector.is_object()) {
+    let Some(connector) = read.filter(Value::is_object) else {
         writeln!(out, "Failed to open {shown}. Does it contain valid connector_info data?")?;
         return Ok(3);
-    }
+    };
     let Some(server) = cloud.live_server(instance)? else {
         writeln!(out, "Instance {instance} could not be found.")?;
         return Ok(4);
     };
+    if mapping_of(&server, volume).is_none() {
+        writeln!(out, "No volume Block Device Mapping with id {volume}.")?;
+        return Ok(6);
+    }
     if server["vm_state"] != "stopped" || server["locked"] == true {
         let state = server["vm_state"].as_str().unwrap_or_default();
         let locked = if server["locked"] == true { " and locked" } else { "" };
         writeln!(out, "Instance {instance} is {state}{locked}: it must be stopped and unlocked.")?;
         return Ok(5);
     }
-    if mapping_of(&server, volume).is_none() {
-        writeln!(out, "No volume Block Device Mapping with id {volume}.")?;
-        return Ok(6);
+    let Some(host) = connector["host"].as_str() else {
+        writeln!(out, "The connector in {shown} names no host.")?;
+        return Ok(1);
+    };
+    renew(instance, volume, host, cloud, out)
+}
+
+fn renew(
+    instance: &str,
+    volume: &str,
+    host: &str,
+    cloud: &RunningCloud<'_>,
+    out: &mut dyn Write,
+) -> Result<ManageExit, CommandFailure> {
+    let path = format!("/chronova/v1/servers/{}/attachments/{}", plain(instance), plain(volume));
+    let refused = match cloud.call("PUT", &path, Some(&json!({"connector": {"host": host}})))? {
+        Ok(_) => return Ok(0),
+        Err(refused) => refused,
+    };
+    let code = match (refused.status, refused.key.as_str()) {
+        (404, "volumeNotAttached") => 6,
+        (404, _) => 4,
+        (409, "hostConflict") => 7,
+        (409, _) => 5,
+        _ => 1,
+    };
+    if code == 7 {
+        writeln!(
+            out,
+            "The command 'nova-manage volume_attachment get_connector' may have been run on the wrong compute host. Or the \
+             instance host may be wrong and in need of repair."
+        )?;
     }
-    writeln!(
-        out,
-        "Chronova does not refresh single connections. Shelve and unshelve the server: each volume gets a new attachment \
-         with the connector of the server's host."
-    )?;
-    Ok(1)
+    writeln!(out, "{}", refused.message)?;
+    Ok(code)
 }
 
 fn get_connector(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chronova_actors::aggregate::AggregateRoot as _;
 use chronova_actors::coordination::pending_claims::PendingClaims;
+use chronova_actors::hosts::metrics::HostMetrics;
 use chronova_actors::instance::InstanceRoot;
 use chronova_actors::ledger::{CELL, LedgerRoot};
 use chronova_actors::scheduler::{RankedHost, RequestSpec, SchedulerOptions, SchedulingDecision, choose};
@@ -97,7 +98,8 @@ impl AlternativeHistory {
         options: &SchedulerOptions,
     ) -> Result<SchedulingDecision, CommandFailure> {
         self.settle()?;
-        Ok(choose(&self.views, &PendingClaims::default(), request, options))
+        // The metrics of hosts are in no log.
+        Ok(choose(&self.views, (&PendingClaims::default(), &HostMetrics::default()), request, options))
     }
 
     /// The read models, after folding all events taken so far.

@@ -50,6 +50,10 @@ section! {
             default: HostAddress,
             help: "Host name or address for the catalogue, if a listener is bound to every address (0.0.0.0, ::).",
         }
+        otlp_endpoint: Option<String> => here {
+            help: "URL to which traces are sent by OTLP over HTTP, as JSON: http://127.0.0.1:4318/v1/traces for a \
+                   collector on this machine. Unset: no traces.",
+        }
         region_name: String => here {
             default: Text("RegionOne"),
             help: "Region of the embedded services in the identity catalogue.",

@@ -13,7 +13,7 @@ section! {
             deprecated: &[("DEFAULT", "vncserver_listen"), ("vnc", "vncserver_listen")],
             help: "Address on the compute hosts that guests' VNC servers listen on.",
         }
-        server_proxyclient_address: String => drivers.libvirt.console_address by ProxyAddress {
+        server_proxyclient_address: String => drivers.libvirt.vnc_address by ProxyAddress {
             deprecated: &[("DEFAULT", "vncserver_proxyclient_address"), ("vnc", "vncserver_proxyclient_address")],
             help: "Address at which the console gateway reaches a compute host's VNC servers; `%s` is replaced by \
                    the host's name. In Nova, the default means the machine of the compute service. In Chronova, it \
@@ -60,9 +60,22 @@ section! {
             default: Text("127.0.0.1"),
             help: "Address on the compute hosts that guests' SPICE servers listen on.",
         }
+        server_proxyclient_address: String => drivers.libvirt.spice_address by ProxyAddress {
+            help: "Address at which the console gateway reaches a compute host's SPICE servers; `%s` is replaced by \
+                   the host's name. The default means the host in the URI of the host's libvirtd.",
+        }
         html5proxy_base_url: String => compute.consoles.spice_html5_url {
             help: "URL of the page that users of a spice-html5 console are sent to. Nobody listens at Nova's default \
                    address, so this default means the gateway of this server.",
+        }
+        html5proxy_host: String => here {
+            default: Text("0.0.0.0"),
+            help: "Address of Nova's SPICE proxy. It has an effect only if html5proxy_port is set.",
+        }
+        html5proxy_port: Option<u16> => here {
+            min: Some(0.0), max: Some(65535.0),
+            help: "Port of a further listener of the console gateway at its root, for URLs like those of Nova's \
+                   proxy: http://HOST:6082/spice_auto.html. Unset, or 0: no such listener. Nova's default is 6082.",
         }
         spice_direct_proxy_base_url: String => compute.consoles.spice_direct_url {
             help: "URL that users of a spice-direct console are sent to: a proxy for native clients, such as Kerbside.",
@@ -80,6 +93,15 @@ section! {
         base_url: String => compute.consoles.serial_url {
             help: "URL of the WebSocket that users of a serial console are sent to. Nobody listens at Nova's default \
                    address, so this default means the gateway of this server.",
+        }
+        serialproxy_host: String => here {
+            default: Text("0.0.0.0"),
+            help: "Address of Nova's serial proxy. It has an effect only if serialproxy_port is set.",
+        }
+        serialproxy_port: Option<u16> => here {
+            min: Some(0.0), max: Some(65535.0),
+            help: "Port of a further listener of the console gateway at its root, for URLs like those of Nova's \
+                   proxy: ws://HOST:6083/. Unset, or 0: no such listener. Nova's default is 6083.",
         }
     }
 }

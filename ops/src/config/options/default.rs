@@ -179,6 +179,11 @@ section! {
             min: Some(0.0),
             help: "Ratio of DISK_GB that a new compute host starts with.",
         }
+        compute_monitors: Vec<String> => runtime.hosts.monitors {
+            choices: &["cpu.virt_driver", "virt_driver"],
+            help: "Measurements of hosts for [metrics] weight_setting. cpu.virt_driver measures the processors of each \
+                   host with each heartbeat.",
+        }
         password_length: u32 => compute.password_length by Whole {
             min: Some(0.0), unit: "characters",
             help: "Length of generated administrator passwords of servers.",

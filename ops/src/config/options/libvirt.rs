@@ -165,6 +165,11 @@ section! {
             help: "Offer guests an emulated TPM on hosts that have swtpm. The passphrases of the TPMs need a key \
                    manager: see [chronova] key_manager.",
         }
+        num_memory_encrypted_guests: Option<u32> => drivers.libvirt.encrypted_guests {
+            min: Some(0.0),
+            help: "Most guests with encrypted memory (hw:mem_encryption) of one host, which are its inventory of \
+                   MEM_ENCRYPTION_CONTEXT. Unset: as many as the host's processor can have.",
+        }
         live_migration_scheme: Option<String> => runtime.live.scheme {
             help: "Transport that a source host uses to reach a destination's libvirtd (tcp, tls, ssh).",
         }

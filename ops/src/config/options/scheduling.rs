@@ -162,12 +162,11 @@ section! {
             help: "Weight of the metrics that hosts report.",
         }
         weight_setting: Vec<String> => runtime.scheduler.metrics_weight_setting by WeightSettings {
-            help: "Metrics to weigh and the ratio of each, as in cpu.percent=-1.0. Hosts report no metrics yet. So \
-                   if this option is set, MetricsFilter refuses every host.",
+            help: "Metrics to weigh and the ratio of each, as in cpu.percent=-1.0. Hosts report metrics with [DEFAULT] \
+                   compute_monitors.",
         }
         required: bool => runtime.scheduler.metrics_required {
-            help: "Fail the choice of a host if hosts lack a metric of weight_setting. Hosts report no metrics yet. \
-                   So if weight_setting is set, no server is built unless this option is off.",
+            help: "Leave out hosts that lack a metric of weight_setting.",
         }
         weight_of_unavailable: f64 => runtime.scheduler.metrics_weight_of_unavailable {
             help: "The weight of a host that lacks a metric, if metrics are not required.",

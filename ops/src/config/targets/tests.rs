@@ -141,8 +141,10 @@ fn options_of_consoles_reach_the_driver_and_the_api() {
     assert_eq!(listens("[vnc]\nserver_listen = 0.0.0.0\nenabled = false\n"), None);
     assert!(!targets("[vnc]\nenabled = false\n").compute.consoles.vnc, "no user may be sent to a VNC console");
     let set = targets("[vnc]\nserver_proxyclient_address = %s.example\nnovncproxy_base_url = https://cloud/vnc.html\n");
-    assert_eq!(set.drivers.libvirt.console_address.as_deref(), Some("%s.example"));
+    assert_eq!(set.drivers.libvirt.vnc_address.as_deref(), Some("%s.example"));
     assert_eq!(set.compute.consoles.novnc_url, "https://cloud/vnc.html");
+    let set = targets("[spice]\nserver_proxyclient_address = %s.spice\n").drivers.libvirt;
+    assert_eq!((set.spice_address.as_deref(), set.vnc_address), (Some("%s.spice"), None));
 }
 
 #[test]

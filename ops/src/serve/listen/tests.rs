@@ -33,6 +33,12 @@ fn listeners_come_from_novas_options_too() {
     let proxy = "[vnc]\nnovncproxy_host = ::1\nnovncproxy_port = 6080\n";
     assert_eq!(all(proxy), [("127.0.0.1:8774".to_owned(), Offer::All), ("[::1]:6080".to_owned(), Offer::Consoles)]);
     assert_eq!(all("[vnc]\nnovncproxy_port = 0\n").len(), 1);
+    let proxies = "[vnc]\nnovncproxy_port = 6080\n[spice]\nhtml5proxy_host = 192.0.2.1\nhtml5proxy_port = 6082\n\
+                   [serial_console]\nserialproxy_port = 6083\n";
+    let ports: Vec<String> = all(proxies).into_iter().skip(1).map(|(address, _)| address).collect();
+    assert_eq!(ports, ["0.0.0.0:6080", "192.0.2.1:6082", "0.0.0.0:6083"]);
+    let shared = proxies.replace("6082", "6080").replace("192.0.2.1", "0.0.0.0");
+    assert_eq!(all(&shared).len(), 3, "two kinds of consoles may share a listener");
 }
 
 #[test]

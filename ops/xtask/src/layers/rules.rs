@@ -292,16 +292,16 @@ fn microversions(source: &Source, report: &mut Report<'_>) {
         if word && numbers && !other_new && !in_table && !source.is_test(at) {
             report(
                 source.line(at),
-                "a microversion is named outside of views, bodies, routes and versions.rs".to_owned(),
+                "a microversion is named outside of views, bodies, answers, routes and versions.rs".to_owned(),
             );
         }
     }
 }
 
-/// Whether the file may name microversions anywhere: `microversion.rs`, an API's views, bodies, routes and versions,
-/// and the fault renderer, which is the view of errors.
+/// Whether the file may name microversions anywhere: `microversion.rs`, an API's views, bodies, answers, routes and
+/// versions, and the fault renderer, which is the view of errors.
 fn tells_versions(source: &Source) -> bool {
-    let parts = ["views", "bodies", "routes", "versions"];
+    let parts = ["views", "bodies", "answers", "routes", "versions"];
     source.is_under("web/src/microversion.rs")
         || source.is_under("web/src/fault/render.rs")
         || source.path.split('/').any(|part| parts.contains(&part.strip_suffix(".rs").unwrap_or(part)))

@@ -3,6 +3,7 @@
 //!
 //! Source: nova `api/openstack/compute/baremetal_nodes.py`.
 
+use crate::answers::refused;
 use crate::compute::bodies::proxies as bodies;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -13,15 +14,21 @@ use crate::route::{Route, action, delete, get, post};
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("baremetal_nodes.index", "/os-baremetal-nodes", handler!(no_service))
         .until(2, 35)
-        .policy("os_compute_api:os-baremetal-nodes:list"),
+        .policy("os_compute_api:os-baremetal-nodes:list")
+        .answers(refused),
     get("baremetal_nodes.show", "/os-baremetal-nodes/{id}", handler!(no_service))
         .until(2, 35)
-        .policy("os_compute_api:os-baremetal-nodes:show"),
-    post("baremetal_nodes.create", "/os-baremetal-nodes", handler!(create)).until(2, 35).body(bodies::anything),
-    delete("baremetal_nodes.delete", "/os-baremetal-nodes/{id}", handler!(remove)).until(2, 35),
+        .policy("os_compute_api:os-baremetal-nodes:show")
+        .answers(refused),
+    post("baremetal_nodes.create", "/os-baremetal-nodes", handler!(create))
+        .until(2, 35)
+        .body(bodies::anything)
+        .answers(refused),
+    delete("baremetal_nodes.delete", "/os-baremetal-nodes/{id}", handler!(remove)).until(2, 35).answers(refused),
     action("baremetal_nodes.add_interface", "/os-baremetal-nodes/{id}/action", "add_interface", handler!(add))
         .until(2, 35)
-        .body(bodies::anything),
+        .body(bodies::anything)
+        .answers(refused),
     action(
         "baremetal_nodes.remove_interface",
         "/os-baremetal-nodes/{id}/action",
@@ -29,7 +36,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         handler!(remove_interface),
     )
     .until(2, 35)
-    .body(bodies::anything),
+    .body(bodies::anything)
+    .answers(refused),
 ];
 
 async fn no_service(_: Ctx) -> Result<Reply, Fault> {

@@ -12,6 +12,8 @@ use chronova_events::instance::NicInfo;
 use serde_json::{Value, json};
 
 use super::{networks, refused};
+use crate::answers::accepted;
+use crate::compute::answers::proxies as answers;
 use crate::compute::bodies::{proxies as bodies, server_actions as actions};
 use crate::compute::reject;
 use crate::compute::servers::lookup::{PermittedServer, find};
@@ -28,28 +30,35 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("floating_ip_pools.index", "/os-floating-ip-pools", handler!(pools))
         .until(2, 35)
         .policy("os_compute_api:os-floating-ip-pools")
-        .query(bodies::floating_ip_pools_query),
+        .query(bodies::floating_ip_pools_query)
+        .answers(answers::floating_ip_pools),
     get("floating_ips.index", "/os-floating-ips", handler!(index))
         .until(2, 35)
-        .policy("os_compute_api:os-floating-ips:list"),
+        .policy("os_compute_api:os-floating-ips:list")
+        .answers(answers::floating_ips),
     post("floating_ips.create", "/os-floating-ips", handler!(create))
         .until(2, 35)
         .policy("os_compute_api:os-floating-ips:create")
-        .body(bodies::floating_ip_body),
+        .body(bodies::floating_ip_body)
+        .answers(answers::floating_ip_shown),
     delete("floating_ips.delete", "/os-floating-ips/{id}", handler!(remove_address))
         .until(2, 35)
-        .policy("os_compute_api:os-floating-ips:delete"),
+        .policy("os_compute_api:os-floating-ips:delete")
+        .answers(accepted),
     get("floating_ips.show", "/os-floating-ips/{id}", handler!(show))
         .until(2, 35)
-        .policy("os_compute_api:os-floating-ips:show"),
+        .policy("os_compute_api:os-floating-ips:show")
+        .answers(answers::floating_ip_shown),
     action("floating_ips.addFloatingIp", PATH, "addFloatingIp", handler!(add))
         .until(2, 43)
         .policy_on_target("os_compute_api:os-floating-ips:add")
-        .body(actions::floating_ips_add_body),
+        .body(actions::floating_ips_add_body)
+        .answers(accepted),
     action("floating_ips.removeFloatingIp", PATH, "removeFloatingIp", handler!(remove))
         .until(2, 43)
         .policy_on_target("os_compute_api:os-floating-ips:remove")
-        .body(actions::floating_ips_remove_body),
+        .body(actions::floating_ips_remove_body)
+        .answers(accepted),
 ];
 
 /// The external networks that the caller may see.

@@ -6,6 +6,8 @@ use serde_json::json;
 
 use super::images::{find, properties};
 use super::{images, refused};
+use crate::answers::no_content;
+use crate::compute::answers::server_parts as answers;
 use crate::compute::bodies::server_parts as bodies;
 use crate::compute::quotas;
 use crate::ctx::Ctx;
@@ -18,12 +20,21 @@ const ALL: &str = "/images/{image_id}/metadata";
 const ONE: &str = "/images/{image_id}/metadata/{id}";
 
 pub(in crate::compute) const ROUTES: &[Route] = &[
-    get("image_metadata.index", ALL, handler!(index)).until(2, 38),
-    post("image_metadata.create", ALL, handler!(create)).until(2, 38).body(bodies::server_metadata_create_body),
-    put("image_metadata.update_all", ALL, handler!(update_all)).until(2, 38).body(bodies::server_metadata_create_body),
-    get("image_metadata.show", ONE, handler!(show)).until(2, 38),
-    put("image_metadata.update", ONE, handler!(update)).until(2, 38).body(bodies::server_metadata_update_body),
-    delete("image_metadata.delete", ONE, handler!(remove)).until(2, 38),
+    get("image_metadata.index", ALL, handler!(index)).until(2, 38).answers(answers::metadata),
+    post("image_metadata.create", ALL, handler!(create))
+        .until(2, 38)
+        .body(bodies::server_metadata_create_body)
+        .answers(answers::metadata),
+    put("image_metadata.update_all", ALL, handler!(update_all))
+        .until(2, 38)
+        .body(bodies::server_metadata_create_body)
+        .answers(answers::metadata),
+    get("image_metadata.show", ONE, handler!(show)).until(2, 38).answers(answers::metadata_item),
+    put("image_metadata.update", ONE, handler!(update))
+        .until(2, 38)
+        .body(bodies::server_metadata_update_body)
+        .answers(answers::metadata_item),
+    delete("image_metadata.delete", ONE, handler!(remove)).until(2, 38).answers(no_content),
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {

@@ -5,6 +5,8 @@ use chronova_events::ids::ImageId;
 use serde_json::{Map, Value, json};
 
 use super::{images, refused};
+use crate::answers::no_content;
+use crate::compute::answers::proxies as answers;
 use crate::compute::bodies::proxies as bodies;
 use crate::compute::paging;
 use crate::ctx::Ctx;
@@ -14,10 +16,16 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get};
 
 pub(in crate::compute) const ROUTES: &[Route] = &[
-    get("images.index", "/images", handler!(index)).until(2, 35).query(bodies::images_query),
-    get("images.detail", "/images/detail", handler!(detail)).until(2, 35).query(bodies::images_query),
-    get("images.show", "/images/{id}", handler!(show)).until(2, 35).query(bodies::image_query),
-    delete("images.delete", "/images/{id}", handler!(remove)).until(2, 35),
+    get("images.index", "/images", handler!(index)).until(2, 35).query(bodies::images_query).answers(answers::images),
+    get("images.detail", "/images/detail", handler!(detail))
+        .until(2, 35)
+        .query(bodies::images_query)
+        .answers(answers::images_in_detail),
+    get("images.show", "/images/{id}", handler!(show))
+        .until(2, 35)
+        .query(bodies::image_query)
+        .answers(answers::image_shown),
+    delete("images.delete", "/images/{id}", handler!(remove)).until(2, 35).answers(no_content),
 ];
 
 /// The image that the path parameter names, if the caller may see it.

@@ -7,6 +7,7 @@ use chronova_actors::ports::{NetworkInfo, PortError};
 use serde_json::{Map, Value, json};
 
 use super::{networks, refused};
+use crate::compute::answers::proxies as answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -14,14 +15,22 @@ use crate::reply::Reply;
 use crate::route::{Route, get};
 
 pub(in crate::compute) const ROUTES: &[Route] = &[
-    get("networks.index", "/os-networks", handler!(index)).until(2, 35).policy("os_compute_api:os-networks:list"),
-    get("networks.show", "/os-networks/{id}", handler!(show)).until(2, 35).policy("os_compute_api:os-networks:show"),
+    get("networks.index", "/os-networks", handler!(index))
+        .until(2, 35)
+        .policy("os_compute_api:os-networks:list")
+        .answers(answers::networks),
+    get("networks.show", "/os-networks/{id}", handler!(show))
+        .until(2, 35)
+        .policy("os_compute_api:os-networks:show")
+        .answers(answers::network_shown),
     get("tenant_networks.index", "/os-tenant-networks", handler!(index_of_tenant))
         .until(2, 35)
-        .policy("os_compute_api:os-tenant-networks:list"),
+        .policy("os_compute_api:os-tenant-networks:list")
+        .answers(answers::tenant_networks),
     get("tenant_networks.show", "/os-tenant-networks/{id}", handler!(show_of_tenant))
         .until(2, 35)
-        .policy("os_compute_api:os-tenant-networks:show"),
+        .policy("os_compute_api:os-tenant-networks:show")
+        .answers(answers::tenant_network_shown),
 ];
 
 const FOR_ALL: &[&str] =

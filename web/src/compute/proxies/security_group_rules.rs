@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::security_groups::{group, uuid};
 use super::{networks, refused};
+use crate::answers::accepted;
+use crate::compute::answers::proxies as answers;
 use crate::compute::bodies::proxies::{self as bodies, SecurityGroupRuleBody};
 use crate::compute::views::security_group::rule as render;
 use crate::ctx::Ctx;
@@ -23,10 +25,12 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     post("security_groups.SecurityGroupRules.create", "/os-security-group-rules", handler!(create))
         .until(2, 35)
         .policy_on_target("os_compute_api:os-security-groups:rule:create")
-        .body(bodies::security_group_rule_body),
+        .body(bodies::security_group_rule_body)
+        .answers(answers::security_group_rule),
     delete("security_groups.SecurityGroupRules.delete", "/os-security-group-rules/{id}", handler!(remove))
         .until(2, 35)
-        .policy_on_target("os_compute_api:os-security-groups:rule:delete"),
+        .policy_on_target("os_compute_api:os-security-groups:rule:delete")
+        .answers(accepted),
 ];
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {

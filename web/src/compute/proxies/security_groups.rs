@@ -5,6 +5,8 @@ use chronova_events::ids::SecurityGroupId;
 use serde_json::{Value, json};
 
 use super::{networks, refused};
+use crate::answers::accepted;
+use crate::compute::answers::proxies as answers;
 use crate::compute::bodies::proxies as bodies;
 use crate::compute::views::security_group::group as render;
 use crate::ctx::Ctx;
@@ -23,22 +25,27 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .leader()
         .until(2, 35)
         .policy("os_compute_api:os-security-groups:get")
-        .query(bodies::security_groups_query),
+        .query(bodies::security_groups_query)
+        .answers(answers::security_groups),
     post("security_groups.SecurityGroup.create", ALL, handler!(create))
         .until(2, 35)
         .policy("os_compute_api:os-security-groups:create")
-        .body(bodies::security_group_body),
+        .body(bodies::security_group_body)
+        .answers(answers::security_group),
     get("security_groups.show", ONE, handler!(show))
         .leader()
         .until(2, 35)
-        .policy_on_target("os_compute_api:os-security-groups:show"),
+        .policy_on_target("os_compute_api:os-security-groups:show")
+        .answers(answers::security_group),
     put("security_groups.update", ONE, handler!(update))
         .until(2, 35)
         .policy_on_target("os_compute_api:os-security-groups:update")
-        .body(bodies::security_group_body),
+        .body(bodies::security_group_body)
+        .answers(answers::security_group),
     delete("security_groups.SecurityGroup.delete", ONE, handler!(remove))
         .until(2, 35)
-        .policy_on_target("os_compute_api:os-security-groups:delete"),
+        .policy_on_target("os_compute_api:os-security-groups:delete")
+        .answers(accepted),
 ];
 
 /// An id in a path or body; as in Nova, it must be a UUID.

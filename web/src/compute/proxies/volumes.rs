@@ -6,6 +6,8 @@ use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, PortError, Snap
 use chronova_events::ids::{ProjectId, SnapshotId, VolumeId};
 use serde_json::{Map, Value, json};
 
+use crate::answers::accepted;
+use crate::compute::answers::proxies as answers;
 use crate::compute::bodies::proxies as bodies;
 use crate::compute::reject;
 use crate::ctx::Ctx;
@@ -19,41 +21,51 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("volumes.index", "/os-volumes", handler!(volumes))
         .until(2, 35)
         .policy("os_compute_api:os-volumes:list")
-        .query(bodies::volumes_query),
+        .query(bodies::volumes_query)
+        .answers(answers::volumes),
     post("volumes.create", "/os-volumes", handler!(create_volume))
         .until(2, 35)
         .policy("os_compute_api:os-volumes:create")
-        .body(bodies::volume_body),
+        .body(bodies::volume_body)
+        .answers(answers::volume_created),
     get("volumes.detail", "/os-volumes/detail", handler!(volumes))
         .until(2, 35)
         .policy("os_compute_api:os-volumes:detail")
-        .query(bodies::volumes_query),
+        .query(bodies::volumes_query)
+        .answers(answers::volumes),
     delete("volumes.delete", "/os-volumes/{id}", handler!(delete_volume))
         .until(2, 35)
-        .policy("os_compute_api:os-volumes:delete"),
+        .policy("os_compute_api:os-volumes:delete")
+        .answers(accepted),
     get("volumes.show", "/os-volumes/{id}", handler!(volume))
         .leader()
         .until(2, 35)
-        .policy("os_compute_api:os-volumes:show"),
+        .policy("os_compute_api:os-volumes:show")
+        .answers(answers::volume_shown),
     get("snapshots.index", "/os-snapshots", handler!(snapshots))
         .until(2, 35)
         .policy("os_compute_api:os-volumes:snapshots:list")
-        .query(bodies::volumes_query),
+        .query(bodies::volumes_query)
+        .answers(answers::snapshots),
     post("snapshots.create", "/os-snapshots", handler!(create_snapshot))
         .until(2, 35)
         .policy("os_compute_api:os-volumes:snapshots:create")
-        .body(bodies::snapshot_body),
+        .body(bodies::snapshot_body)
+        .answers(answers::snapshot_shown),
     get("snapshots.detail", "/os-snapshots/detail", handler!(snapshots))
         .until(2, 35)
         .policy("os_compute_api:os-volumes:snapshots:detail")
-        .query(bodies::volumes_query),
+        .query(bodies::volumes_query)
+        .answers(answers::snapshots),
     delete("snapshots.delete", "/os-snapshots/{id}", handler!(delete_snapshot))
         .until(2, 35)
-        .policy("os_compute_api:os-volumes:snapshots:delete"),
+        .policy("os_compute_api:os-volumes:snapshots:delete")
+        .answers(accepted),
     get("snapshots.show", "/os-snapshots/{id}", handler!(snapshot))
         .leader()
         .until(2, 35)
-        .policy("os_compute_api:os-volumes:snapshots:show"),
+        .policy("os_compute_api:os-volumes:snapshots:show")
+        .answers(answers::snapshot_shown),
 ];
 
 fn project(ctx: &Ctx) -> Result<ProjectId, Fault> {

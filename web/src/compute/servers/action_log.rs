@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use chronova_events::ids::HostId;
 use chronova_projections::servers::InstanceAction;
 use serde_json::{Map, Value, json};
 
 use super::filters::time;
 use super::lookup::{PermittedServer, find_where};
+use crate::compute::answers::server_parts as answers;
 use crate::compute::bodies::{no_query, server_parts as bodies};
-use crate::compute::views::action::{ACTION, ActionView, EVENT, EventView};
-use crate::compute::{paging, versions};
+use crate::compute::views::action::{ACTION, ActionView, EVENT, EventView, request_id};
+use crate::compute::{paging, services, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -19,10 +21,14 @@ use crate::route::{Route, get};
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("instance_actions.index", "/servers/{server_id}/os-instance-actions", handler!(index))
         .policy_on_target("os_compute_api:os-instance-actions:list")
-        .query(bodies::instance_actions_index_query),
+        .query(bodies::instance_actions_index_query)
+        .answers(answers::actions)
+        .as_of(),
     get("instance_actions.show", "/servers/{server_id}/os-instance-actions/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-instance-actions:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::action)
+        .as_of(),
 ];
 
 fn find(ctx: &Ctx) -> Result<PermittedServer, Fault> {
@@ -32,16 +38,15 @@ fn find(ctx: &Ctx) -> Result<PermittedServer, Fault> {
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx)?;
     let actions = wanted(&ctx, &found)?;
-    let is =
-        |action: &Arc<InstanceAction>, marker: &str| action.request_id.as_ref().is_some_and(|id| id.as_str() == marker);
+    let is = |action: &Arc<InstanceAction>, marker: &str| request_id(action).is_some_and(|id| id == marker);
     let page = paging::cut(&ctx, actions, is)?;
-    let marker = page.items.last().and_then(|action| action.request_id.clone());
+    let marker = page.items.last().and_then(|action| request_id(action));
     let show = |action| ACTION.render(&ActionView { instance: found.id, action, events: None }, ctx.version);
     let mut reply = Map::new();
     reply.insert("instanceActions".to_owned(), page.items.into_iter().map(show).collect());
     if let (true, true, Some(marker)) = (page.more, ctx.query.has("limit"), marker) {
         let collection = format!("servers/{}/os-instance-actions", found.id);
-        paging::link(&ctx, &mut reply, "links", &collection, marker.as_str());
+        paging::link(&ctx, &mut reply, "links", &collection, &marker);
     }
     Ok(Reply::ok(Value::Object(reply)))
 }
@@ -64,7 +69,7 @@ fn wanted(ctx: &Ctx, found: &PermittedServer) -> Result<Vec<Arc<InstanceAction>>
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx)?;
     let request = ctx.param("id");
-    let named = |action: &&Arc<InstanceAction>| action.request_id.as_ref().is_some_and(|id| id.as_str() == request);
+    let named = |action: &&Arc<InstanceAction>| request_id(action).is_some_and(|id| id == request);
     let action = found.row.actions.iter().rev().find(named).cloned();
     let action = action.ok_or_else(|| {
         Fault::not_found(format!("Action for request_id {request} on instance {} not found", found.id))
@@ -80,11 +85,13 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The events of an action, newest first. Each step of the action is one event. The last entry is the whole action
-/// under Nova's name.
+/// under Nova's name. An event without a compute host is the control plane's own, as Nova shows the host of the
+/// conductor that found no host for a server.
 fn events(ctx: &Ctx, found: &PermittedServer, action: &InstanceAction, full: bool) -> Result<Value, Fault> {
     let details = ctx.allows("os_compute_api:os-instance-actions:events:details", &found.target);
     let project = &found.server()?.request.project;
-    let hosts = &ctx.queries()?.views.hosts;
+    let (hosts, own) = (&ctx.views()?.hosts, services::own_host(ctx));
+    let named = |id: HostId| hosts.read(|hosts| hosts.name_of(id).map(str::to_owned));
     let views: Vec<EventView> = action
         .steps
         .iter()
@@ -92,7 +99,7 @@ fn events(ctx: &Ctx, found: &PermittedServer, action: &InstanceAction, full: boo
         .cloned()
         .chain(action.as_nova_event())
         .map(|step| EventView {
-            hostname: step.host.and_then(|id| hosts.read(|hosts| hosts.get(id).map(|host| host.hostname.clone()))),
+            hostname: step.host.and_then(named).unwrap_or_else(|| own.clone()),
             step,
             project: project.clone(),
             full,

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use super::change::{asker, send};
 use super::lookup::{PermittedServer, find};
+use crate::answers::accepted;
+use crate::compute::answers::servers as answers;
 use crate::compute::bodies::server_actions as bodies;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -22,40 +24,52 @@ const PATH: &str = "/servers/{id}/action";
 pub(in crate::compute) const ROUTES: &[Route] = &[
     action("servers.os-start", PATH, "os-start", handler!(start))
         .policy_on_target("os_compute_api:servers:start")
-        .body(bodies::start_body),
+        .body(bodies::start_body)
+        .answers(accepted),
     action("servers.os-stop", PATH, "os-stop", handler!(stop))
         .policy_on_target("os_compute_api:servers:stop")
-        .body(bodies::stop_body),
+        .body(bodies::stop_body)
+        .answers(accepted),
     action("servers.reboot", PATH, "reboot", handler!(reboot))
         .policy_on_target("os_compute_api:servers:reboot")
-        .body(bodies::reboot_body),
+        .body(bodies::reboot_body)
+        .answers(accepted),
     action("pause_server.pause", PATH, "pause", handler!(pause))
         .policy_on_target("os_compute_api:os-pause-server:pause")
-        .body(bodies::pause_server_pause_body),
+        .body(bodies::pause_server_pause_body)
+        .answers(accepted),
     action("pause_server.unpause", PATH, "unpause", handler!(unpause))
         .policy_on_target("os_compute_api:os-pause-server:unpause")
-        .body(bodies::pause_server_unpause_body),
+        .body(bodies::pause_server_unpause_body)
+        .answers(accepted),
     action("suspend_server.suspend", PATH, "suspend", handler!(suspend))
         .policy_on_target("os_compute_api:os-suspend-server:suspend")
-        .body(bodies::suspend_server_suspend_body),
+        .body(bodies::suspend_server_suspend_body)
+        .answers(accepted),
     action("suspend_server.resume", PATH, "resume", handler!(resume))
         .policy_on_target("os_compute_api:os-suspend-server:resume")
-        .body(bodies::suspend_server_resume_body),
+        .body(bodies::suspend_server_resume_body)
+        .answers(accepted),
     action("deferred_delete.restore", PATH, "restore", handler!(super::change::restore))
         .policy_on_target("os_compute_api:os-deferred-delete:restore")
-        .body(bodies::deferred_delete_restore_body),
+        .body(bodies::deferred_delete_restore_body)
+        .answers(accepted),
     action("deferred_delete.forceDelete", PATH, "forceDelete", handler!(super::change::force_delete))
         .policy_on_target("os_compute_api:os-deferred-delete:force")
-        .body(bodies::deferred_delete_force_delete_body),
+        .body(bodies::deferred_delete_force_delete_body)
+        .answers(accepted),
     action("lock_server.lock", PATH, "lock", handler!(lock))
         .policy_on_target("os_compute_api:os-lock-server:lock")
-        .body(bodies::lock_server_lock_body),
+        .body(bodies::lock_server_lock_body)
+        .answers(accepted),
     action("lock_server.unlock", PATH, "unlock", handler!(unlock))
         .policy_on_target("os_compute_api:os-lock-server:unlock")
-        .body(bodies::lock_server_unlock_body),
+        .body(bodies::lock_server_unlock_body)
+        .answers(accepted),
     action("console_output.os-getConsoleOutput", PATH, "os-getConsoleOutput", handler!(console_output))
         .policy_on_target("os_compute_api:os-console-output")
-        .body(bodies::console_output_get_console_output_body),
+        .body(bodies::console_output_get_console_output_body)
+        .answers(answers::console_output),
 ];
 
 async fn power(ctx: &Ctx, action: PowerAction) -> Result<Reply, Fault> {

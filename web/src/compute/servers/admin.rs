@@ -9,6 +9,8 @@ use serde_json::json;
 
 use super::change::{asker, send};
 use super::lookup::find;
+use crate::answers::{accepted, no_content};
+use crate::compute::answers::server_parts as answers;
 use crate::compute::bodies::{no_query, server_actions as bodies};
 use crate::compute::views::diagnostics;
 use crate::compute::{reject, versions};
@@ -23,24 +25,30 @@ const PATH: &str = "/servers/{id}/action";
 pub(in crate::compute) const ROUTES: &[Route] = &[
     action("admin_actions.os-resetState", PATH, "os-resetState", handler!(reset_state))
         .policy_on_target("os_compute_api:os-admin-actions:reset_state")
-        .body(bodies::admin_actions_os_reset_state_body),
+        .body(bodies::admin_actions_os_reset_state_body)
+        .answers(accepted),
     action("admin_actions.injectNetworkInfo", PATH, "injectNetworkInfo", handler!(inject_network_info))
         .policy_on_target("os_compute_api:os-admin-actions:inject_network_info")
-        .body(bodies::admin_actions_inject_network_info_body),
+        .body(bodies::admin_actions_inject_network_info_body)
+        .answers(accepted),
     action("servers.trigger_crash_dump", PATH, "trigger_crash_dump", handler!(trigger_crash_dump))
         .since(2, 17)
         .policy_on_target("os_compute_api:servers:trigger_crash_dump")
-        .body(bodies::servers_trigger_crash_dump_body),
+        .body(bodies::servers_trigger_crash_dump_body)
+        .answers(accepted),
     get("server_diagnostics.index", "/servers/{server_id}/diagnostics", handler!(diagnose))
         .leader()
         .policy_on_target("os_compute_api:os-server-diagnostics")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::diagnosed),
     get("server_password.index", "/servers/{server_id}/os-server-password", handler!(password))
         .reads_secret()
         .policy_on_target("os_compute_api:os-server-password:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::password),
     delete("server_password.clear", "/servers/{server_id}/os-server-password", handler!(clear_password))
-        .policy_on_target("os_compute_api:os-server-password:clear"),
+        .policy_on_target("os_compute_api:os-server-password:clear")
+        .answers(no_content),
 ];
 
 /// Declares the server's state. Neither a lock nor the present state prevents this.

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::change::{asker, send};
 use super::create;
 use super::lookup::{PermittedServer, find};
+use crate::compute::answers::servers as answers;
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
@@ -20,7 +21,8 @@ use crate::schema::is_true;
 pub(in crate::compute) const ROUTES: &[Route] =
     &[action("evacuate.evacuate", "/servers/{id}/action", "evacuate", handler!(evacuate))
         .policy_on_target("os_compute_api:os-evacuate")
-        .body(bodies::evacuate_body)];
+        .body(bodies::evacuate_body)
+        .answers(answers::evacuate)];
 
 async fn evacuate(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;

@@ -10,7 +10,7 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::flavor::Flavor;
 use chronova_events::ids::{FlavorId, ProjectId};
 use chronova_events::instance::Alive;
-use chronova_projections::servers::ServerRow;
+use chronova_projections::servers::{ServerRow, Servers};
 use regex::Regex;
 
 use crate::compute::flavors;
@@ -101,6 +101,8 @@ pub(super) struct ServerListQuery {
     /// Whether the list has no deleted servers, only deleted servers, or both deleted and live servers.
     pub deleted: DeletedFilter,
     holds: Vec<ServerPredicate>,
+    /// The time since which the servers have changed, and the time before which; `None` if the query names neither.
+    changed: Option<(Option<Timestamp>, Option<Timestamp>)>,
     /// Whether a list without deleted servers has soft-deleted servers.
     pub soft_deleted: bool,
     /// Whether no server can match, for example because the status or the flavor does not exist, or the token has no
@@ -140,6 +142,22 @@ impl ServerListQuery {
         row.instance.known().is_some_and(|server| server.request.project == *project)
     }
 
+    /// Whether the list is of servers that changed in a time, instead of all servers.
+    pub(super) fn is_of_changes(&self) -> bool {
+        self.changed.is_some()
+    }
+
+    /// The servers among which the listed ones are, as few as the indexes of the read model allow. They are in no
+    /// particular order.
+    pub(super) fn candidates(&self, servers: &Servers) -> Vec<Arc<ServerRow>> {
+        let project = self.project.as_ref();
+        match (self.changed, self.deleted) {
+            (Some((since, until)), _) => servers.changed(project, since, until).cloned().collect(),
+            (None, DeletedFilter::No) => servers.newest(project, None).into_iter().flatten().cloned().collect(),
+            (None, DeletedFilter::Only | DeletedFilter::Both) => servers.ever(project, None).cloned().collect(),
+        }
+    }
+
     /// Reads the query. `list_all` is the policy rule for listing the servers of all projects.
     pub(super) fn read(ctx: &Ctx, list_all: &'static str) -> Result<Self, Fault> {
         let own = ctx.own_target();
@@ -155,6 +173,7 @@ impl ServerListQuery {
             deleted: DeletedFilter::No,
             soft_deleted: false,
             holds: Vec::new(),
+            changed: None,
             patterns: false,
         };
         let mut status_deleted = false;
@@ -179,13 +198,9 @@ impl ServerListQuery {
             None if since.is_some() || before.is_some() => DeletedFilter::Both,
             None => DeletedFilter::No,
         };
-        if let Some(since) = since {
-            wanted.when(move |_, server, _| server.updated_at >= since);
-        }
-        if let Some(before) = before {
-            // Nova stores and shows this time in whole seconds.
-            wanted.when(move |_, server, _| server.updated_at.to_utc().timestamp() <= before.to_utc().timestamp());
-        }
+        // Nova stores and shows the time of a change in whole seconds. So all changes in the second `before` count.
+        let until = before.map(|before| Timestamp((before.0.div_euclid(1_000_000) + 1).saturating_mul(1_000_000)));
+        wanted.changed = (since.is_some() || before.is_some()).then_some((since, until));
         let mut seen: Vec<&str> = Vec::new();
         for (key, _) in ctx.query.pairs() {
             if NO_FILTER.contains(&key.as_str()) || seen.contains(&key.as_str()) || !allowed(key) {

@@ -14,6 +14,8 @@ use serde_json::Value;
 use super::change::{asker, send};
 use super::lookup::{PermittedServer, find};
 use super::parts;
+use crate::answers::accepted;
+use crate::compute::answers::server_parts as answers;
 use crate::compute::bodies::server_parts as bodies;
 use crate::compute::reject;
 use crate::ctx::Ctx;
@@ -28,17 +30,21 @@ const PATH: &str = "/servers/{id}/action";
 pub(in crate::compute) const ROUTES: &[Route] = &[
     post("attach_interfaces.create", "/servers/{server_id}/os-interface", handler!(attach))
         .policy_on_target("os_compute_api:os-attach-interfaces:create")
-        .body(bodies::attach_interfaces_create_body),
+        .body(bodies::attach_interfaces_create_body)
+        .answers(answers::interface_shown),
     delete("attach_interfaces.delete", "/servers/{server_id}/os-interface/{id}", handler!(detach))
-        .policy_on_target("os_compute_api:os-attach-interfaces:delete"),
+        .policy_on_target("os_compute_api:os-attach-interfaces:delete")
+        .answers(accepted),
     action("multinic.addFixedIp", PATH, "addFixedIp", handler!(add_fixed_ip))
         .until(2, 43)
         .policy_on_target("os_compute_api:os-multinic:add")
-        .body(bodies::multinic_add_fixed_ip_body),
+        .body(bodies::multinic_add_fixed_ip_body)
+        .answers(accepted),
     action("multinic.removeFixedIp", PATH, "removeFixedIp", handler!(remove_fixed_ip))
         .until(2, 43)
         .policy_on_target("os_compute_api:os-multinic:remove")
-        .body(bodies::multinic_remove_fixed_ip_body),
+        .body(bodies::multinic_remove_fixed_ip_body)
+        .answers(accepted),
 ];
 
 async fn attach(ctx: Ctx) -> Result<Reply, Fault> {

@@ -1,12 +1,14 @@
 //! Listing servers.
 //!
 //! The cost of a list in the default order depends only on the size of the page. For this, the read model keeps each
-//! project's servers, and all servers, in this order. Other orders, deleted servers, selective filters and patterns
-//! read more rows. Patterns are matched outside the read model's lock, so other projects do not wait for them.
+//! project's servers, and all servers, in this order. A list of changes reads only the servers that changed. Other
+//! orders, deleted servers, selective filters and patterns read more rows, but none of other projects. Patterns are
+//! matched outside the read model's lock, so other projects do not wait for them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use chronova_events::ids::InstanceId;
 use chronova_events::instance::Alive;
 use chronova_events::instance::status;
 use chronova_projections::servers::ServerRow;
@@ -87,7 +89,7 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
     let views = ctx.views()?;
     let marker = ctx.query.first("marker");
     // The common case: servers that are not deleted, newest first, read from the index.
-    if let (DeletedFilter::No, true) = (wanted.deleted, order.is_empty()) {
+    if let (DeletedFilter::No, true, false) = (wanted.deleted, order.is_empty(), wanted.is_of_changes()) {
         let after = marker.map(|text| text.parse().map_err(|_| no_marker(text))).transpose()?;
         let unknown = || no_marker(marker.unwrap_or_default());
         let items: Vec<_> = if wanted.patterns {
@@ -105,14 +107,18 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
         return Ok(ResultPage { items, more });
     }
     // Filtering and sorting run outside the read model's lock.
-    let mut all: Vec<Arc<ServerRow>> =
-        views.servers.read(|servers| servers.all().filter(|row| wanted.is_of(row)).cloned().collect());
+    let id = marker.map(|text| text.parse::<InstanceId>().map_err(|_| no_marker(text))).transpose()?;
+    let (mut all, last) = views.servers.read(|servers| {
+        // As in Nova, the marker may be a server that the list does not show any more.
+        let last = id.and_then(|id| servers.get(id)).filter(|row| row.server().is_some() && wanted.is_of(row));
+        (wanted.candidates(servers), last.cloned())
+    });
+    if let (None, Some(text)) = (&last, marker) {
+        return Err(no_marker(text));
+    }
     all.retain(|row| wanted.holds(row));
     all.sort_by(|a, b| compare(&order, a, b));
-    let after = match marker {
-        Some(marker) => all.iter().position(|row| row.id.to_string() == marker).ok_or_else(|| no_marker(marker))? + 1,
-        None => 0,
-    };
+    let after = last.map_or(0, |last| all.partition_point(|row| compare(&order, row, &last).is_le()));
     let items: Vec<_> = all.into_iter().skip(after).take(limit).collect();
     let more = limit > 0 && items.len() == limit;
     Ok(ResultPage { items, more })

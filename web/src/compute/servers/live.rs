@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use super::change::{asker, send};
 use super::lookup::{PermittedServer, find};
+use crate::answers::accepted;
+use crate::compute::answers::moves as answers;
 use crate::compute::bodies::no_query;
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::versions;
@@ -32,20 +34,24 @@ const HOST_RULE: &str = "os_compute_api:servers:migrations:index:host";
 pub(in crate::compute) const ROUTES: &[Route] = &[
     action("migrate_server.os-migrateLive", "/servers/{id}/action", "os-migrateLive", handler!(migrate))
         .policy_on_target("os_compute_api:os-migrate-server:migrate_live")
-        .body(bodies::migrate_server_live_body),
+        .body(bodies::migrate_server_live_body)
+        .answers(accepted),
     get("server_migrations.index", "/servers/{server_id}/migrations", handler!(index))
         .leader()
         .since(2, 23)
         .policy_on_target("os_compute_api:servers:migrations:index")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::of_server),
     get("server_migrations.show", "/servers/{server_id}/migrations/{id}", handler!(show))
         .leader()
         .since(2, 23)
         .policy_on_target("os_compute_api:servers:migrations:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::show),
     delete("server_migrations.delete", "/servers/{server_id}/migrations/{id}", handler!(abort))
         .since(2, 24)
-        .policy_on_target("os_compute_api:servers:migrations:delete"),
+        .policy_on_target("os_compute_api:servers:migrations:delete")
+        .answers(accepted),
     action(
         "server_migrations.force_complete",
         "/servers/{server_id}/migrations/{id}/action",
@@ -54,7 +60,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     )
     .since(2, 22)
     .policy_on_target("os_compute_api:servers:migrations:force_complete")
-    .body(bodies::server_migrations_force_complete_body),
+    .body(bodies::server_migrations_force_complete_body)
+    .answers(accepted),
 ];
 
 async fn tell(ctx: &Ctx, found: &PermittedServer, request: LiveRequest) -> Result<(), Fault> {

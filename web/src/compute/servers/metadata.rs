@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use super::change::{asker, send};
 use super::lookup::{PermittedServer, find};
+use crate::answers::no_content;
+use crate::compute::answers::server_parts as answers;
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -19,20 +21,29 @@ const ONE: &str = "/servers/{server_id}/metadata/{id}";
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("server_metadata.index", ALL, handler!(index))
         .policy_on_target("os_compute_api:server-metadata:index")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::metadata)
+        .as_of(),
     post("server_metadata.create", ALL, handler!(create))
         .policy_on_target("os_compute_api:server-metadata:create")
-        .body(bodies::server_metadata_create_body),
+        .body(bodies::server_metadata_create_body)
+        .answers(answers::metadata),
     put("server_metadata.update_all", ALL, handler!(update_all))
         .policy_on_target("os_compute_api:server-metadata:update_all")
-        .body(bodies::server_metadata_create_body),
+        .body(bodies::server_metadata_create_body)
+        .answers(answers::metadata),
     get("server_metadata.show", ONE, handler!(show))
         .policy_on_target("os_compute_api:server-metadata:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::metadata_item)
+        .as_of(),
     put("server_metadata.update", ONE, handler!(update))
         .policy_on_target("os_compute_api:server-metadata:update")
-        .body(bodies::server_metadata_update_body),
-    delete("server_metadata.delete", ONE, handler!(remove)).policy_on_target("os_compute_api:server-metadata:delete"),
+        .body(bodies::server_metadata_update_body)
+        .answers(answers::metadata_item),
+    delete("server_metadata.delete", ONE, handler!(remove))
+        .policy_on_target("os_compute_api:server-metadata:delete")
+        .answers(no_content),
 ];
 
 fn object(pairs: &SortedPairs) -> Value {

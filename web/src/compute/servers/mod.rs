@@ -30,6 +30,8 @@ use serde_json::json;
 use self::lookup::{PermittedServer, find};
 use self::viewer::{render, sees};
 use super::bodies::{no_query, servers as bodies};
+use crate::answers::no_content;
+use crate::compute::answers::servers as answers;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -40,26 +42,33 @@ pub(super) const ROUTES: &[Route] = &[
     get("servers.index", "/servers", handler!(list::index))
         .policy("os_compute_api:servers:index")
         .query(bodies::index_query)
-        .as_of(),
+        .as_of()
+        .answers(answers::index),
     get("servers.detail", "/servers/detail", handler!(list::detail))
         .policy("os_compute_api:servers:detail")
         .query(bodies::index_query)
-        .as_of(),
+        .as_of()
+        .answers(answers::detail),
     post("servers.create", "/servers", handler!(create::create))
         .policy("os_compute_api:servers:create")
-        .body(bodies::create_body),
+        .body(bodies::create_body)
+        .answers(answers::create),
     get("servers.show", "/servers/{id}", handler!(show))
         .policy_on_target("os_compute_api:servers:show")
         .query(no_query)
-        .as_of(),
+        .as_of()
+        .answers(answers::show),
     get("servers.scheduling", "/servers/{id}/chronova:scheduling", handler!(scheduling::show))
         .policy_on_target("os_compute_api:os-extended-server-attributes")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::scheduling),
     put("servers.update", "/servers/{id}", handler!(change::update))
         .policy_on_target("os_compute_api:servers:update")
-        .body(bodies::update_body),
+        .body(bodies::update_body)
+        .answers(answers::show),
     delete("servers.delete", "/servers/{id}", handler!(change::delete))
-        .policy_on_target("os_compute_api:servers:delete"),
+        .policy_on_target("os_compute_api:servers:delete")
+        .answers(no_content),
 ];
 
 /// The server's host, if the server has a host and this host answers.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::change::{asker, call, send};
 use super::create::visible_flavor;
 use super::lookup::{PermittedServer, find};
+use crate::answers::{accepted, no_content};
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{quotas, reject, versions};
 use crate::ctx::Ctx;
@@ -24,21 +25,21 @@ const PATH: &str = "/servers/{id}/action";
 pub(in crate::compute) const ROUTES: &[Route] = &[
     action("servers.resize", PATH, "resize", handler!(resize))
         .policy_on_target("os_compute_api:servers:resize")
-        .body(bodies::servers_resize_body),
+        .body(bodies::servers_resize_body)
+        .answers(accepted),
     action("servers.confirmResize", PATH, "confirmResize", handler!(confirm))
         .policy_on_target("os_compute_api:servers:confirm_resize")
-        .body(bodies::servers_confirm_resize_body),
+        .body(bodies::servers_confirm_resize_body)
+        .answers(no_content),
     action("servers.revertResize", PATH, "revertResize", handler!(revert))
         .policy_on_target("os_compute_api:servers:revert_resize")
-        .body(bodies::servers_revert_resize_body),
+        .body(bodies::servers_revert_resize_body)
+        .answers(accepted),
     action("migrate_server.migrate", PATH, "migrate", handler!(migrate))
         .policy_on_target("os_compute_api:os-migrate-server:migrate")
-        .body(bodies::migrate_server_migrate_body),
+        .body(bodies::migrate_server_migrate_body)
+        .answers(accepted),
 ];
-
-async fn tell(ctx: &Ctx, found: &PermittedServer, request: MoveRequest) -> Result<(), Fault> {
-    send(ctx, found, request).await
-}
 
 pub(super) async fn resize(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
@@ -86,13 +87,16 @@ async fn migrate(ctx: Ctx) -> Result<Reply, Fault> {
 pub(super) async fn confirm(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
-    tell(&ctx, &found, MoveRequest::Confirm { process, asker }).await?;
+    send(&ctx, &found, MoveRequest::Confirm { process, asker }).await?;
     Ok(Reply::empty(204))
 }
 
 pub(super) async fn revert(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
-    tell(&ctx, &found, MoveRequest::Revert { process, asker }).await?;
+    let (call, defaults) = (call(&ctx, &found)?, quotas::default_limits(&ctx)?);
+    let asked = dispatch::perform(ctx.dispatch()?, &found.permit, async |operations, meta| {
+        operations.revert(meta, call, defaults).await
+    });
+    asked.await.map_err(|reject| reject::server_move(found.id, reject))?;
     Ok(Reply::empty(202))
 }

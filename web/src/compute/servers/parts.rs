@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::lookup::{PermittedServer, find};
 use super::security_groups;
+use crate::compute::answers::server_parts as answers;
 use crate::compute::bodies::no_query;
 use crate::compute::views::security_group;
 use crate::compute::views::server::addresses;
@@ -20,23 +21,31 @@ use crate::route::{Route, get};
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("ips.index", "/servers/{server_id}/ips", handler!(ips))
         .policy_on_target("os_compute_api:ips:index")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::ips)
+        .as_of(),
     get("ips.show", "/servers/{server_id}/ips/{id}", handler!(ips_of_network))
         .policy_on_target("os_compute_api:ips:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::ips_of_network)
+        .as_of(),
     get("attach_interfaces.index", "/servers/{server_id}/os-interface", handler!(interfaces))
         .policy_on_target("os_compute_api:os-attach-interfaces:list")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::interfaces),
     get("attach_interfaces.show", "/servers/{server_id}/os-interface/{id}", handler!(interface))
         .policy_on_target("os_compute_api:os-attach-interfaces:show")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::interface_shown),
     get("server_topology.index", "/servers/{server_id}/topology", handler!(super::topology::index))
         .since(2, 78)
         .policy_on_target("compute:server:topology:index")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::topology),
     get("security_groups.ServerSecurityGroup.index", "/servers/{server_id}/os-security-groups", handler!(groups))
         .policy_on_target("os_compute_api:os-security-groups:list")
-        .query(no_query),
+        .query(no_query)
+        .answers(answers::security_groups),
 ];
 
 async fn all_addresses(ctx: &Ctx, found: &PermittedServer) -> Result<Value, Fault> {

@@ -9,6 +9,7 @@ use chronova_events::ids::InstanceId;
 use chronova_events::instance::Alive;
 
 use super::lookup::find;
+use crate::answers::accepted;
 use crate::compute::bodies::proxies as bodies;
 use crate::compute::reject;
 use crate::ctx::Ctx;
@@ -23,10 +24,12 @@ const PATH: &str = "/servers/{id}/action";
 pub(in crate::compute) const ROUTES: &[Route] = &[
     action("security_groups.addSecurityGroup", PATH, "addSecurityGroup", handler!(add))
         .policy_on_target("os_compute_api:os-security-groups:add")
-        .body(bodies::add_security_group_body),
+        .body(bodies::add_security_group_body)
+        .answers(accepted),
     action("security_groups.removeSecurityGroup", PATH, "removeSecurityGroup", handler!(remove))
         .policy_on_target("os_compute_api:os-security-groups:remove")
-        .body(bodies::remove_security_group_body),
+        .body(bodies::remove_security_group_body)
+        .answers(accepted),
 ];
 
 /// The names of the groups of each server's ports, without duplicates, in the order of `servers`. The names come from

@@ -9,6 +9,8 @@ use chronova_events::instance::status;
 use serde_json::json;
 
 use super::lookup::find;
+use crate::answers::refused;
+use crate::compute::answers::server_parts as answers;
 use crate::compute::bodies::{server_parts as bodies, strict_no_query};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -23,18 +25,22 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("server_shares.index", PATH, handler!(index))
         .since(2, 97)
         .policy_on_target("os_compute_api:os-server-shares:index")
-        .query(strict_no_query),
+        .query(strict_no_query)
+        .answers(answers::shares),
     post("server_shares.create", PATH, handler!(create))
         .since(2, 97)
         .policy_on_target("os_compute_api:os-server-shares:create")
-        .body(bodies::server_shares_create_body),
+        .body(bodies::server_shares_create_body)
+        .answers(refused),
     delete("server_shares.delete", ONE, handler!(remove))
         .since(2, 97)
-        .policy_on_target("os_compute_api:os-server-shares:delete"),
+        .policy_on_target("os_compute_api:os-server-shares:delete")
+        .answers(refused),
     get("server_shares.show", ONE, handler!(show))
         .since(2, 97)
         .policy_on_target("os_compute_api:os-server-shares:show")
-        .query(strict_no_query),
+        .query(strict_no_query)
+        .answers(refused),
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {

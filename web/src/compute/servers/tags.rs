@@ -5,6 +5,8 @@ use serde_json::json;
 
 use super::change::{asker, send};
 use super::lookup::{PermittedServer, find};
+use crate::answers::no_content;
+use crate::compute::answers::server_parts as answers;
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -22,26 +24,34 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("server_tags.index", ALL, handler!(index))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:index")
-        .query(bodies::server_tags_index_query),
+        .query(bodies::server_tags_index_query)
+        .answers(answers::tags)
+        .as_of(),
     put("server_tags.update_all", ALL, handler!(update_all))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:update_all")
-        .body(bodies::server_tags_update_all_body),
+        .body(bodies::server_tags_update_all_body)
+        .answers(answers::tags),
     delete("server_tags.delete_all", ALL, handler!(remove_all))
         .since(2, 26)
-        .policy_on_target("os_compute_api:os-server-tags:delete_all"),
+        .policy_on_target("os_compute_api:os-server-tags:delete_all")
+        .answers(no_content),
     get("server_tags.show", ONE, handler!(show))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:show")
-        .query(bodies::server_tags_index_query),
+        .query(bodies::server_tags_index_query)
+        .answers(no_content)
+        .as_of(),
     put("server_tags.update", ONE, handler!(update))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:update")
-        .any_body(),
+        .any_body()
+        .answers(answers::tag_added),
     delete("server_tags.delete", ONE, handler!(remove))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:delete")
-        .query(no_query),
+        .query(no_query)
+        .answers(no_content),
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {

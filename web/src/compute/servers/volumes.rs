@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 use super::change::{call, send};
 use super::lookup::{PermittedServer, find};
+use crate::answers::accepted;
+use crate::compute::answers::server_parts as answers;
 use crate::compute::bodies::server_parts;
 use crate::compute::bodies::volume_attachments::{self as bodies, VolumeAttachmentBody};
 use crate::compute::views::attachment::{ATTACHMENT, AttachmentView};
@@ -32,23 +34,31 @@ const ONE: &str = "/servers/{server_id}/os-volume_attachments/{id}";
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("volume_attachments.index", ALL, handler!(index))
         .policy_on_target("os_compute_api:os-volumes-attachments:index")
-        .query(server_parts::volume_attachments_index_query),
+        .query(server_parts::volume_attachments_index_query)
+        .answers(answers::volumes)
+        .as_of(),
     post("volume_attachments.create", ALL, handler!(create))
         .policy_on_target("os_compute_api:os-volumes-attachments:create")
-        .body(bodies::create_body),
+        .body(bodies::create_body)
+        .answers(answers::volume_attached),
     get("volume_attachments.show", ONE, handler!(show))
         .policy_on_target("os_compute_api:os-volumes-attachments:show")
-        .query(bodies::show_query),
+        .query(bodies::show_query)
+        .answers(answers::volume)
+        .as_of(),
     put("volume_attachments.update", ONE, handler!(update))
         .policy_on_target("os_compute_api:os-volumes-attachments:swap")
         .until(2, 84)
-        .body(bodies::update_body),
+        .body(bodies::update_body)
+        .answers(accepted),
     put("volume_attachments.update", ONE, handler!(update))
         .policy_on_target("os_compute_api:os-volumes-attachments:update")
         .since(2, 85)
-        .body(bodies::update_body),
+        .body(bodies::update_body)
+        .answers(accepted),
     delete("volume_attachments.delete", ONE, handler!(remove))
-        .policy_on_target("os_compute_api:os-volumes-attachments:delete"),
+        .policy_on_target("os_compute_api:os-volumes-attachments:delete")
+        .answers(accepted),
 ];
 
 /// The disks that are volumes, as this version shows them.

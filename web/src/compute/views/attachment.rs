@@ -5,6 +5,7 @@ use chronova_events::instance::BlockDevice;
 use serde_json::json;
 
 use crate::fields::{FieldTable, field};
+use crate::schema::shape;
 
 /// A volume of a server about to be shown.
 #[derive(Debug)]
@@ -15,12 +16,14 @@ pub struct AttachmentView {
 
 /// `GET /servers/{id}/os-volume_attachments`. Until 2.88 the volume's id serves as the attachment's id.
 pub static ATTACHMENT: FieldTable<AttachmentView> = FieldTable::new(&[
-    field("id", |v: &AttachmentView| json!(v.device.volume)).until(2, 88),
-    field("volumeId", |v: &AttachmentView| json!(v.device.volume)),
-    field("serverId", |v: &AttachmentView| json!(v.server)),
-    field("device", |v: &AttachmentView| json!(v.device.device_name)).when(|v| v.device.device_name.is_some()),
-    field("tag", |v: &AttachmentView| json!(v.device.tag)).since(2, 70),
-    field("delete_on_termination", |v: &AttachmentView| json!(v.device.delete_on_termination)).since(2, 79),
-    field("attachment_id", |v: &AttachmentView| json!(v.device.attachment)).since(2, 89),
-    field("bdm_uuid", |v: &AttachmentView| json!(v.device.id)).since(2, 89),
+    field("id", shape::uuid, |v: &AttachmentView| json!(v.device.volume)).until(2, 88),
+    field("volumeId", shape::uuid, |v: &AttachmentView| json!(v.device.volume)),
+    field("serverId", shape::uuid, |v: &AttachmentView| json!(v.server)),
+    field("device", shape::string, |v: &AttachmentView| json!(v.device.device_name))
+        .when(|v| v.device.device_name.is_some()),
+    field("tag", shape::string_or_null, |v: &AttachmentView| json!(v.device.tag)).since(2, 70),
+    field("delete_on_termination", shape::boolean, |v: &AttachmentView| json!(v.device.delete_on_termination))
+        .since(2, 79),
+    field("attachment_id", shape::uuid, |v: &AttachmentView| json!(v.device.attachment)).since(2, 89),
+    field("bdm_uuid", shape::uuid, |v: &AttachmentView| json!(v.device.id)).since(2, 89),
 ]);

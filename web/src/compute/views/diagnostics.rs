@@ -8,6 +8,13 @@ use chronova_events::instance::Alive;
 use chronova_hypervisor::guest::{Diagnostics, DiskCounters, NicCounters};
 use serde_json::{Map, Value, json};
 
+use crate::schema::{Schema, array, object, req, shape};
+
+/// Until 2.47 a map of counters, since 2.48 the standard form.
+pub fn diagnostics_shape() -> Schema {
+    shape::map_of(shape::integer()).from(2, 48, standard_shape())
+}
+
 /// The form until 2.47, with libvirt's own names.
 pub fn of_libvirt(seen: &Diagnostics) -> Value {
     let mut map = Map::new();
@@ -66,6 +73,44 @@ pub fn standard(seen: &Diagnostics, server: &Alive, now: Timestamp) -> Value {
         "state": "running",
         "uptime": uptime,
     })
+}
+
+fn standard_shape() -> Schema {
+    let cpu = object([
+        req("id", shape::integer()),
+        req("time", shape::integer()),
+        req("utilisation", shape::integer_or_null()),
+    ]);
+    object([
+        req("config_drive", shape::boolean()),
+        req("cpu_details", array(cpu)),
+        req("disk_details", array(disk_shape())),
+        req("driver", shape::string()),
+        req("hypervisor", shape::string()),
+        req("hypervisor_os", shape::string()),
+        req("memory_details", object([req("maximum", shape::integer()), req("used", shape::integer())])),
+        req("nic_details", array(nic_shape())),
+        req("num_cpus", shape::integer()),
+        req("num_disks", shape::integer()),
+        req("num_nics", shape::integer()),
+        req("state", shape::string()),
+        req("uptime", shape::integer_or_null()),
+    ])
+}
+
+fn disk_shape() -> Schema {
+    let counters = ["errors_count", "read_bytes", "read_requests", "write_bytes", "write_requests"];
+    object(counters.map(|name| req(name, shape::integer())))
+}
+
+fn nic_shape() -> Schema {
+    let counters =
+        ["rx_drop", "rx_errors", "rx_octets", "rx_packets", "tx_drop", "tx_errors", "tx_octets", "tx_packets"];
+    object(counters.map(|name| req(name, shape::integer()))).plus([
+        req("mac_address", shape::string()),
+        req("rx_rate", shape::integer_or_null()),
+        req("tx_rate", shape::integer_or_null()),
+    ])
 }
 
 fn disk(disk: &DiskCounters) -> Value {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fields::{FieldTable, field};
 use crate::links::Links;
+use crate::schema::{Schema, any_of, integer, shape, string};
 
 /// A flavor about to be shown.
 #[derive(Debug)]
@@ -29,33 +30,38 @@ fn description(view: &FlavorView) -> Value {
     json!(view.flavor.definition.description)
 }
 
+/// Before 2.75 a flavor without swap shows an empty string.
+fn swap_or_empty() -> Schema {
+    any_of([integer(), string().max_length(0)])
+}
+
 /// `GET /flavors/detail`, and every answer with one flavor.
 pub static FLAVOR: FieldTable<FlavorView> = FieldTable::new(&[
-    field("id", |v: &FlavorView| json!(v.flavor.definition.flavor)),
-    field("name", |v: &FlavorView| json!(v.flavor.definition.name)),
-    field("ram", |v: &FlavorView| json!(v.flavor.definition.memory_mib)),
-    field("disk", |v: &FlavorView| json!(v.flavor.definition.root_gib)),
-    // Before 2.75 a flavor without swap shows an empty string.
-    field("swap", |v: &FlavorView| match v.flavor.definition.swap_mib {
+    field("id", shape::string, |v: &FlavorView| json!(v.flavor.definition.flavor)),
+    field("name", shape::string, |v: &FlavorView| json!(v.flavor.definition.name)),
+    field("ram", shape::integer, |v: &FlavorView| json!(v.flavor.definition.memory_mib)),
+    field("disk", shape::integer, |v: &FlavorView| json!(v.flavor.definition.root_gib)),
+    field("swap", swap_or_empty, |v: &FlavorView| match v.flavor.definition.swap_mib {
         0 => json!(""),
         size => json!(size),
     })
     .until(2, 74),
-    field("swap", |v: &FlavorView| json!(v.flavor.definition.swap_mib)).since(2, 75),
-    field("OS-FLV-EXT-DATA:ephemeral", |v: &FlavorView| json!(v.flavor.definition.ephemeral_gib)),
-    field("OS-FLV-DISABLED:disabled", |v: &FlavorView| json!(v.flavor.definition.disabled)).until(2, 101),
-    field("vcpus", |v: &FlavorView| json!(v.flavor.definition.vcpus)),
-    field("os-flavor-access:is_public", |v: &FlavorView| json!(v.flavor.definition.public)),
-    field("rxtx_factor", |v: &FlavorView| json!(v.flavor.definition.rxtx_factor)).until(2, 101),
-    field("links", links),
-    field("description", description).since(2, 55),
-    field("extra_specs", |v: &FlavorView| extra_specs(&v.flavor)).since(2, 61).when(|v| v.extra_specs),
+    field("swap", shape::integer, |v: &FlavorView| json!(v.flavor.definition.swap_mib)).since(2, 75),
+    field("OS-FLV-EXT-DATA:ephemeral", shape::integer, |v: &FlavorView| json!(v.flavor.definition.ephemeral_gib)),
+    field("OS-FLV-DISABLED:disabled", shape::boolean, |v: &FlavorView| json!(v.flavor.definition.disabled))
+        .until(2, 101),
+    field("vcpus", shape::integer, |v: &FlavorView| json!(v.flavor.definition.vcpus)),
+    field("os-flavor-access:is_public", shape::boolean, |v: &FlavorView| json!(v.flavor.definition.public)),
+    field("rxtx_factor", shape::number, |v: &FlavorView| json!(v.flavor.definition.rxtx_factor)).until(2, 101),
+    field("links", shape::links, links),
+    field("description", shape::string_or_null, description).since(2, 55),
+    field("extra_specs", shape::pairs, |v: &FlavorView| extra_specs(&v.flavor)).since(2, 61).when(|v| v.extra_specs),
 ]);
 
 /// `GET /flavors`
 pub static BRIEF: FieldTable<FlavorView> = FieldTable::new(&[
-    field("id", |v: &FlavorView| json!(v.flavor.definition.flavor)),
-    field("name", |v: &FlavorView| json!(v.flavor.definition.name)),
-    field("links", links),
-    field("description", description).since(2, 55),
+    field("id", shape::string, |v: &FlavorView| json!(v.flavor.definition.flavor)),
+    field("name", shape::string, |v: &FlavorView| json!(v.flavor.definition.name)),
+    field("links", shape::links, links),
+    field("description", shape::string_or_null, description).since(2, 55),
 ]);

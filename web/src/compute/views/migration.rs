@@ -6,6 +6,7 @@ use chronova_projections::migrations::Migration;
 use serde_json::{Value, json};
 
 use crate::fields::{FieldTable, field};
+use crate::schema::shape;
 
 /// A migration about to be shown.
 #[derive(Debug)]
@@ -32,20 +33,20 @@ fn target(view: &MigrationView) -> Value {
 }
 
 pub static MIGRATION: FieldTable<MigrationView> = FieldTable::new(&[
-    field("id", |v: &MigrationView| json!(v.row.number)),
-    field("uuid", |v: &MigrationView| json!(v.row.id)).since(2, 59),
-    field("instance_uuid", |v: &MigrationView| json!(v.row.instance)),
-    field("status", |v: &MigrationView| json!(v.row.status.word())),
-    field("migration_type", |v: &MigrationView| json!(v.row.kind_word())).since(2, 23),
-    field("source_compute", source),
-    field("source_node", source),
-    field("dest_compute", target),
-    field("dest_node", target),
-    field("dest_host", |v: &MigrationView| if v.hosts { json!(v.dest_ip) } else { Value::Null }),
-    field("old_instance_type_id", |v: &MigrationView| json!(v.old_flavor)),
-    field("new_instance_type_id", |v: &MigrationView| json!(v.new_flavor)),
-    field("created_at", |v: &MigrationView| json!(v.row.created_at.iso_micros())),
-    field("updated_at", |v: &MigrationView| json!(v.row.updated_at.iso_micros())),
-    field("user_id", |v: &MigrationView| json!(v.row.user)).since(2, 80),
-    field("project_id", |v: &MigrationView| json!(v.row.project)).since(2, 80),
+    field("id", shape::integer, |v: &MigrationView| json!(v.row.number)),
+    field("uuid", shape::uuid, |v: &MigrationView| json!(v.row.id)).since(2, 59),
+    field("instance_uuid", shape::uuid, |v: &MigrationView| json!(v.row.instance)),
+    field("status", shape::string, |v: &MigrationView| json!(v.row.status.word())),
+    field("migration_type", shape::string, |v: &MigrationView| json!(v.row.kind_word())).since(2, 23),
+    field("source_compute", shape::string_or_null, source),
+    field("source_node", shape::string_or_null, source),
+    field("dest_compute", shape::string_or_null, target),
+    field("dest_node", shape::string_or_null, target),
+    field("dest_host", shape::string_or_null, |v: &MigrationView| if v.hosts { json!(v.dest_ip) } else { Value::Null }),
+    field("old_instance_type_id", shape::integer_or_null, |v: &MigrationView| json!(v.old_flavor)),
+    field("new_instance_type_id", shape::integer_or_null, |v: &MigrationView| json!(v.new_flavor)),
+    field("created_at", shape::time, |v: &MigrationView| json!(v.row.created_at.iso_micros())),
+    field("updated_at", shape::time, |v: &MigrationView| json!(v.row.updated_at.iso_micros())),
+    field("user_id", shape::string_or_null, |v: &MigrationView| json!(v.row.user)).since(2, 80),
+    field("project_id", shape::string_or_null, |v: &MigrationView| json!(v.row.project)).since(2, 80),
 ]);

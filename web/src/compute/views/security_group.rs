@@ -4,6 +4,32 @@ use chronova_actors::ports::{SecurityGroupInfo, SecurityRuleInfo};
 use chronova_events::security_group::{Direction, Ethertype};
 use serde_json::{Value, json};
 
+use crate::schema::{Schema, array, object, opt, req, shape};
+
+/// A group that the network service does not know any more shows its name as its id.
+pub fn group_shape() -> Schema {
+    object([
+        req("description", shape::string()),
+        req("id", shape::string()),
+        req("name", shape::string()),
+        req("rules", array(rule_shape())),
+        req("tenant_id", shape::string()),
+    ])
+}
+
+/// `group` is empty for a rule about addresses, and `ip_range` for a rule about a group.
+pub fn rule_shape() -> Schema {
+    object([
+        req("id", shape::uuid()),
+        req("parent_group_id", shape::uuid()),
+        req("ip_protocol", shape::string_or_null()),
+        req("from_port", shape::integer_or_null()),
+        req("to_port", shape::integer_or_null()),
+        req("group", object([opt("name", shape::string()), opt("tenant_id", shape::string())])),
+        req("ip_range", object([opt("cidr", shape::string())])),
+    ])
+}
+
 pub fn group(group: &SecurityGroupInfo) -> Value {
     let ingress = group.rules.iter().filter(|rule| rule.traffic.direction == Direction::Ingress);
     json!({

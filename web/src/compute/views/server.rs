@@ -21,6 +21,7 @@ use chronova_actors::ports::FloatingAddress;
 use super::host_id;
 use crate::fields::{FieldTable, field};
 use crate::links::Links;
+use crate::schema::{Schema, array, choice, null_or, object, one_of, opt, req, shape};
 
 /// The caller's visibility of servers, and the form in which they are shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -293,97 +294,201 @@ fn hints(server: &Alive) -> Value {
     json!(hints)
 }
 
+/// An image or a flavor with its bookmark.
+fn linked() -> Schema {
+    object([req("id", shape::string()), req("links", shape::links())])
+}
+
+/// Volume-backed servers show an empty string.
+fn or_empty(image: Schema) -> Schema {
+    one_of([image, shape::string().max_length(0)])
+}
+
+fn linked_image() -> Schema {
+    or_empty(linked())
+}
+
+fn described_image() -> Schema {
+    or_empty(linked().plus([req("properties", shape::pairs())]))
+}
+
+fn embedded_flavor() -> Schema {
+    object([
+        req("vcpus", shape::integer()),
+        req("ram", shape::integer()),
+        req("disk", shape::integer()),
+        req("ephemeral", shape::integer()),
+        req("swap", shape::integer()),
+        req("original_name", shape::string()),
+        opt("extra_specs", shape::pairs()),
+    ])
+}
+
+/// The addresses of one network.
+pub fn addresses_shape() -> Schema {
+    array(object([req("version", shape::integer().one_among(json!([4, 6]))), req("addr", shape::string())]))
+}
+
+/// The addresses by network. The answer to `PUT` before 2.75 lacks type and MAC.
+fn extended_addresses() -> Schema {
+    shape::map_of(array(object([
+        req("version", shape::integer().one_among(json!([4, 6]))),
+        req("addr", shape::string()),
+        opt("OS-EXT-IPS:type", choice(["fixed", "floating"])),
+        opt("OS-EXT-IPS-MAC:mac_addr", shape::string()),
+    ])))
+}
+
+fn fault_shape() -> Schema {
+    object([
+        req("code", shape::integer()),
+        req("created", shape::time()),
+        req("message", shape::string()),
+        opt("details", shape::string()),
+    ])
+}
+
+/// Security groups by name, as servers and the answers to their creation show them.
+pub fn group_names() -> Schema {
+    array(object([req("name", shape::string())]))
+}
+
+fn attached_volumes() -> Schema {
+    array(object([req("id", shape::string())]))
+}
+
+fn deletable_volumes() -> Schema {
+    array(object([req("id", shape::string()), req("delete_on_termination", shape::boolean())]))
+}
+
+fn certificates() -> Schema {
+    null_or(shape::strings())
+}
+
+fn group_ids() -> Schema {
+    array(shape::uuid())
+}
+
+fn hints_shape() -> Schema {
+    shape::map_of(shape::strings())
+}
+
 /// `GET /servers/detail`, `GET /servers/{id}`, and `PUT /servers/{id}`.
 pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
-    field("id", |v: &ServerView| json!(v.id())),
-    field("name", |v: &ServerView| v.with(|s| json!(s.request.name))),
-    field("status", |v: &ServerView| json!(v.status.status)),
-    field("tenant_id", |v: &ServerView| v.with(|s| json!(s.request.project))),
-    field("user_id", |v: &ServerView| v.with(|s| json!(s.request.user))),
-    field("metadata", |v: &ServerView| v.with(|s| pairs(&s.request.metadata))),
-    field("hostId", |v: &ServerView| {
+    field("id", shape::uuid, |v: &ServerView| json!(v.id())),
+    field("name", shape::string, |v: &ServerView| v.with(|s| json!(s.request.name))),
+    field("status", shape::string, |v: &ServerView| json!(v.status.status)),
+    field("tenant_id", shape::string, |v: &ServerView| v.with(|s| json!(s.request.project))),
+    field("user_id", shape::string, |v: &ServerView| v.with(|s| json!(s.request.user))),
+    field("metadata", shape::pairs, |v: &ServerView| v.with(|s| pairs(&s.request.metadata))),
+    field("hostId", shape::string, |v: &ServerView| {
         v.with(|s| match &s.placement {
             Some(placed) => json!(host_id(&s.request.project, &placed.hostname)),
             None => json!(""),
         })
     }),
-    field("image", |v: &ServerView| image(v, false)).until(2, 97),
-    field("image", |v: &ServerView| image(v, true)).since(2, 98),
-    field("flavor", flavor_link).until(2, 46),
-    field("flavor", flavor_embedded).since(2, 47),
-    field("created", |v: &ServerView| v.with(|s| json!(s.created_at.iso_seconds()))),
-    field("updated", |v: &ServerView| v.with(|s| json!(s.updated_at.iso_seconds()))),
-    field("addresses", |v: &ServerView| v.with(|s| addresses(&s.nics, &v.floating, !v.sees.brief))),
-    field("accessIPv4", |v: &ServerView| v.with(|s| json!(s.request.access_ip_v4.as_deref().unwrap_or_default()))),
-    field("accessIPv6", |v: &ServerView| v.with(|s| json!(s.request.access_ip_v6.as_deref().unwrap_or_default()))),
-    field("links", |v: &ServerView| v.sees.links.pair("servers", &v.id())),
-    field("OS-DCF:diskConfig", |v: &ServerView| v.with(|s| json!(disk_config(s.request.disk_config)))),
-    field("fault", fault).when(shows_fault),
-    field("progress", |_| json!(0)).when(shows_progress),
-    field("OS-EXT-AZ:availability_zone", zone).when(full),
-    field("pinned_availability_zone", |v: &ServerView| v.with(|s| json!(s.request.availability_zone))).since(2, 96),
-    field("config_drive", |v: &ServerView| v.with(|s| json!(if s.request.config_drive { "True" } else { "" })))
-        .when(full),
-    field("OS-EXT-SRV-ATTR:host", |v: &ServerView| v.with(host_name)).when(extended),
-    field("OS-EXT-SRV-ATTR:instance_name", |v: &ServerView| {
+    field("image", linked_image, |v: &ServerView| image(v, false)).until(2, 97),
+    field("image", described_image, |v: &ServerView| image(v, true)).since(2, 98),
+    field("flavor", linked, flavor_link).until(2, 46),
+    field("flavor", embedded_flavor, flavor_embedded).since(2, 47),
+    field("created", shape::time, |v: &ServerView| v.with(|s| json!(s.created_at.iso_seconds()))),
+    field("updated", shape::time, |v: &ServerView| v.with(|s| json!(s.updated_at.iso_seconds()))),
+    field("addresses", extended_addresses, |v: &ServerView| v.with(|s| addresses(&s.nics, &v.floating, !v.sees.brief))),
+    field("accessIPv4", shape::string, |v: &ServerView| {
+        v.with(|s| json!(s.request.access_ip_v4.as_deref().unwrap_or_default()))
+    }),
+    field("accessIPv6", shape::string, |v: &ServerView| {
+        v.with(|s| json!(s.request.access_ip_v6.as_deref().unwrap_or_default()))
+    }),
+    field("links", shape::links, |v: &ServerView| v.sees.links.pair("servers", &v.id())),
+    field("OS-DCF:diskConfig", shape::string, |v: &ServerView| v.with(|s| json!(disk_config(s.request.disk_config)))),
+    field("fault", fault_shape, fault).when(shows_fault),
+    field("progress", shape::integer, |_| json!(0)).when(shows_progress),
+    field("OS-EXT-AZ:availability_zone", shape::string, zone).when(full),
+    field("pinned_availability_zone", shape::string_or_null, |v: &ServerView| {
+        v.with(|s| json!(s.request.availability_zone))
+    })
+    .since(2, 96),
+    field("config_drive", shape::string, |v: &ServerView| {
+        v.with(|s| json!(if s.request.config_drive { "True" } else { "" }))
+    })
+    .when(full),
+    field("OS-EXT-SRV-ATTR:host", shape::string_or_null, |v: &ServerView| v.with(host_name)).when(extended),
+    field("OS-EXT-SRV-ATTR:instance_name", shape::string, |v: &ServerView| {
         v.with(|s| json!(v.sees.names.fill(v.row.id, s.request.number)))
     })
     .when(extended),
-    field("OS-EXT-SRV-ATTR:hypervisor_hostname", |v: &ServerView| v.with(host_name)).when(extended),
-    field("OS-EXT-SRV-ATTR:reservation_id", |v: &ServerView| v.with(|s| json!(s.request.reservation)))
+    field("OS-EXT-SRV-ATTR:hypervisor_hostname", shape::string_or_null, |v: &ServerView| v.with(host_name))
+        .when(extended),
+    field("OS-EXT-SRV-ATTR:reservation_id", shape::string, |v: &ServerView| v.with(|s| json!(s.request.reservation)))
         .since(2, 3)
         .when(extended),
-    field("OS-EXT-SRV-ATTR:launch_index", |v: &ServerView| v.with(|s| json!(s.request.launch_index)))
+    field("OS-EXT-SRV-ATTR:launch_index", shape::integer, |v: &ServerView| v.with(|s| json!(s.request.launch_index)))
         .since(2, 3)
         .when(extended),
-    field("OS-EXT-SRV-ATTR:hostname", |v: &ServerView| v.with(|s| json!(s.request.hostname)))
+    field("OS-EXT-SRV-ATTR:hostname", shape::string, |v: &ServerView| v.with(|s| json!(s.request.hostname)))
         .since(2, 3)
         .until(2, 89)
         .when(extended),
-    field("OS-EXT-SRV-ATTR:hostname", |v: &ServerView| v.with(|s| json!(s.request.hostname))).since(2, 90),
-    field("OS-EXT-SRV-ATTR:kernel_id", |v: &ServerView| v.with(|s| json!(image_part(s, "kernel_id"))))
+    field("OS-EXT-SRV-ATTR:hostname", shape::string, |v: &ServerView| v.with(|s| json!(s.request.hostname)))
+        .since(2, 90),
+    field("OS-EXT-SRV-ATTR:kernel_id", shape::string_or_null, |v: &ServerView| {
+        v.with(|s| json!(image_part(s, "kernel_id")))
+    })
+    .since(2, 3)
+    .when(extended),
+    field("OS-EXT-SRV-ATTR:ramdisk_id", shape::string_or_null, |v: &ServerView| {
+        v.with(|s| json!(image_part(s, "ramdisk_id")))
+    })
+    .since(2, 3)
+    .when(extended),
+    field("OS-EXT-SRV-ATTR:root_device_name", shape::string, |v: &ServerView| v.with(|s| json!(root_name(s))))
         .since(2, 3)
         .when(extended),
-    field("OS-EXT-SRV-ATTR:ramdisk_id", |v: &ServerView| v.with(|s| json!(image_part(s, "ramdisk_id"))))
+    field("OS-EXT-SRV-ATTR:user_data", shape::string_or_null, |v: &ServerView| v.with(|s| json!(s.request.user_data)))
         .since(2, 3)
         .when(extended),
-    field("OS-EXT-SRV-ATTR:root_device_name", |v: &ServerView| v.with(|s| json!(root_name(s))))
-        .since(2, 3)
-        .when(extended),
-    field("OS-EXT-SRV-ATTR:user_data", |v: &ServerView| v.with(|s| json!(s.request.user_data)))
-        .since(2, 3)
-        .when(extended),
-    field("host_status", |v: &ServerView| json!(v.host_status)).since(2, 16).when(shows_host_status),
-    field("key_name", |v: &ServerView| v.with(|s| json!(s.request.key.as_ref().map(|key| &key.name)))).when(full),
-    field("OS-SRV-USG:launched_at", |v: &ServerView| v.with(|s| micros(s.launched_at))).when(full),
-    field("OS-SRV-USG:terminated_at", |v: &ServerView| v.with(|s| micros(s.terminated_at))).when(full),
-    field("security_groups", |v: &ServerView| v.security_groups.iter().map(|name| json!({"name": name})).collect())
-        .when(|v| !v.sees.brief && !v.security_groups.is_empty()),
-    field("OS-EXT-STS:task_state", |v: &ServerView| json!(v.status.task_state)).when(full),
-    field("OS-EXT-STS:vm_state", |v: &ServerView| json!(v.status.vm_state)).when(full),
-    field("OS-EXT-STS:power_state", |v: &ServerView| json!(v.status.power_state)).when(full),
-    field("os-extended-volumes:volumes_attached", |v: &ServerView| v.with(|s| volumes(s, false)))
+    field("host_status", shape::string, |v: &ServerView| json!(v.host_status)).since(2, 16).when(shows_host_status),
+    field("key_name", shape::string_or_null, |v: &ServerView| {
+        v.with(|s| json!(s.request.key.as_ref().map(|key| &key.name)))
+    })
+    .when(full),
+    field("OS-SRV-USG:launched_at", shape::time_or_null, |v: &ServerView| v.with(|s| micros(s.launched_at))).when(full),
+    field("OS-SRV-USG:terminated_at", shape::time_or_null, |v: &ServerView| v.with(|s| micros(s.terminated_at)))
+        .when(full),
+    field("security_groups", group_names, |v: &ServerView| {
+        v.security_groups.iter().map(|name| json!({"name": name})).collect()
+    })
+    .when(|v| !v.sees.brief && !v.security_groups.is_empty()),
+    field("OS-EXT-STS:task_state", shape::string_or_null, |v: &ServerView| json!(v.status.task_state)).when(full),
+    field("OS-EXT-STS:vm_state", shape::string, |v: &ServerView| json!(v.status.vm_state)).when(full),
+    field("OS-EXT-STS:power_state", shape::integer, |v: &ServerView| json!(v.status.power_state)).when(full),
+    field("os-extended-volumes:volumes_attached", attached_volumes, |v: &ServerView| v.with(|s| volumes(s, false)))
         .until(2, 2)
         .when(full),
-    field("os-extended-volumes:volumes_attached", |v: &ServerView| v.with(|s| volumes(s, true))).since(2, 3).when(full),
-    field("locked", |v: &ServerView| v.with(|s| json!(s.lock.is_some()))).since(2, 9),
-    field("locked_reason", |v: &ServerView| v.with(|s| json!(s.lock.as_ref().and_then(|lock| lock.reason.as_ref()))))
-        .since(2, 73),
-    field("description", |v: &ServerView| v.with(|s| json!(s.request.description))).since(2, 19),
-    field("tags", |v: &ServerView| v.with(|s| json!(s.request.tags))).since(2, 26),
-    field("trusted_image_certificates", |v: &ServerView| {
+    field("os-extended-volumes:volumes_attached", deletable_volumes, |v: &ServerView| v.with(|s| volumes(s, true)))
+        .since(2, 3)
+        .when(full),
+    field("locked", shape::boolean, |v: &ServerView| v.with(|s| json!(s.lock.is_some()))).since(2, 9),
+    field("locked_reason", shape::string_or_null, |v: &ServerView| {
+        v.with(|s| json!(s.lock.as_ref().and_then(|lock| lock.reason.as_ref())))
+    })
+    .since(2, 73),
+    field("description", shape::string_or_null, |v: &ServerView| v.with(|s| json!(s.request.description))).since(2, 19),
+    field("tags", shape::strings, |v: &ServerView| v.with(|s| json!(s.request.tags))).since(2, 26),
+    field("trusted_image_certificates", certificates, |v: &ServerView| {
         v.with(|s| if s.request.trusted_certs.is_empty() { Value::Null } else { json!(s.request.trusted_certs) })
     })
     .since(2, 63),
-    field("server_groups", |v: &ServerView| v.group.iter().map(|group| json!(group)).collect())
+    field("server_groups", group_ids, |v: &ServerView| v.group.iter().map(|group| json!(group)).collect())
         .since(2, 71)
         .when(|v| v.sees.groups),
-    field("scheduler_hints", |v: &ServerView| v.with(hints)).since(2, 100),
+    field("scheduler_hints", hints_shape, |v: &ServerView| v.with(hints)).since(2, 100),
 ]);
 
 /// `GET /servers`
 pub static BRIEF: FieldTable<ServerView> = FieldTable::new(&[
-    field("id", |v: &ServerView| json!(v.id())),
-    field("name", |v: &ServerView| v.with(|s| json!(s.request.name))),
-    field("links", |v: &ServerView| v.sees.links.pair("servers", &v.id())),
+    field("id", shape::uuid, |v: &ServerView| json!(v.id())),
+    field("name", shape::string, |v: &ServerView| v.with(|s| json!(s.request.name))),
+    field("links", shape::links, |v: &ServerView| v.sees.links.pair("servers", &v.id())),
 ]);

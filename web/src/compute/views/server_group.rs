@@ -7,6 +7,7 @@ use chronova_events::server_group::ServerGroup;
 use serde_json::{Value, json};
 
 use crate::fields::{FieldTable, field};
+use crate::schema::{Schema, array, object, opt, shape};
 
 /// A group about to be shown.
 #[derive(Debug)]
@@ -23,14 +24,22 @@ fn rules(view: &ServerGroupView) -> Value {
     }
 }
 
+fn rules_shape() -> Schema {
+    object([opt("max_server_per_host", shape::integer())])
+}
+
+fn members() -> Schema {
+    array(shape::uuid())
+}
+
 pub static SERVER_GROUP: FieldTable<ServerGroupView> = FieldTable::new(&[
-    field("id", |v: &ServerGroupView| json!(v.group.definition.group)),
-    field("name", |v: &ServerGroupView| json!(v.group.definition.name)),
-    field("policies", |v: &ServerGroupView| json!([v.group.definition.policy.name()])).until(2, 63),
-    field("policy", |v: &ServerGroupView| json!(v.group.definition.policy.name())).since(2, 64),
-    field("rules", rules).since(2, 64),
-    field("metadata", |_| json!({})).until(2, 63),
-    field("members", |v: &ServerGroupView| json!(v.members)),
-    field("project_id", |v: &ServerGroupView| json!(v.group.definition.project)).since(2, 13),
-    field("user_id", |v: &ServerGroupView| json!(v.group.definition.user)).since(2, 13),
+    field("id", shape::uuid, |v: &ServerGroupView| json!(v.group.definition.group)),
+    field("name", shape::string, |v: &ServerGroupView| json!(v.group.definition.name)),
+    field("policies", shape::strings, |v: &ServerGroupView| json!([v.group.definition.policy.name()])).until(2, 63),
+    field("policy", shape::string, |v: &ServerGroupView| json!(v.group.definition.policy.name())).since(2, 64),
+    field("rules", rules_shape, rules).since(2, 64),
+    field("metadata", shape::pairs, |_| json!({})).until(2, 63),
+    field("members", members, |v: &ServerGroupView| json!(v.members)),
+    field("project_id", shape::string, |v: &ServerGroupView| json!(v.group.definition.project)).since(2, 13),
+    field("user_id", shape::string, |v: &ServerGroupView| json!(v.group.definition.user)).since(2, 13),
 ]);

@@ -7,6 +7,7 @@ use chronova_projections::migrations::Migration;
 use serde_json::{Value, json};
 
 use crate::fields::{FieldTable, field};
+use crate::schema::shape;
 
 /// A migration about to be shown.
 #[derive(Debug)]
@@ -31,23 +32,27 @@ fn target(view: &ServerMigrationView) -> Value {
 }
 
 pub static SERVER_MIGRATION: FieldTable<ServerMigrationView> = FieldTable::new(&[
-    field("id", |v: &ServerMigrationView| json!(v.row.number)),
-    field("uuid", |v: &ServerMigrationView| json!(v.row.id)).since(2, 59),
-    field("server_uuid", |v: &ServerMigrationView| json!(v.row.instance)),
-    field("status", |v: &ServerMigrationView| json!(v.row.status.word())),
-    field("source_compute", source),
-    field("source_node", source),
-    field("dest_compute", target),
-    field("dest_node", target),
-    field("dest_host", |v: &ServerMigrationView| if v.hosts { json!(v.dest_ip) } else { Value::Null }),
-    field("memory_total_bytes", |v: &ServerMigrationView| json!(v.progress.memory_total)),
-    field("memory_processed_bytes", |v: &ServerMigrationView| json!(v.progress.memory_processed)),
-    field("memory_remaining_bytes", |v: &ServerMigrationView| json!(v.progress.memory_remaining)),
-    field("disk_total_bytes", |v: &ServerMigrationView| json!(v.progress.disk_total)),
-    field("disk_processed_bytes", |v: &ServerMigrationView| json!(v.progress.disk_processed)),
-    field("disk_remaining_bytes", |v: &ServerMigrationView| json!(v.progress.disk_remaining)),
-    field("created_at", |v: &ServerMigrationView| json!(v.row.created_at.iso_micros())),
-    field("updated_at", |v: &ServerMigrationView| json!(v.row.updated_at.iso_micros())),
-    field("user_id", |v: &ServerMigrationView| json!(v.row.user)).since(2, 80),
-    field("project_id", |v: &ServerMigrationView| json!(v.row.project)).since(2, 80),
+    field("id", shape::integer, |v: &ServerMigrationView| json!(v.row.number)),
+    field("uuid", shape::uuid, |v: &ServerMigrationView| json!(v.row.id)).since(2, 59),
+    field("server_uuid", shape::uuid, |v: &ServerMigrationView| json!(v.row.instance)),
+    field("status", shape::string, |v: &ServerMigrationView| json!(v.row.status.word())),
+    field("source_compute", shape::string_or_null, source),
+    field("source_node", shape::string_or_null, source),
+    field("dest_compute", shape::string_or_null, target),
+    field("dest_node", shape::string_or_null, target),
+    field(
+        "dest_host",
+        shape::string_or_null,
+        |v: &ServerMigrationView| if v.hosts { json!(v.dest_ip) } else { Value::Null },
+    ),
+    field("memory_total_bytes", shape::integer, |v: &ServerMigrationView| json!(v.progress.memory_total)),
+    field("memory_processed_bytes", shape::integer, |v: &ServerMigrationView| json!(v.progress.memory_processed)),
+    field("memory_remaining_bytes", shape::integer, |v: &ServerMigrationView| json!(v.progress.memory_remaining)),
+    field("disk_total_bytes", shape::integer, |v: &ServerMigrationView| json!(v.progress.disk_total)),
+    field("disk_processed_bytes", shape::integer, |v: &ServerMigrationView| json!(v.progress.disk_processed)),
+    field("disk_remaining_bytes", shape::integer, |v: &ServerMigrationView| json!(v.progress.disk_remaining)),
+    field("created_at", shape::time, |v: &ServerMigrationView| json!(v.row.created_at.iso_micros())),
+    field("updated_at", shape::time, |v: &ServerMigrationView| json!(v.row.updated_at.iso_micros())),
+    field("user_id", shape::string_or_null, |v: &ServerMigrationView| json!(v.row.user)).since(2, 80),
+    field("project_id", shape::string_or_null, |v: &ServerMigrationView| json!(v.row.project)).since(2, 80),
 ]);

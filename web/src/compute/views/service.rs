@@ -5,6 +5,7 @@ use chronova_events::ids::HostId;
 use serde_json::json;
 
 use crate::fields::{FieldTable, field};
+use crate::schema::{Schema, choice, shape};
 
 /// A service about to be shown: `nova-compute` of a host, or a service of the control plane.
 #[derive(Debug, Clone)]
@@ -23,15 +24,23 @@ pub struct ServiceView {
     pub updated_at: Timestamp,
 }
 
+pub(in crate::compute) fn status_shape() -> Schema {
+    choice(["enabled", "disabled"])
+}
+
+fn state_shape() -> Schema {
+    choice(["up", "down"])
+}
+
 pub static SERVICE: FieldTable<ServiceView> = FieldTable::new(&[
-    field("id", |v: &ServiceView| json!(v.number)).until(2, 52),
-    field("id", |v: &ServiceView| json!(v.id)).since(2, 53),
-    field("binary", |v: &ServiceView| json!(v.binary)),
-    field("host", |v: &ServiceView| json!(v.host)),
-    field("zone", |v: &ServiceView| json!(v.zone)),
-    field("status", |v: &ServiceView| json!(if v.enabled { "enabled" } else { "disabled" })),
-    field("state", |v: &ServiceView| json!(if v.up { "up" } else { "down" })),
-    field("updated_at", |v: &ServiceView| json!(v.updated_at.iso_micros())),
-    field("disabled_reason", |v: &ServiceView| json!(v.disabled_reason)),
-    field("forced_down", |v: &ServiceView| json!(v.forced_down)).since(2, 11),
+    field("id", shape::integer, |v: &ServiceView| json!(v.number)).until(2, 52),
+    field("id", shape::uuid, |v: &ServiceView| json!(v.id)).since(2, 53),
+    field("binary", shape::string, |v: &ServiceView| json!(v.binary)),
+    field("host", shape::string, |v: &ServiceView| json!(v.host)),
+    field("zone", shape::string, |v: &ServiceView| json!(v.zone)),
+    field("status", status_shape, |v: &ServiceView| json!(if v.enabled { "enabled" } else { "disabled" })),
+    field("state", state_shape, |v: &ServiceView| json!(if v.up { "up" } else { "down" })),
+    field("updated_at", shape::time, |v: &ServiceView| json!(v.updated_at.iso_micros())),
+    field("disabled_reason", shape::string_or_null, |v: &ServiceView| json!(v.disabled_reason)),
+    field("forced_down", shape::boolean, |v: &ServiceView| json!(v.forced_down)).since(2, 11),
 ]);

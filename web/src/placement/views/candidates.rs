@@ -14,17 +14,29 @@ use chronova_events::ledger::Provider;
 use chronova_projections::placement::candidates::{AllocationCandidates, Candidate, ProviderSummary, ResourceAmounts};
 
 use crate::microversion::Microversion;
+use crate::schema::{Schema, array, object, object_of, req, shape};
 
-/// A key, the versions that have it, and the function that writes its value.
-struct VersionedKey<V> {
+/// A key, the schema of its value, the versions that have it, and the function that writes its value.
+pub(in crate::placement) struct VersionedKey<V> {
     name: &'static str,
+    shape: fn() -> Schema,
     since: Microversion,
     until: Option<Microversion>,
     write: fn(&V, &mut CandidatesWriter<'_>),
 }
 
-const fn written<V>(name: &'static str, write: fn(&V, &mut CandidatesWriter<'_>)) -> VersionedKey<V> {
-    VersionedKey { name, since: Microversion::NONE, until: None, write }
+const fn written<V>(
+    name: &'static str,
+    shape: fn() -> Schema,
+    write: fn(&V, &mut CandidatesWriter<'_>),
+) -> VersionedKey<V> {
+    VersionedKey { name, shape, since: Microversion::NONE, until: None, write }
+}
+
+/// The schema of the objects that a table writes.
+pub(in crate::placement) fn shape_of<V>(table: &[VersionedKey<V>]) -> Schema {
+    let property = |key: &VersionedKey<V>| req(key.name, (key.shape)()).within(key.since, key.until);
+    object_of(table.iter().map(property).collect())
 }
 
 impl<V> VersionedKey<V> {
@@ -37,25 +49,52 @@ impl<V> VersionedKey<V> {
     }
 }
 
+fn amounts_shape() -> Schema {
+    shape::map_of(shape::integer())
+}
+
+/// The allocations until 1.11.
+fn listed_allocations() -> Schema {
+    let provider = object([req("uuid", shape::uuid())]);
+    array(object([req("resource_provider", provider), req("resources", amounts_shape())]))
+}
+
+fn keyed_allocations() -> Schema {
+    shape::map_of(object([req("resources", amounts_shape())]))
+}
+
+fn mappings_shape() -> Schema {
+    shape::map_of(array(shape::uuid()))
+}
+
+fn capacities() -> Schema {
+    shape::map_of(object([req("capacity", shape::integer()), req("used", shape::integer())]))
+}
+
 /// The keys of a candidate.
-static CANDIDATE: &[VersionedKey<Candidate>] = &[
-    written("allocations", as_list).until(1, 11),
-    written("allocations", by_provider).since(1, 12),
-    written("mappings", mappings).since(1, 34),
+pub(in crate::placement) static CANDIDATE: &[VersionedKey<Candidate>] = &[
+    written("allocations", listed_allocations, as_list).until(1, 11),
+    written("allocations", keyed_allocations, by_provider).since(1, 12),
+    written("mappings", mappings_shape, mappings).since(1, 34),
 ];
 
 /// The keys of a provider's summary.
-static SUMMARY: &[VersionedKey<ProviderSummary>] = &[
+pub(in crate::placement) static SUMMARY: &[VersionedKey<ProviderSummary>] = &[
     // Before 1.27 a summary shows only the requested classes.
-    written("resources", |described: &ProviderSummary, page| resources(described, page, true)).until(1, 26),
-    written("resources", |described: &ProviderSummary, page| resources(described, page, false)).since(1, 27),
-    written("traits", |described: &ProviderSummary, page| page.traits(&described.provider)).since(1, 17),
-    written("parent_provider_uuid", |described: &ProviderSummary, page| match described.provider.parent {
-        Some(parent) => page.id(parent),
-        None => page.raw("null"),
+    written("resources", capacities, |described: &ProviderSummary, page| resources(described, page, true)).until(1, 26),
+    written("resources", capacities, |described: &ProviderSummary, page| resources(described, page, false))
+        .since(1, 27),
+    written("traits", shape::strings, |described: &ProviderSummary, page| page.traits(&described.provider))
+        .since(1, 17),
+    written("parent_provider_uuid", shape::uuid_or_null, |described: &ProviderSummary, page| {
+        match described.provider.parent {
+            Some(parent) => page.id(parent),
+            None => page.raw("null"),
+        }
     })
     .since(1, 29),
-    written("root_provider_uuid", |described: &ProviderSummary, page| page.id(described.root)).since(1, 29),
+    written("root_provider_uuid", shape::uuid, |described: &ProviderSummary, page| page.id(described.root))
+        .since(1, 29),
 ];
 
 /// Writes the body of the answer. `asked` has the resource classes of the request.

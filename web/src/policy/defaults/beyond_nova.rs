@@ -45,12 +45,18 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:servers:show", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("GET /chronova/v1/servers/{server}; GET /chronova/v1/machine-types/unset"),
+    rule("chronova:limits:show", "role:admin or (role:reader and system_scope:all)")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("GET /chronova/v1/limits"),
     rule("chronova:image_properties:set", "role:admin")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("PUT /chronova/v1/servers/{server}/image-properties"),
     rule("chronova:machine_types:set", "role:admin")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("PUT /chronova/v1/servers/{server}/machine-type"),
+    rule("chronova:volume_attachments:refresh", "role:admin")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("PUT /chronova/v1/servers/{server}/attachments/{volume}"),
     rule("chronova:orphans:list", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("GET /chronova/v1/placement/orphans"),

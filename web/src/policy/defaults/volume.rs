@@ -79,6 +79,7 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("volume_extension:types_extra_specs:create", ADMIN).guards("POST /types/{type_id}/extra_specs"),
     rule("volume_extension:types_extra_specs:update", ADMIN).guards("PUT /types/{type_id}/extra_specs/{key}"),
     rule("volume_extension:types_extra_specs:delete", ADMIN).guards("DELETE /types/{type_id}/extra_specs/{key}"),
+    rule("volume_extension:volume_type_encryption:get", ADMIN).guards("GET /types/{type_id}/encryption"),
     rule("volume_extension:volume_type_access:get_all_for_type", ADMIN).guards("GET /types/{type_id}/os-volume-type-access"),
     rule("volume_extension:volume_type_access:addProjectAccess", ADMIN).guards("POST /types/{type_id}/action (addProjectAccess)"),
     rule("volume_extension:volume_type_access:removeProjectAccess", ADMIN).guards("POST /types/{type_id}/action (removeProjectAccess)"),

@@ -221,7 +221,9 @@ impl ImageService for EmbeddedImages {
         if matches!(found.content, ImageContent::Active(_) | ImageContent::Deactivated(_)) {
             return Ok(());
         }
-        let upload = UploadId::random();
+        // The log may have the start of an upload whose reply was lost. A repeated step has the same id, so it
+        // continues that upload. A user's upload has another id, and is refused meanwhile.
+        let upload = UploadId::derive(image.0, "upload");
         self.send(image, ImageCommand::StartUpload(upload), &meta).await?;
         let format = found.attributes.disk_format.unwrap_or_default();
         let stored = self.files.receive(IncomingUpload { image, upload, format, announced: None }, bytes).await;

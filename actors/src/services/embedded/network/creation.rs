@@ -104,7 +104,7 @@ async fn counting<A: Reachable>(
     refused: impl FnOnce(CommandError<A::Reject>) -> CreateNetworkResourceReject,
 ) -> Result<Committed, CreateNetworkResourceReject> {
     let (queries, things) = (operations.queries(), BTreeSet::from([counted]));
-    let take = queries.views.networks.read(|view| room::take(view, project, things.clone(), Some(queries.clock.now())));
+    let take = queries.views.networks.read(|view| room::take(view, project, things.clone(), queries.clock.now()));
     operations.send::<NetworkQuotaRoot>(project, take, Arc::clone(meta)).await?;
     let created = operations.send::<A>(id, command, Arc::clone(meta)).await;
     if let Err(CommandError::Rejected(_)) = &created {

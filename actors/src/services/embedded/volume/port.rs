@@ -115,10 +115,8 @@ impl VolumeService for EmbeddedVolumes {
 
     async fn list_snapshots(&self, project: &ProjectId, all: bool) -> Result<Vec<SnapshotInfo>, PortError> {
         // A snapshot that an administrator created may belong to another project than its volume.
-        let known = self.views.volumes.read(|view| view.of(None));
-        let each = known.iter().flat_map(|of| of.snapshots.values().map(move |known| (of, known)));
-        let own = each.filter(|(_, known)| all || known.requested.project == *project);
-        let mut found: Vec<SnapshotInfo> = own.map(|(of, known)| snapshot_info(of, known)).collect();
+        let known = self.views.volumes.read(|view| view.snapshots_of((!all).then_some(project)));
+        let mut found: Vec<SnapshotInfo> = known.iter().map(|(of, known)| snapshot_info(of, known)).collect();
         found.sort_by_key(|snapshot| Reverse((snapshot.created_at, snapshot.id)));
         Ok(found)
     }

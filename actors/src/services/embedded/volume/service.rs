@@ -1,8 +1,8 @@
 //! The embedded volume service: the requests of its API and of Compute.
 //!
-//! Quota is reserved before the volume or snapshot is requested. This service releases the quota after a refusal, and a
-//! reconciler releases it after a crash. Processes create, copy and remove the volumes' content; see
-//! [`super::processes`].
+//! Quota is reserved before the volume or snapshot is requested. This service releases the quota after a refusal. A
+//! reconciler releases it after a crash, and if it was unknown whether the log has the request. Processes create, copy
+//! and remove the volumes' content; see [`super::processes`].
 
 use std::sync::Arc;
 
@@ -217,9 +217,11 @@ impl EmbeddedVolumes {
         self.quota(&project, take, Arc::clone(&meta)).await?;
         match self.command(volume, VolumeCommand::Create(Box::new(created)), Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
+            // The volume may be in the log. If it is not, a reconciler releases the quota.
+            Err(error @ VolumeError::Unavailable(_)) => Err(error),
             Err(error) => {
                 // If a volume with the id exists, its quota stays, because only unused quota is released.
-                if self.look(volume).await.is_err() {
+                if matches!(self.look(volume).await, Err(VolumeError::NotFound(_))) {
                     let release = VolumeQuotaCommand::ReleaseVolume { project: project.clone(), volume };
                     self.quota(&project, release, meta).await?;
                 }
@@ -386,10 +388,16 @@ impl EmbeddedVolumes {
         let command = VolumeCommand::Snapshot { asked, force: wanted.force, is_admin };
         match self.command(wanted.volume, command, Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
+            // The snapshot may be in the log. If it is not, a reconciler releases the quota.
+            Err(error @ VolumeError::Unavailable(_)) => Err(error),
             Err(error) => {
                 // If the snapshot exists from an earlier request, its quota stays, because only unused quota is
                 // released.
-                if !self.look(volume).await.is_ok_and(|of| of.snapshots.contains_key(&snapshot)) {
+                let unused = match self.look(volume).await {
+                    Ok(of) => !of.snapshots.contains_key(&snapshot),
+                    Err(error) => matches!(error, VolumeError::NotFound(_)),
+                };
+                if unused {
                     let release = VolumeQuotaCommand::ReleaseSnapshot { project: project.clone(), snapshot };
                     self.quota(&project, release, meta).await?;
                 }
@@ -422,8 +430,13 @@ impl EmbeddedVolumes {
             // The request may be in the log.
             Err(error @ VolumeError::Unavailable(_)) => Err(error),
             Err(error) => {
-                // The volume has changed since the check, but no extension is under way.
-                let size_gb = self.look(volume).await.map_or(now.size_gb, |now| now.size_gb);
+                // The volume has changed since the check, but no extension is under way. If the volume cannot be read
+                // now, a reconciler releases the quota.
+                let size_gb = match self.look(volume).await {
+                    Ok(changed) => changed.size_gb,
+                    Err(VolumeError::NotFound(_)) => now.size_gb,
+                    Err(_) => return Err(error),
+                };
                 let shrink = VolumeQuotaCommand::ShrinkVolume { project: project.clone(), volume, size_gb };
                 self.quota(&project, shrink, meta).await?;
                 Err(error)

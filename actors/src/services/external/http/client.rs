@@ -15,6 +15,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::Value;
 use thiserror::Error;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::breaker::CircuitBreaker;
 use super::tally::{CallOutcome, CallTally};
@@ -290,7 +292,14 @@ impl ServiceClient {
             let (status, headers) = (parts.status.as_u16(), parts.headers);
             Ok(ServiceAnswer { status, headers, body: body.to_bytes() })
         };
+        let (service, method) = (self.options.name, request.method.as_str());
+        let span = tracing::trace_span!(target: "spans", "service", service, method, status = Empty, error = Empty);
+        let whole = whole.instrument(span.clone());
         let answer = tokio::time::timeout(self.options.timeout, whole).await.unwrap_or_else(|_| Err(self.late()));
+        match &answer {
+            Ok(answer) => span.record("status", answer.status),
+            Err(silence) => span.record("error", silence.reason.as_str()),
+        };
         let answer = match answer {
             Ok(answer) if is_of_a_proxy(answer.status) => Err(Silence {
                 reason: format!("{} answers {}", self.options.name, answer.complaint()),

@@ -19,9 +19,8 @@ mod rows;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
@@ -33,8 +32,29 @@ use crate::chain::{Anchor, EventHash};
 use crate::envelope::{Position, StreamId};
 use crate::store::StoreError;
 
+/// How far a verification is. The caller keeps a clone, and reads it meanwhile.
+#[derive(Debug, Clone, Default)]
+pub struct VerifyProgress(Arc<(AtomicU64, AtomicU64)>);
+
+impl VerifyProgress {
+    /// Counts events that were checked.
+    pub(crate) fn add(&self, events: u64) {
+        self.0.0.fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// Sets the number of events of the log.
+    pub(crate) fn expect(&self, events: u64) {
+        self.0.1.store(events, Ordering::Relaxed);
+    }
+
+    /// The number of checked events, and of all events. The second is 0 until the log is open.
+    pub fn now(&self) -> (u64, u64) {
+        (self.0.0.load(Ordering::Relaxed), self.0.1.load(Ordering::Relaxed))
+    }
+}
+
 /// The scope of a verification, and its number of threads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct VerifyOptions {
     /// Anchors that were stored elsewhere.
     pub against: Vec<Anchor>,
@@ -45,12 +65,13 @@ pub struct VerifyOptions {
     /// Whether only files, pages and anchors are checked, as fast as the disk reads. If the seals are current, such a
     /// check finds any flipped bit, but no forged event.
     pub quick: bool,
+    pub progress: VerifyProgress,
 }
 
 impl Default for VerifyOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { against: Vec::new(), threads, limit: 20, quick: false }
+        Self { against: Vec::new(), threads, limit: 20, quick: false, progress: VerifyProgress::default() }
     }
 }
 
@@ -202,7 +223,8 @@ fn check_database(
     }
     found.chained_until = chained_until(&connection).map_err(explain)?;
     if !options.quick {
-        check_contents(path, head, options.threads, findings, found)?;
+        options.progress.expect(head.0);
+        check_contents(path, head, options, findings, found)?;
         rows::check_index(&connection, findings)?;
         rows::check_snapshots(&connection, findings, found)?;
     }
@@ -218,13 +240,13 @@ fn check_database(
 fn check_contents(
     path: &Path,
     head: Position,
-    threads: usize,
+    options: &VerifyOptions,
     findings: &Findings,
     found: &mut Verification,
 ) -> Result<(), StoreError> {
     let structures = std::thread::scope(|scope| {
         let structures = scope.spawn(|| check_structures(path, findings));
-        rows::check(path, head, threads, findings, found);
+        rows::check(path, head, options, findings, found);
         structures.join()
     });
     structures.map_err(|_| StoreError::Io("the check of the file's structure failed".to_owned()))?

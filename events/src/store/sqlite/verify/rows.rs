@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::{Findings, LogDamage, Verification};
+use super::{Findings, LogDamage, Verification, VerifyOptions};
 use crate::chain::{EventContent, EventHash, link};
 use crate::codec::BINCODE_2;
 use crate::envelope::{Position, Recorded, StreamId};
@@ -40,7 +40,13 @@ struct VerifiedRows {
 }
 
 /// Verifies every event up to `head`.
-pub(super) fn check(path: &Path, head: Position, threads: usize, findings: &Findings, found: &mut Verification) {
+pub(super) fn check(
+    path: &Path,
+    head: Position,
+    options: &VerifyOptions,
+    findings: &Findings,
+    found: &mut Verification,
+) {
     let parts = head.0.div_ceil(PART);
     let next = AtomicU64::new(0);
     let done: Mutex<Vec<(u64, VerifiedRows)>> = Mutex::default();
@@ -57,12 +63,14 @@ pub(super) fn check(path: &Path, head: Position, threads: usize, findings: &Find
             if number >= parts || findings.is_full() {
                 return;
             }
-            let part = worker.check(number * PART, head.0.min((number + 1) * PART));
+            let (after, last) = (number * PART, head.0.min((number + 1) * PART));
+            let part = worker.check(after, last);
+            options.progress.add(last - after);
             done.lock().unwrap_or_else(PoisonError::into_inner).push((number, part));
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.clamp(1, 64) {
+        for _ in 1..options.threads.clamp(1, 64) {
             scope.spawn(work);
         }
         work();

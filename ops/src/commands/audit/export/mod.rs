@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::super::log_pages::payload;
+use super::super::progress_line::ProgressLine;
 use super::super::{CommandFailure, Exit};
 use super::AuditTimeRange;
 use record::ExportEntry;
@@ -149,7 +150,9 @@ pub async fn run(
     let mut signed = Signed { file: BufWriter::new(file), hash: Sha256::new() };
     signed.line(&head)?;
     let (mut events, mut omitted, mut at) = (0_u64, 0_u64, first - 1);
+    let mut progress = ProgressLine::new("exports the log", at, last);
     while at < last {
+        progress.at(at);
         let page = store.read_all(Position(at), 1_024).await?;
         for recorded in page.iter().filter(|recorded| recorded.position.0 <= last) {
             if selection.admits(recorded) {
@@ -165,6 +168,7 @@ pub async fn run(
             None => break,
         }
     }
+    drop(progress);
     let file = signed.seal(&key)?.into_inner().map_err(std::io::IntoInnerError::into_error)?;
     file.sync_all()?;
     let path = args.out.display();

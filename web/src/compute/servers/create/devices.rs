@@ -275,6 +275,7 @@ fn of_image_root(image: ImageId) -> MappedDevice {
 fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<MappedDevice>, Fault> {
     let list: Value = serde_json::from_str(text).map_err(|_| invalid("Unrecognized legacy format."))?;
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    list.iter().try_for_each(check_texts)?;
     if is_modern {
         return of_new(list, false);
     }
@@ -283,6 +284,28 @@ fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<MappedDe
         one.device.boot_index = (bare(one.wished_name.as_ref()) == Some(root_name)).then_some(0);
     }
     Ok(devices)
+}
+
+/// The texts of a mapping that a server keeps, and their longest length in the schema of `POST /servers`.
+const TEXTS: [&str; 7] =
+    ["device_name", "device_type", "disk_bus", "guest_format", "tag", "virtual_name", "volume_type"];
+const LONGEST_TEXT: usize = 255;
+
+/// Applies the bounds of the schema to a mapping in an image's properties, which no schema checks. Every server from
+/// the image keeps these texts.
+fn check_texts(mapping: &Value) -> Result<(), Fault> {
+    for key in TEXTS {
+        match mapping.get(key) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(text)) if text.chars().count() <= LONGEST_TEXT => {}
+            Some(_) => return Err(invalid(&format!("{key} is not a text of at most {LONGEST_TEXT} characters."))),
+        }
+    }
+    let known = |kind: &str| ["blank", "image", "snapshot", "volume"].contains(&kind);
+    match mapping.get("source_type").and_then(Value::as_str).is_none_or(known) {
+        true => Ok(()),
+        false => Err(invalid("Invalid source_type field.")),
+    }
 }
 
 /// Checks that a disk has the boot index 0, and that the boot indexes of all disks have no gaps and no duplicates.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use chronova_actors::scheduler::filters::query;
 use chronova_events::ids::{ImageId, NetworkId, PortId};
 use chronova_events::instance::{DiskConfig, FilesGiven, RequestedNetworks, RequestedNic, SortedPairs};
 use serde_json::{Map, Value};
 
 use super::devices::BlockDeviceMappings;
+use crate::compute::servers::filters::invalid;
 use crate::compute::servers::lookup::one_spelling;
 use crate::compute::versions;
 use crate::ctx::Ctx;
@@ -100,6 +102,9 @@ impl CreateServerRequest {
     }
 
     fn check(&self) -> Result<(), Fault> {
+        for (hint, values) in &self.scheduler_hints {
+            check_hint(hint, values)?;
+        }
         if self.max_count > 1 {
             let nics = self.networks.listed();
             if nics.iter().any(|nic| nic.fixed_ip.is_some()) {
@@ -226,6 +231,27 @@ pub(in crate::compute::servers) fn files(personality: Option<&Value>) -> Option<
     let given = personality.and_then(Value::as_array).filter(|files| !files.is_empty())?;
     let contents = |file: &Value| text(file, "contents").split_whitespace().collect();
     Some(FilesGiven { files: given.iter().map(|file| (text(file, "path"), contents(file))).collect() })
+}
+
+/// The most servers that one scheduler hint may name. Nova has no such bound. But each server of the request keeps the
+/// hints, and each decision on a host reads them.
+const MOST_SERVERS_OF_A_HINT: usize = 100;
+
+/// Refuses hints that are too large.
+fn check_hint(hint: &str, values: &[String]) -> Result<(), Fault> {
+    match hint {
+        "different_host" | "same_host" if values.len() > MOST_SERVERS_OF_A_HINT => Err(invalid(&format!(
+            "the scheduler hint {hint} has {} servers, more than {MOST_SERVERS_OF_A_HINT}",
+            values.len()
+        ))),
+        "query" if values.iter().any(|text| text.chars().count() > query::LONGEST) => {
+            Err(invalid(&format!("the scheduler hint query has more than {} characters", query::LONGEST)))
+        }
+        "query" if values.iter().any(|text| query::depth(text) > query::DEEPEST) => {
+            Err(invalid(&format!("the scheduler hint query is nested more than {} levels deep", query::DEEPEST)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The scheduler hints, under either spelling of their key. Each hint becomes a list of texts.

@@ -13,16 +13,16 @@ use super::NetworkQuotaCommand;
 /// creation takes milliseconds.
 const ABANDONED_MICROS: i64 = 10 * 60 * 1_000_000;
 
-/// Reserves quota for `things` of the project. If `now` is `None`, no quota counts as abandoned.
+/// Reserves quota for `things` of the project, and releases abandoned quota.
 pub fn take(
     view: &NetworksView,
     project: &ProjectId,
     things: BTreeSet<CountedResource>,
-    now: Option<Timestamp>,
+    now: Timestamp,
 ) -> NetworkQuotaCommand {
     let held: BTreeSet<CountedResource> = view.held(project).map(|held| held.counted().collect()).unwrap_or_default();
     let mut gone = view.freed(project).cloned().unwrap_or_default();
-    let old = |since: &Timestamp| now.is_some_and(|now| now.0.saturating_sub(since.0) > ABANDONED_MICROS);
+    let old = |since: &Timestamp| now.0.saturating_sub(since.0) > ABANDONED_MICROS;
     let taken = view.limits(project).into_iter().flat_map(|own| &own.taken);
     gone.extend(taken.filter(|(thing, since)| old(since) && !held.contains(thing)).map(|(thing, _)| *thing));
     NetworkQuotaCommand::Take { project: project.clone(), things, held, gone }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chronova_events::clock::Clock;
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
@@ -47,18 +48,24 @@ use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuot
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The embedded network service.
-#[derive(Debug)]
 pub struct EmbeddedNetworks {
     gateway: Arc<CommandGateway>,
     views: Arc<Views>,
+    clock: Arc<dyn Clock>,
     touched: TouchedNetworks,
     floating_ip_turns: ProjectTurns,
 }
 
+impl std::fmt::Debug for EmbeddedNetworks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EmbeddedNetworks")
+    }
+}
+
 impl EmbeddedNetworks {
-    pub fn new(gateway: Arc<CommandGateway>, views: Arc<Views>) -> Arc<Self> {
+    pub fn new(gateway: Arc<CommandGateway>, views: Arc<Views>, clock: Arc<dyn Clock>) -> Arc<Self> {
         let (touched, floating_ip_turns) = (TouchedNetworks::default(), ProjectTurns::default());
-        Arc::new(Self { gateway, views, touched, floating_ip_turns })
+        Arc::new(Self { gateway, views, clock, touched, floating_ip_turns })
     }
 
     /// The networks that may have ports of the server.
@@ -90,7 +97,7 @@ impl EmbeddedNetworks {
             return Ok(());
         }
         let things = ports.into_iter().map(CountedResource::Port).collect();
-        let take = self.views.networks.read(|view| room::take(view, project, things, None));
+        let take = self.views.networks.read(|view| room::take(view, project, things, self.clock.now()));
         let sent = self.gateway.send::<NetworkQuotaRoot>(project, take, Arc::clone(meta)).await;
         sent.map(drop).map_err(|error| match error {
             CommandError::Rejected(NetworkQuotaReject::OverQuota(_)) => check::too_many_ports(),
@@ -274,7 +281,7 @@ impl NetworkService for EmbeddedNetworks {
     /// All state of the service is in the log, so the read models of a past moment suffice to answer for that moment.
     /// The result must not be used for changes.
     fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {
-        Some(Self::new(Arc::clone(&self.gateway), Arc::clone(past)))
+        Some(Self::new(Arc::clone(&self.gateway), Arc::clone(past), Arc::clone(&self.clock)))
     }
 
     async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError> {

@@ -1,0 +1,134 @@
+//! Renews the attachment of a volume, and with it the connection of its host. The guest is off.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `reserve_volume` | reserves the volume for the server once more | ending the attachment that it lacks |
+//! | `renew_connection` | ends the old attachment, connects the new one, plugs the disk again | going on with it |
+//!
+//! The service ends the access of a host with the old attachment, so the old one ends before the new one is connected.
+//! The second reservation keeps other servers away meanwhile, as in Nova's `nova-manage volume_attachment refresh`.
+//! From the end of the old attachment on, the only way is forward: an undo connects the new one, too. The event
+//! `VolumeSwapped` with the same volume records it.
+
+use chronova_events::ids::{AttachmentId, HostId, ProjectId};
+use chronova_events::instance::{Alive, BlockDevice, OngoingTask};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task};
+use chronova_hypervisor::capability::Needed as _;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, StepError, StepRun, steps};
+use super::disks::{self, host, mine, recorded, still_mine, task};
+use crate::instance::InstanceVolumeRecord;
+use crate::ports::PortError;
+
+pub const DEFINITION: Definition = Definition {
+    name: "refresh_volume",
+    steps: steps! {
+        "reserve_volume" => reserve, undone by release;
+        "renew_connection" => renew, undone by go_on;
+    },
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        if outcome == ProcessOutcome::Succeeded {
+            return Ok(());
+        }
+        let (process, device) = (work.running.process, task(work)?.device);
+        let failed = InstanceVolumeRecord::SwapFailed { process, device, fault: disks::fault(work) };
+        disks::record(work, failed).await.map(drop)
+    }
+    .boxed()
+}
+
+/// The new attachment.
+fn new(work: &StepRun) -> Result<AttachmentId, StepError> {
+    match work.running.task {
+        Task::SwapVolume { new_attachment, .. } => Ok(new_attachment),
+        _ => Err(StepError::fatal(500, "This process renews no attachment.", "")),
+    }
+}
+
+async fn reserve(work: &StepRun) -> Result<StepOutput, StepError> {
+    still_mine(work).await?;
+    disks::reserve(work, new(work)?, task(work)?.volume).await
+}
+
+/// Ends the attachments of the server to the volume, except the one that the server has. A server that is deleted or
+/// being deleted has none.
+async fn release(work: &StepRun) -> Result<(), StepError> {
+    let disk = task(work)?;
+    let server = work.server().await?;
+    let stays = server.filter(|server| !matches!(server.ongoing, Some(OngoingTask::Delete { .. })));
+    let known = stays.iter().flat_map(|server| &server.disks).find(|known| known.device.id == disk.device);
+    let kept = known.and_then(|known| known.device.attachment);
+    disks::release_others(work, disk.volume, kept.as_slice()).await
+}
+
+/// Whether an earlier run of the step recorded the new attachment.
+async fn is_renewed(work: &StepRun) -> Result<bool, StepError> {
+    let (disk, process) = (task(work)?, work.running.process);
+    let server = work.server().await?;
+    let known = server.iter().flat_map(|server| &server.disks).find(|known| known.device.id == disk.device);
+    Ok(known.is_some_and(|known| {
+        known.work.map(|work| work.process()) != Some(process) && known.device.attachment != Some(disk.attachment)
+    }))
+}
+
+async fn renew(work: &StepRun) -> Result<StepOutput, StepError> {
+    if !is_renewed(work).await? {
+        let (server, device) = still_mine(work).await?;
+        exchange(work, &server, device).await?;
+    }
+    Ok(StepOutput::Nothing)
+}
+
+/// Completes the renewal if the old attachment is gone, because nothing can bring it back.
+async fn go_on(work: &StepRun) -> Result<(), StepError> {
+    // A server that is being deleted loses its attachments with the undo of the first step.
+    let Some((server, device)) = mine(work).await? else { return Ok(()) };
+    let disk = task(work)?;
+    let known = match work.context.volumes.find(disk.volume, &ProjectId::new(""), true).await {
+        Ok(info) => info.attachments,
+        Err(PortError::NotFound(_)) => return Ok(()),
+        Err(error) => return Err(StepError::again(error)),
+    };
+    match known.iter().any(|known| known.id == disk.attachment) {
+        true => Ok(()),
+        false => exchange(work, &server, device).await,
+    }
+}
+
+/// Ends the old attachment, and gives the server the new one. A repetition succeeds, too.
+async fn exchange(work: &StepRun, server: &Alive, device: BlockDevice) -> Result<(), StepError> {
+    let (disk, (at, hostname), volumes) = (task(work)?, host(server)?, &work.context.volumes);
+    let attachment = disks::reserved(work, new(work)?);
+    disks::release(work, disk.volume, disk.attachment).await?;
+    let name = device.device_name.as_deref();
+    let way = volumes.connect(disk.volume, attachment, &hostname, name, work.meta.clone()).await?;
+    let attachment = way.replaced_by.unwrap_or(attachment);
+    let renewed = BlockDevice { attachment: Some(attachment), connection: Some(recorded(way)), ..device };
+    plug_again(work, at, server, &renewed).await?;
+    volumes.complete(disk.volume, attachment, work.meta.clone()).await?;
+    let done = InstanceVolumeRecord::Swapped { process: work.running.process, device: Box::new(renewed) };
+    match disks::record(work, done).await? {
+        true => disks::release_others(work, disk.volume, &[attachment]).await,
+        // The server is being deleted.
+        false => release(work).await,
+    }
+}
+
+/// Replaces the disk in the definition of the guest. A guest that is not defined gets the disk when it is created
+/// again.
+async fn plug_again(work: &StepRun, at: HostId, server: &Alive, device: &BlockDevice) -> Result<(), StepError> {
+    let Some(connection) = &device.connection else { return Ok(()) };
+    let disk = disks::volume_disk(work.context.volumes.as_ref(), server, device, connection).await?;
+    let driver = work.driver(at)?;
+    let part = driver.volume_attachment().needed()?;
+    disks::told_or_gone(part.detach_disk(work.instance_id(), &connection.serial).await)?;
+    disks::told_or_gone(part.attach_disk(work.instance_id(), &disk).await)
+}
