@@ -186,6 +186,14 @@ impl ConfigPaths {
         self.data_dir = self.data_dir.take().or(before.data_dir);
     }
 
+    /// Adds `nova.conf` and the files of `nova.conf.d`, as far as the folder has them. Packages of SUSE put overrides into
+    /// the latter (`010-nova.conf`).
+    fn find_in(&mut self, folder: &std::path::Path) {
+        let (file, more) = (folder.join("nova.conf"), folder.join("nova.conf.d"));
+        self.config_file.extend(file.is_file().then_some(file));
+        self.config_dir.extend(more.is_dir().then_some(more));
+    }
+
     /// The files in the order in which they are read.
     ///
     /// # Errors
@@ -261,8 +269,8 @@ fn run_command(command: Command) -> ExitCode {
     }
 }
 
-/// The configuration file of Nova's tools, if the command line names none.
-const NOVA_CONF: &str = "/etc/nova/nova.conf";
+/// Has the configuration of Nova's tools, if the command line names no file and no directory.
+const NOVA_FOLDER: &str = "/etc/nova";
 /// Nova's code for a failure that no sub-command documents.
 const NOVA_FAILURE: u8 = 255;
 
@@ -270,8 +278,8 @@ const NOVA_FAILURE: u8 = 255;
 /// files.
 fn load_for_nova(options: &commands::manage::NovaOptions) -> Option<Config> {
     let mut place = options.place();
-    if place.config_file.is_empty() && place.config_dir.is_empty() && std::path::Path::new(NOVA_CONF).exists() {
-        place.config_file.push(NOVA_CONF.into());
+    if place.config_file.is_empty() && place.config_dir.is_empty() {
+        place.find_in(std::path::Path::new(NOVA_FOLDER));
     }
     let config = load_with(&place, &options.as_config())?;
     match crate::telemetry::Logging::start(&config.targets().log) {
@@ -466,6 +474,31 @@ mod tests {
     use clap::{ArgAction, CommandFactory as _};
 
     use super::*;
+
+    #[test]
+    fn overrides_in_nova_conf_d_are_read_after_nova_conf() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = || {
+            let mut place = ConfigPaths { config_file: vec![], config_dir: vec![], data_dir: None };
+            place.find_in(folder.path());
+            place.files().unwrap()
+        };
+        let write = |name: &str, enabled: bool| {
+            let text = format!("[serial_console]\nenabled = {enabled}\n");
+            std::fs::write(folder.path().join(name), text).unwrap();
+        };
+        assert_eq!(found(), Vec::<PathBuf>::new());
+        write("nova.conf", false);
+        assert_eq!(found(), [folder.path().join("nova.conf")]);
+        std::fs::create_dir(folder.path().join("nova.conf.d")).unwrap();
+        write("nova.conf.d/020-more.conf", true);
+        write("nova.conf.d/010-nova.conf", false);
+        write("nova.conf.d/030-nova.conf.rpmsave", false);
+        let names = ["nova.conf", "nova.conf.d/010-nova.conf", "nova.conf.d/020-more.conf"];
+        assert_eq!(found(), names.map(|name| folder.path().join(name)));
+        let loaded = config::load(&found()).unwrap();
+        assert!(loaded.config.serial_console.enabled, "nova.conf wins over its overrides");
+    }
 
     /// Collects the commands and subcommands that use data or configuration.
     fn places(command: &clap::Command, words: &str, found: &mut Vec<String>) {

@@ -1,5 +1,5 @@
-//! Tests the listeners of the real binary: TLS, with certificates from openssl and with curl as the client, and
-//! metrics.
+//! Tests the listeners of the real binary: TLS, with certificates from openssl and with curl as the client, metrics, and
+//! a front server before the APIs.
 //!
 //! Without openssl or curl, the tests of TLS print the reason and skip.
 
@@ -8,11 +8,13 @@
 mod cloud;
 mod tls;
 
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use cloud::Cloud;
+use serde_json::{Value, json};
 use tls::{certificates, curl};
 
 fn skipped(folder: &Path) -> bool {
@@ -124,4 +126,127 @@ fn an_incomplete_tls_configuration_stops_the_start() {
         let (code, text) = cloud.command(&args);
         assert!(code > 0 && text.contains(told), "{given}: {code} {text}");
     }
+}
+
+/// The site of the front server, as its clients know it.
+const SITE: &str = "https://cloud.example";
+
+/// Starts a front server that has the APIs below `/cloud`, beside other sites. Returns its address.
+fn front_server(behind: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            pass_on(&client, &behind).unwrap();
+        }
+    });
+    address
+}
+
+/// Passes one request on, without the prefix of its path, and the answer back.
+fn pass_on(mut client: &TcpStream, behind: &str) -> std::io::Result<()> {
+    let (mut reader, mut head, mut length) = (BufReader::new(client), String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if line.trim_end().is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let Some((method, rest)) = head.split_once(" /cloud/") else { return client.write_all(b"HTTP/1.1 404 -\r\n\r\n") };
+    let mut server = TcpStream::connect(behind)?;
+    write!(server, "{method} /{rest}X-Forwarded-Proto: https\r\nX-Forwarded-Host: cloud.example\r\n")?;
+    write!(server, "X-Forwarded-Prefix: /cloud\r\n\r\n")?;
+    server.write_all(&body)?;
+    std::io::copy(&mut server, &mut client).map(drop)
+}
+
+/// Sends a request to the front server. Returns the answer's status, head and body.
+fn sent(front: &str, method: &str, path: &str, body: &Value) -> (u16, String, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let mut stream = TcpStream::connect(front).unwrap();
+    let (length, fixed) =
+        (body.len(), "X-Auth-Token: admin\r\nContent-Type: application/json\r\nConnection: close\r\n");
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: cloud.example\r\n{fixed}Content-Length: {length}\r\n\r\n");
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_owned(), serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+/// All links in an answer.
+fn links(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            found.extend(map.get("href").and_then(Value::as_str).map(str::to_owned));
+            map.values().for_each(|value| links(value, found));
+        }
+        Value::Array(list) => list.iter().for_each(|value| links(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn below_the_path_of_a_front_server_every_link_leads_to_it() {
+    let mut cloud = Cloud::new("sim://2");
+    cloud
+        .configure("[oslo_middleware]\nenable_proxy_headers_parsing = true\n[chronova]\ntrusted_proxies = 127.0.0.1\n");
+    cloud.start();
+    let furniture = cloud.furnish();
+    let front = front_server(cloud.address());
+    let inside = |link: &str| {
+        assert!(link.starts_with(SITE), "{link} leads elsewhere");
+        link.replacen(SITE, "", 1)
+    };
+    assert_eq!(sent(&front, "GET", "/compute/v2.1/servers", &Value::Null).0, 404, "the front server has no prefix");
+    let wish = json!({"server": {
+        "name": "web", "imageRef": furniture.image, "flavorRef": furniture.flavor,
+        "networks": [{"uuid": furniture.network}],
+    }});
+    for _ in 0..2 {
+        let (status, head, _) = sent(&front, "POST", "/cloud/compute/v2.1/servers", &wish);
+        assert_eq!(status, 202, "{head}");
+        let mut headers = head.lines().filter_map(|line| line.split_once(": "));
+        let (_, location) = headers.find(|(name, _)| name.eq_ignore_ascii_case("location")).unwrap();
+        let (status, _, shown) = sent(&front, "GET", &inside(location), &Value::Null);
+        assert_eq!((status, &shown["server"]["name"]), (200, &json!("web")));
+    }
+    // The versions, and a list in pages: its links lead to the servers, and from page to page.
+    for path in ["/cloud/compute/", "/cloud/compute/v2.1/", "/cloud/compute/v2.1/servers?limit=1"] {
+        let (status, _, body) = sent(&front, "GET", path, &Value::Null);
+        assert!(status == 200 || status == 300, "{path}: {status} {body}");
+        let mut all = Vec::new();
+        links(&body, &mut all);
+        all.retain(|link| !link.starts_with("http://docs.openstack.org"));
+        assert!(!all.is_empty(), "{path}: {body}");
+        for link in all {
+            assert!(inside(&link).starts_with("/cloud/compute/"), "{path}: {link}");
+        }
+    }
+    let (mut next, mut seen) = ("/cloud/compute/v2.1/servers?limit=1".to_owned(), Vec::new());
+    for _ in 0..2 {
+        let (_, _, page) = sent(&front, "GET", &next, &Value::Null);
+        assert_eq!(page["servers"].as_array().unwrap().len(), 1, "{page}");
+        let own = page["servers"][0]["links"].as_array().unwrap().iter().find(|link| link["rel"] == "self").unwrap();
+        let (status, _, shown) = sent(&front, "GET", &inside(own["href"].as_str().unwrap()), &Value::Null);
+        assert_eq!((status, &shown["server"]["id"]), (200, &page["servers"][0]["id"]));
+        seen.push(shown["server"]["id"].clone());
+        // The last page has no link to a next one.
+        if seen.len() == 1 {
+            next = inside(page["servers_links"][0]["href"].as_str().unwrap());
+        }
+    }
+    assert_ne!(seen[0], seen[1]);
+    // A client that asks the server itself gets links to the server itself.
+    let direct = cloud.client().get("/compute/v2.1/servers?limit=1").unwrap().expect(200);
+    assert!(direct.text("/servers_links/0/href").starts_with(&format!("http://{}/compute/", cloud.address())));
+    cloud.stop();
 }

@@ -152,6 +152,8 @@ fn hosts_and_servers_of_the_cell_are_shown() {
         assert!(found.contains(&format!("compute host '{}': {}\n", text("name"), text("id"))), "{found}");
     }
     assert!(found.ends_with(&format!("Found 0 unmapped computes in cell: {CELL1}\n")), "{found}");
+    // Servers are mapped from their request on, so the set-up of an upgrade finds them in the one cell.
+    site.manage("cell_v2 simple_cell_setup", 0);
     let verify = |id: &str| format!("cell_v2 verify_instance --uuid {id}");
     assert_eq!(site.manage(&verify(&server), 0), format!("Instance {server} is in cell: cell1 ({CELL1})\n"));
     assert_eq!(site.manage(&format!("{} --quiet", verify(NOBODY)), 1), "");
@@ -365,4 +367,33 @@ fn host_aggregates_are_mirrored() {
     );
     site.cloud.stop();
     site.manage("placement sync_aggregates", 2);
+}
+
+/// A zone with the name of `default_availability_zone` is allowed, as in Nova, but the log warns of it.
+#[test]
+fn the_log_warns_of_a_zone_that_has_the_name_of_the_default_zone() {
+    const WORDS: &str = "the name of default_availability_zone as its availability zone";
+    let mut site = ManagedCloud::running();
+    let client = site.client();
+    let make = |name: &str, zone: Option<&str>| {
+        let aggregate = json!({"aggregate": {"name": name, "availability_zone": zone}});
+        let made = client.post("/compute/v2.1/os-aggregates", &aggregate).unwrap().expect(200);
+        format!("/compute/v2.1/os-aggregates/{}", made.body["aggregate"]["id"])
+    };
+    let mut warned = |times: usize| {
+        site.cloud.wait(&format!("the log has {times} warnings"), |cloud| cloud.log().matches(WORDS).count() == times);
+    };
+    let (north, plain) = (make("a", Some("north")), make("b", None));
+    warned(0);
+    make("c", Some("nova"));
+    warned(1);
+    let zone = json!({"aggregate": {"availability_zone": "nova"}});
+    client.put(&north, &zone).unwrap().expect(200);
+    warned(2);
+    let metadata = json!({"set_metadata": {"metadata": {"availability_zone": "nova"}}});
+    client.post(&format!("{plain}/action"), &metadata).unwrap().expect(200);
+    warned(3);
+    let other = json!({"set_metadata": {"metadata": {"ssd": "true"}}});
+    client.post(&format!("{plain}/action"), &other).unwrap().expect(200);
+    warned(3);
 }

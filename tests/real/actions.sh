@@ -4,7 +4,9 @@ set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open actions 10.70
 house_furnish
-expect "the flavor limits disks and has a watchdog" os flavor set --property quota:disk_write_iops_sec=2000 --property hw:watchdog_action=pause actions
+expect "the flavor limits disks and video memory and has a watchdog" os flavor set --property quota:disk_write_iops_sec=2000 \
+  --property quota:disk_write_bytes_sec=1048576 --property hw_video:ram_max_mb=32 --property hw:watchdog_action=pause actions
+expect "the image requests as much video memory as the flavor allows" os image set --property hw_video_model=vga --property hw_video_ram=32 actions
 
 # The guest prints a counter every second. The counter is only in its memory.
 printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/user-data"
@@ -14,6 +16,13 @@ ready actions-one "the guest is booted"
 GUEST=$(v dumpxml "$ONE")
 like "the guest's disk has the flavor's limit in libvirt" "$GUEST" '<write_iops_sec>2000</write_iops_sec>'
 like "the guest has the flavor's watchdog in libvirt" "$GUEST" "<watchdog model='[a-z0-9]+' action='pause'"
+# The first memory region of the guest's video card: its first and its last address.
+read -r FIRST LAST _ <<<"$(inside "$ONE" 'for card in /sys/bus/pci/devices/*; do case $(cat $card/class) in 0x0300*) head -n 1 $card/resource;; esac; done' | tail -n 1)"
+same "the guest's video card has that memory" "$((LAST - FIRST + 1))" 33554432
+# The sectors before the only partition. Without the limit, 4 MB take a fraction of this time.
+write_4_mb='read -r begun _ </proc/uptime; for n in 1 2 3 4 5; do dd if=/dev/zero of=/dev/vda bs=512 seek=200 count=1600 conv=fsync 2>/dev/null; done'
+TOOK=$(inside "$ONE" "$write_4_mb; read -r ended _ </proc/uptime; echo \$((\${ended%.*} - \${begun%.*}))" | tail -n 1)
+expect "4 MB on a disk of 1 MiB/s take the guest at least 3 s: ${TOOK:-no} s" [ "${TOOK:-0}" -ge 3 ]
 within 30 "the guest counts" said actions-one '^GUEST-TICK '
 tick() { console actions-one | grep -aoE '^GUEST-TICK [0-9]+' | tail -n 1 | cut -d' ' -f2; }
 beyond() { local now; now=$(tick); [ "${now:-0}" -gt "$1" ]; } # number

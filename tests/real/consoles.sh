@@ -1,8 +1,10 @@
 #!/bin/bash
 # Consoles of a real guest through the gateway: the script types on the guest's serial console, and the guest's screen
-# answers by VNC and SPICE.
+# answers by VNC and SPICE. The guest's disk is a whole copy of its image in the image's own format.
 set -uo pipefail
-HOUSE_CONF=$(printf '%s\n' '[serial_console]' 'enabled = true' '[spice]' 'enabled = true')
+HOUSE_CONF=$(printf '%s\n' '[serial_console]' 'enabled = true' '[spice]' 'enabled = true' \
+  '[libvirt]' 'images_type = flat')
+house_first() { sed -i '/^\[DEFAULT\]$/a force_raw_images = false' "$CONF"; }
 . "$(dirname "$0")/../testbed/house.sh"
 house_open consoles 10.68
 house_furnish
@@ -34,6 +36,13 @@ like "the screen answers in VNC" "$(view "$(gate "$SCREEN")" 20 --until 'RFB 003
 HELLO=52454451020000000200000012000000000000000100000000000000000012000000
 like "the screen answers in SPICE" "$(view "$(gate "$(url consoles-one --spice)")" 20 --hex "$HELLO" --until REDQ)" REDQ
 like "the guest has the video card for SPICE" "$(v dumpxml "$ID")" "model type='qxl'"
+like "the host's VNC server is on a port from 5900 to 5999" "$(v dumpxml "$ID" | grep -oE "<graphics type='vnc' port='[0-9]+'")" "port='59[0-9][0-9]'"
+
+v pool-refresh chronova >/dev/null
+DISK=$(v vol-dumpxml "${ID}_disk" chronova)
+like "a flat disk keeps the image's format without force_raw_images" "$DISK" "<format type='qcow2'/>"
+unlike "a flat disk has no backing file" "$DISK" backingStore
+like "the flat disk has the flavor's size" "$DISK" "<capacity unit='bytes'>1073741824<"
 
 expect "the server is stopped" os server stop consoles-one
 within 60 "the server is SHUTOFF" is consoles-one SHUTOFF

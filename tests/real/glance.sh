@@ -187,6 +187,7 @@ refused "$OF_FORGED" "an image with a wrong signature does not boot" "$MISMATCH"
 refused "$OF_STRANGER" "an image with another signer's certificate does not boot" "$MISMATCH"
 refused "$OF_UNTRUSTED" "an image whose certificate is not trusted does not boot, although the host has it" \
   "Image signature certificate validation failed for certificate: $PUBLISHER. Certificate chain building failed"
+like "the log names the certificate chain that could not be built" "$(grep -aF "$OF_UNTRUSTED" "$WORK/chronova.log")" 'Certificate chain building failed'
 refused "$OF_UNSIGNED" "an unsigned image does not boot if certificates are required" \
   'Signature verification for the image failed: .*Missing property: img_signature_uuid'
 # Somebody who writes to Glance's store and to its database changes the bytes and their checksums. The signature

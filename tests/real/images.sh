@@ -22,6 +22,12 @@ ONE=$ID
 ready images-one "the guest is booted"
 expect "the guest writes a marker on its disk" mark "$ONE" first
 same "the guest reads the marker back" "$(marker "$ONE")" first
+v pool-refresh chronova >/dev/null
+DISK=$(v vol-dumpxml "${ONE}_disk" chronova)
+size() { sed -n "s/.*<$1 unit='bytes'>\([0-9]*\)<.*/\1/p" <<<"$DISK"; } # allocation or capacity
+like "by default the disk is a qcow2 file over the image" "$(tr -d '\n' <<<"$DISK")" "<format type='qcow2'/>.*<backingStore>.*<path>[^<]*/base-"
+same "the disk has the flavor's size" "$(size capacity)" 1073741824
+expect "the host gives the disk only what the guest wrote: $(size allocation) bytes" [ "$(size allocation)" -lt 100000000 ]
 
 # ------------------------------------------------------------------------------------------ an image of a running guest
 
@@ -48,8 +54,15 @@ same "the first guest has the later marker" "$(marker "$ONE")" second
 
 # The disks of the second server are enlarged, as an operator can do, so that they are larger than its flavor says. A
 # rescue keeps the disks and their data.
-expect "the second guest writes a marker of its own" mark "$TWO" third
-expect "the second guest writes a word on its ephemeral disk" inside "$TWO" 'echo kept | dd of=/dev/vdb bs=512 seek=200 conv=fsync 2>/dev/null'
+expect "the second guest writes a marker of its own" mark "$TWO" third-word
+expect "the second guest writes a word on its ephemeral disk" inside "$TWO" 'echo kept-beside | dd of=/dev/vdb bs=512 seek=200 conv=fsync 2>/dev/null'
+expect "an image of the server with an ephemeral disk is made" os server image create --wait --name images-root images-two
+os image save --file "$WORK/root.qcow2" images-root
+qemu-img convert -f qcow2 -O raw "$WORK/root.qcow2" "$WORK/root.raw"
+same "the image has the size of the root disk alone" "$(stat -c %s "$WORK/root.raw")" 1073741824
+expect "the image has the marker of the root disk" grep -qzaF third-word "$WORK/root.raw"
+expect "the image does not have the word of the ephemeral disk" eval '! grep -qzaF kept-beside "$WORK/root.raw"'
+rm -f "$WORK/root.raw" "$WORK/root.qcow2"
 expect "the second guest is stopped" os server stop images-two
 within 60 "the second server is SHUTOFF" is images-two SHUTOFF
 for disk in disk disk.eph0; do
@@ -61,8 +74,8 @@ like "the host has a rescue disk of the second server" "$(v pool-refresh chronov
 expect "an unrescue of the second server is requested" os server unrescue images-two
 within 90 "the second server is ACTIVE" is images-two ACTIVE
 within 180 "the second guest booted from its enlarged disk" said images-two 'GUEST-READY hostname=images-two.* boots=3 '
-same "the enlarged disk has its marker" "$(marker "$TWO")" third
-same "the enlarged ephemeral disk has its word" "$(inside "$TWO" 'dd if=/dev/vdb bs=512 skip=200 count=1 2>/dev/null | head -n 1')" kept
+same "the enlarged disk has its marker" "$(marker "$TWO")" third-word
+same "the enlarged ephemeral disk has its word" "$(inside "$TWO" 'dd if=/dev/vdb bs=512 skip=200 count=1 2>/dev/null | head -n 1')" kept-beside
 
 long_run || {
   expect "both servers are deleted" os server delete --wait images-one images-two

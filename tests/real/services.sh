@@ -167,6 +167,7 @@ within 120 "the second guest is booted, with its address by OVN's DHCP" has_addr
 within 30 "guests of one group reach each other across hosts" ping_from "$HOST" "$ONE" "$A2" REACHED
 within 60 "the first guest gets its own metadata through Neutron's agent" own_metadata "$HOST" "$ONE"
 within 60 "the second guest gets its own metadata through the agent of the other host" own_metadata "$OTHER" "$TWO"
+same "a server that requests no security group has the default group" "$(server "$ONE" server.security_groups.0.name)" default
 expect "another security group is created" quiet web security group create closed
 expect "the second server is added to that group" web server add security group "$TWO" closed
 expect "the second server is removed from the default group" web server remove security group "$TWO" default
@@ -179,6 +180,16 @@ FLOATING=$(web floating ip create outside -f value -c floating_ip_address)
 expect "a floating address is added to the second server" web server add floating ip "$TWO" "$FLOATING"
 within 60 "the floating address answers pings from outside" reached
 like "the second server shows the floating address" "$(server "$TWO" server.addresses.inner)" "$FLOATING"
+# Neither a floating address nor the default group's own rules let traffic in from outside.
+RULE=$(web security group rule list closed -f value -c ID -c 'IP Protocol' | awk '$2 == "icmp" {print $1}')
+expect "the rule is deleted, and the floating address stays" quiet web security group rule delete "$RULE"
+within 20 "the floating address alone lets no ping in" silent
+expect "the second server gets the default group again" web server add security group "$TWO" default
+expect "the second server loses the other group" web server remove security group "$TWO" closed
+within 20 "within the default group the ping passes" ping_from "$HOST" "$ONE" "$A2" REACHED
+expect "the default group lets no ping in from outside" silent
+expect "a rule of the default group allows the ping" quiet web security group rule create --protocol icmp default
+within 20 "the ping from outside passes by the new rule" reached
 
 # --------------------------------------------------------------------------------- a live migration with two bindings
 

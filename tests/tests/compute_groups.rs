@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use chronova_events::ids::ImageId;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
+use chronova_tests::services::NO_IMAGE;
 use chronova_tests::world::World;
 use serde_json::{Value, json};
 
@@ -316,6 +318,40 @@ async fn a_host_that_cannot_fetch_an_image_does_not_hinder_the_others() {
     ask().await;
     api.life.until(|_| holds(0) == 1).await;
     assert_eq!(holds(1), 1);
+    api.stop().await;
+}
+
+/// The aggregate and the images are checked before the answer. A host that cannot keep an image is found later, and
+/// hinders no other host.
+#[actix_rt::test]
+async fn several_images_are_brought_to_all_hosts_of_an_aggregate_that_can_keep_them() {
+    let api = Api::start().await;
+    let (h0, h1) = hosts(&api).await;
+    let id = aggregate(&api, "a", None).await;
+    for host in [&h0, &h1] {
+        assert_eq!(add(&api, id, host).await.status, 200);
+    }
+    let images = [api.image_of(b"one", &[]).await, api.image_of(b"two", &[]).await, api.image_of(b"three", &[]).await];
+    let ask = async |ids: &[ImageId]| {
+        let images: Vec<_> = ids.iter().map(|id| json!({"id": id.to_string()})).collect();
+        let body = Some(json!({"cache": images}));
+        api.call("POST", &format!("/os-aggregates/{id}/images"), "2.81", ADMIN, body).await
+    };
+    let holds = |host: usize| api.world.fleet.images(host).len();
+    is(&ask(&[images[0], NO_IMAGE]).await, 400, &format!("Image {NO_IMAGE} could not be found."));
+    assert_eq!((holds(0), holds(1)), (0, 0), "a refused request brought images");
+    let cannot = FaultPlan::default().with(DriverCall::EnsureImage, FaultTrigger::Always, Effect::Refuse);
+    api.world.fleet.set_faults(0, cannot);
+    assert_eq!(ask(&images).await.status, 202);
+    api.life.until(|_| holds(1) == 3).await;
+    let asked = || api.world.fleet.calls_of(0, DriverCall::EnsureImage);
+    api.life.until(|_| asked() == 3).await;
+    assert_eq!(holds(0), 0);
+    // A later request brings what is missing.
+    api.world.fleet.set_faults(0, FaultPlan::default());
+    assert_eq!(ask(&images[..2]).await.status, 202);
+    api.life.until(|_| holds(0) == 2).await;
+    assert_eq!(holds(1), 3);
     api.stop().await;
 }
 

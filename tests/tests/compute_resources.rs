@@ -183,3 +183,56 @@ async fn hosts_are_disabled_and_forced_down() {
     assert_eq!(after["count"], 2);
     api.stop().await;
 }
+
+/// Cells are no concept of users: no answer shows one, and no filter takes one.
+#[actix_rt::test]
+async fn no_answer_shows_a_cell_and_no_filter_takes_one() {
+    /// The names in a JSON value that speak of cells. Those of a host's CPU are about NUMA.
+    fn names(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => {
+                for (name, value) in map.iter().filter(|(name, _)| *name != "cpu_info") {
+                    found.extend(name.contains("cell").then(|| name.clone()));
+                    names(value, found);
+                }
+            }
+            Value::Array(list) => list.iter().for_each(|value| names(value, found)),
+            _ => {}
+        }
+    }
+    let api = Api::start().await;
+    let id = api.server(USER, Api::wish("one")).await;
+    let aggregate = json!({"aggregate": {"name": "a"}});
+    assert_eq!(api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(aggregate)).await.status, 200);
+    let server = format!("/servers/{id}");
+    let actions = format!("{server}/os-instance-actions");
+    for version in ["2.1", "2.53", "2.93"] {
+        for path in [
+            "/servers?all_tenants=1",
+            "/servers/detail?all_tenants=1",
+            &server,
+            &actions,
+            "/os-services",
+            "/os-hypervisors/detail",
+            "/os-aggregates",
+            "/os-availability-zone/detail",
+            "/os-migrations",
+            "/flavors/detail",
+            "/limits",
+        ] {
+            let mut found = Vec::new();
+            names(&api.get(path, version).await, &mut found);
+            assert_eq!(found, Vec::<String>::new(), "{path} at {version}");
+        }
+    }
+    // Unknown filters are ignored until 2.74, and refused from 2.75 on.
+    let listed = async |version: &str, query: &str| {
+        let answer = api.call("GET", &format!("/servers?{query}"), version, USER, None).await;
+        (answer.status, answer.body["servers"].as_array().map(Vec::len))
+    };
+    for query in ["cell_name=elsewhere", "cell=elsewhere", "cell_uuid=00000000-0000-0000-0000-000000000000"] {
+        assert_eq!(listed("2.1", query).await, (200, Some(1)), "{query}");
+    }
+    assert_eq!(listed("2.75", "cell=elsewhere").await.0, 400);
+    api.stop().await;
+}

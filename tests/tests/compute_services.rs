@@ -14,7 +14,7 @@ use chronova_events::host::Registered;
 use chronova_events::ids::{HostAggregateId, HostId, ProviderId};
 use chronova_events::ledger::Provider;
 use chronova_events::store::EventStore;
-use chronova_hypervisor::sim::DriverCall;
+use chronova_hypervisor::sim::{DriverCall, SimFleet, SimUri};
 use chronova_projections::history::{History, HistoryOptions};
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::{Life, Setting, World};
@@ -356,6 +356,52 @@ async fn an_orphaned_service_is_listed_and_can_be_deleted() {
     assert_eq!(api.call("DELETE", &path, "2.53", ADMIN, None).await.status, 204);
     let left: Vec<String> = compute(&api).await.into_iter().map(|(_, name)| name).collect();
     assert_eq!(left, [api.world.fleet.hostname(0)]);
+    api.stop().await;
+}
+
+/// A host is not renamed in place. Its new name makes it a new host, and the old one goes once it has no servers.
+#[actix_rt::test]
+async fn a_host_with_another_name_is_another_host() {
+    let Api { mut world, life, .. } = {
+        let api = Api::start_of(World::new(1), "", None).await;
+        api.server(ADMIN, Api::wish("kept")).await;
+        api
+    };
+    let old = world.fleet.hostname(0);
+    life.stop().await;
+    let (size, name) = (world.fleet.uri().clone(), "renamed".to_owned());
+    world.fleet = SimFleet::new(SimUri { name, ..size });
+    let new = world.fleet.hostname(0);
+    let life = world.live(None, None).await;
+    life.hosts_up_of(1, 2).await;
+    life.until(|context| context.views.hosts.read(|hosts| hosts.named(&old).is_some_and(|host| !host.up))).await;
+    let store = Arc::clone(&world.log) as Arc<dyn EventStore>;
+    let history = History::new(store, Arc::clone(&life.context().views), None, HistoryOptions::default());
+    let api = Api::around(world, life, "", history);
+    let services = async || -> Vec<(String, String)> {
+        let list = api.get("/os-services?binary=nova-compute", "2.53").await["services"].take();
+        let text = |service: &Value, key: &str| service[key].as_str().unwrap().to_owned();
+        list.as_array().unwrap().iter().map(|service| (text(service, "host"), text(service, "state"))).collect()
+    };
+    let (is_down, is_up) = ((old.clone(), "down".to_owned()), (new.clone(), "up".to_owned()));
+    assert_eq!(services().await, [is_down, is_up.clone()]);
+    // The server stays with the old name, and so the old name cannot be removed.
+    let kept = api.get("/servers/detail?all_tenants=1&name=kept", "2.1").await["servers"][0].take();
+    assert_eq!(kept["OS-EXT-SRV-ATTR:host"], *old);
+    let (host, _) = compute(&api).await.into_iter().find(|(_, name)| *name == old).unwrap();
+    let delete = async || api.call("DELETE", &format!("/os-services/{host}"), "2.53", ADMIN, None).await;
+    let busy = "Unable to delete compute service that is hosting instances. Migrate or delete the instances first.";
+    is(&delete().await, 409, busy);
+    let path = format!("/servers/{}", kept["id"].as_str().unwrap());
+    assert_eq!(api.call("DELETE", &path, "2.1", ADMIN, None).await.status, 204);
+    api.life.settled().await;
+    assert_eq!(delete().await.status, 204);
+    assert_eq!(services().await, [is_up]);
+    let hypervisors = api.get("/os-hypervisors", "2.53").await["hypervisors"].take();
+    assert_eq!(hypervisors.as_array().unwrap().len(), 1);
+    assert_eq!(hypervisors[0]["hypervisor_hostname"], *new);
+    let id = api.server(ADMIN, Api::wish("next")).await;
+    assert_eq!(api.get(&format!("/servers/{id}"), "2.1").await["server"]["OS-EXT-SRV-ATTR:host"], *new);
     api.stop().await;
 }
 

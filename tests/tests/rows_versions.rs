@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::sync::Arc;
+
 use chronova_tests::compute_api::{ADMIN, Answer, Api, IMAGE, NETWORK};
 use serde_json::{Value, json};
 
@@ -554,5 +556,32 @@ async fn removed_operations_answer_404_after_their_last_version() {
             assert_eq!(made.body["computeFault"]["message"], words, "novaclient's functional tests expect these words");
         }
     }
+    api.stop().await;
+}
+
+/// Versions without pages silently truncate long lists, of one project and of all.
+#[actix_rt::test]
+async fn usage_is_truncated_in_versions_without_pages() {
+    let mut api = Api::start().await;
+    for (token, name) in [(USER, "a"), (USER, "b"), (USER, "c"), ("bob:other", "d")] {
+        api.server(token, Api::wish(name)).await;
+    }
+    assert_eq!(api.app.config.max_limit, 1000, "the default is not Nova's");
+    Arc::get_mut(&mut api.app).unwrap().config.max_limit = 2;
+    let window = "start=2020-01-01T00:00:00&end=2100-01-01T00:00:00";
+    let (all, one) = ("/os-simple-tenant-usage", "/os-simple-tenant-usage/web");
+    for version in ["2.1", "2.39", "2.40"] {
+        let usage = api.get(&format!("{one}?{window}"), version).await;
+        assert_eq!(usage["tenant_usage"]["server_usages"].as_array().unwrap().len(), 2, "{version}");
+        assert_eq!(usage.get("tenant_usage_links").is_some(), version == "2.40");
+        let usages = api.get(&format!("{all}?{window}&detailed=1"), version).await;
+        let servers = |usage: &Value| usage["server_usages"].as_array().unwrap().len();
+        let count: usize = usages["tenant_usages"].as_array().unwrap().iter().map(servers).sum();
+        assert_eq!(count, 2, "{version}: {usages}");
+        assert_eq!(usages.get("tenant_usages_links").is_some(), version == "2.40");
+    }
+    // Older versions know no limit, so the parameter changes nothing.
+    let older = api.get(&format!("{one}?{window}&limit=1"), "2.39").await;
+    assert_eq!(older["tenant_usage"]["server_usages"].as_array().unwrap().len(), 2);
     api.stop().await;
 }

@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::{BlockDevice, BlockSource};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
+use chronova_tests::world::World;
 use serde_json::{Value, json};
 
 mod volume_attachments {
@@ -194,6 +197,112 @@ async fn a_server_on_volumes() {
     let path = format!("/volume/v3/p/volumes/{}", volumes[1]["id"].as_str().unwrap());
     let kept = api.ask("GET", &path, "2.1", OWNER, None).await.body["volume"].take();
     assert_eq!((&kept["volume_type"], &kept["size"]), (&json!("fast"), &json!(2)));
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// One device of each kind: as the API got it, as the log records it, as the guest has it, and as the API shows it.
+#[actix_rt::test]
+async fn every_kind_of_device_is_the_same_in_request_log_and_guest() {
+    let api = Api::start_of(World::new(1), "", None).await;
+    let flavor = json!({"flavor": {"id": "scratch", "name": "scratch", "ram": 512, "vcpus": 1, "disk": 1,
+        "OS-FLV-EXT-DATA:ephemeral": 3, "swap": 256}});
+    assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
+    let (data, other) = (volume(&api, None, 1).await, volume(&api, None, 1).await);
+    let snapshot = json!({"snapshot": {"volume_id": other, "name": "moment"}});
+    let made = api.ask("POST", "/volume/v3/p/snapshots", "2.1", OWNER, Some(snapshot)).await;
+    assert_eq!(made.status, 202, "{:?}", made.body);
+    api.life.settled().await;
+    let (snapshot, image) = (made.body["snapshot"]["id"].clone(), json!(api.image(&[]).await));
+    // Source, its id, place, boot index, size, format, whether it is deleted with the server, tag.
+    let kinds = [
+        json!(["image", IMAGE, "local", 0, null, null, true, null]),
+        json!(["blank", null, "local", null, 3, "ext4", true, null]),
+        json!(["blank", null, "local", null, 256, "swap", true, null]),
+        json!(["volume", data, "volume", null, null, null, false, "kept"]),
+        json!(["snapshot", snapshot, "volume", null, 2, null, true, null]),
+        json!(["image", image, "volume", null, 1, null, true, null]),
+        json!(["blank", null, "volume", null, 2, null, false, "empty"]),
+    ];
+    let keys = [
+        "source_type",
+        "uuid",
+        "destination_type",
+        "boot_index",
+        "volume_size",
+        "guest_format",
+        "delete_on_termination",
+        "tag",
+    ];
+    let mapping = |kind: &Value| {
+        let values = kind.as_array().unwrap().iter().cloned();
+        let given = keys.into_iter().map(str::to_owned).zip(values);
+        let mut mapping: serde_json::Map<String, Value> = given.filter(|(_, value)| !value.is_null()).collect();
+        mapping.entry("boot_index").or_insert(json!(-1));
+        Value::Object(mapping)
+    };
+    let mut request = Api::wish("all");
+    request["flavorRef"] = json!("scratch");
+    request["block_device_mapping_v2"] = kinds.iter().map(mapping).collect();
+    let server = api.server(OWNER, request).await;
+    assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
+
+    let id: InstanceId = server.parse().unwrap();
+    let devices: Vec<BlockDevice> =
+        api.life.instance_now(id).alive().unwrap().disks.iter().map(|disk| disk.device.clone()).collect();
+    let recorded = |device: &BlockDevice| {
+        let (source, uuid) = match &device.source {
+            BlockSource::Blank => ("blank", None),
+            BlockSource::Image(id) => ("image", Some(id.to_string())),
+            BlockSource::Snapshot(id) => ("snapshot", Some(id.to_string())),
+            BlockSource::Volume(id) => ("volume", Some(id.to_string())),
+        };
+        let place = if device.is_volume() { "volume" } else { "local" };
+        // The size of an existing volume, and that of the flavor's root disk, are not in the request.
+        let size = device.size.filter(|_| source != "volume" && !device.is_root());
+        json!([
+            source,
+            uuid,
+            place,
+            device.boot_index,
+            size,
+            device.guest_format,
+            device.delete_on_termination,
+            device.tag
+        ])
+    };
+    let sorted = |all: Vec<Value>| {
+        let mut texts: Vec<String> = all.iter().map(Value::to_string).collect();
+        texts.sort();
+        texts
+    };
+    assert_eq!(sorted(devices.iter().map(recorded).collect()), sorted(kinds.to_vec()), "the record differs");
+    // The log alone gives the same devices.
+    let folded =
+        api.world.views().await.servers.read(|servers| servers.get(id).unwrap().server().unwrap().disks.clone());
+    assert_eq!(folded, api.life.instance_now(id).alive().unwrap().disks);
+
+    let guest = api.world.brakes.guest(id).unwrap();
+    assert_eq!((guest.root.unwrap().size_gib, guest.ephemerals_gib, guest.swap_mib), (1, vec![3], 256));
+    let volumes: Vec<&BlockDevice> = devices.iter().filter(|device| device.is_volume()).collect();
+    let mut serials: Vec<String> = guest.volumes.iter().map(|disk| disk.serial.clone()).collect();
+    let mut known: Vec<String> = volumes.iter().map(|device| device.volume.unwrap().to_string()).collect();
+    serials.sort();
+    known.sort();
+    assert_eq!((serials.len(), &serials), (4, &known), "the guest has other volumes than the record");
+    let (_, body, _) = call(&api, "GET", &format!("/servers/{server}/os-volume_attachments"), "2.89", None).await;
+    let shown = body["volumeAttachments"].as_array().unwrap();
+    assert_eq!(shown.len(), 4);
+    for device in volumes {
+        let volume = device.volume.unwrap().to_string();
+        let row = shown.iter().find(|row| row["volumeId"] == *volume).unwrap();
+        assert_eq!(
+            (&row["tag"], &row["delete_on_termination"]),
+            (&json!(device.tag), &json!(device.delete_on_termination))
+        );
+        let disk = guest.volumes.iter().find(|disk| disk.serial == volume).unwrap();
+        assert_eq!(row["device"], json!(format!("/dev/{}", disk.device)));
+    }
     api.world.check().await;
     api.stop().await;
 }

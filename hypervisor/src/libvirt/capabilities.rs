@@ -418,6 +418,39 @@ mod tests {
         assert_eq!(emulates("xen", &able, VirtType::Kvm), None, "a host without KVM is accepted");
     }
 
+    /// A host with vmx or svm, and a libvirt that offers KVM, runs its guests with KVM. The reasons of all others say what
+    /// to do.
+    #[test]
+    fn a_host_that_cannot_use_kvm_names_the_cause() {
+        let decides = |arch: &str, features: &[&str], kvm: bool, virt_type: VirtType| {
+            let kvm = if kvm { "<domain type='kvm'/>" } else { "" };
+            let xml = format!(
+                "<capabilities><guest><os_type>hvm</os_type><arch name='{arch}'><domain type='qemu'/>{kvm}</arch></guest>\
+                 </capabilities>"
+            );
+            let features = features.iter().map(ToString::to_string).collect();
+            let cpu = CpuInfo { arch: arch.to_owned(), features, ..CpuInfo::default() };
+            match emulates_because(&parse(&xml).unwrap(), &cpu, virt_type) {
+                Ok(reason) => reason.unwrap_or("KVM").to_owned(),
+                Err(error) => error.to_string(),
+            }
+        };
+        for flag in ["vmx", "svm"] {
+            assert_eq!(decides("x86_64", &["sse", flag], true, VirtType::Auto), "KVM", "{flag}");
+        }
+        // Other architectures show no such flag.
+        assert_eq!(decides("ppc64le", &[], true, VirtType::Auto), "KVM");
+        let firmware = decides("x86_64", &["sse"], true, VirtType::Auto);
+        assert!(firmware.contains("neither vmx nor svm") && firmware.contains("machine's firmware"), "{firmware}");
+        for virt_type in [VirtType::Auto, VirtType::Kvm] {
+            let modules = decides("x86_64", &["vmx"], false, virt_type);
+            for words in ["kvm_intel", "kvm_amd", "kvm_hv", "/dev/kvm"] {
+                assert!(modules.contains(words), "{words} is not in {modules}");
+            }
+            assert_eq!(modules.contains("virt_type is kvm"), virt_type == VirtType::Kvm, "{modules}");
+        }
+    }
+
     #[test]
     fn a_host_encrypts_memory_if_its_domain_capabilities_say_so() {
         let of = |inner: &str| {

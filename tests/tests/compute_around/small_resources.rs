@@ -1,9 +1,10 @@
 //! The smaller resources: bare metal, shares, topology, usage audits, migrations of a server.
 
-use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_tests::compute_api::{ADMIN, Api, IMAGE};
+use chronova_tests::world::World;
 use serde_json::{Value, json};
 
-use super::interfaces::{USER, is};
+use super::interfaces::{Cloud, USER, is};
 
 #[actix_rt::test]
 async fn there_is_no_bare_metal_service() {
@@ -91,4 +92,53 @@ async fn no_host_reports_usage_by_itself() {
         "os-instance-usage-audit-log:list",
     );
     api.stop().await;
+}
+
+/// The zones of hosts, networks and volumes share neither names nor meaning.
+#[actix_rt::test]
+async fn zones_of_hosts_networks_and_volumes_are_independent() {
+    let mut world = World::new(2);
+    world.options.volume.availability_zone = "shelf".to_owned();
+    let cloud = Cloud::start_in(world).await;
+    let api = &cloud.api;
+    let north = json!({"aggregate": {"name": "n", "availability_zone": "north"}});
+    assert_eq!(api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(north)).await.status, 200);
+    let add = json!({"add_host": {"host": api.world.fleet.hostname(0)}});
+    assert_eq!(api.call("POST", "/os-aggregates/1/action", "2.1", ADMIN, Some(add)).await.status, 200);
+    // Each service lists its own zones, under its own name.
+    for (path, list, name, zones) in [
+        ("/compute/v2.1/os-availability-zone", "availabilityZoneInfo", "zoneName", vec!["north", "nova"]),
+        ("/network/v2.0/availability_zones", "availability_zones", "name", vec!["nova"]),
+        ("/volume/v3/web/os-availability-zone", "availabilityZoneInfo", "zoneName", vec!["shelf"]),
+    ] {
+        let body = api.ask("GET", path, "2.1", USER, None).await.body;
+        let seen: Vec<&str> = body[list].as_array().unwrap().iter().map(|zone| zone[name].as_str().unwrap()).collect();
+        assert_eq!(seen, zones, "{path}");
+    }
+    // A server uses a network and a volume of other zones.
+    let far = json!({"network": {"name": "far", "availability_zone_hints": ["east"]}});
+    let far = cloud.neutron("POST", "/networks", Some(far)).await.body["network"].take();
+    assert_eq!((&far["availability_zone_hints"], &far["availability_zones"]), (&json!(["east"]), &json!(["nova"])));
+    let subnet = json!({"subnet": {"network_id": far["id"], "cidr": "10.9.0.0/24", "ip_version": 4}});
+    assert_eq!(cloud.neutron("POST", "/subnets", Some(subnet)).await.status, 201);
+    let mut request = json!({"name": "web", "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": far["id"]}],
+        "availability_zone": "north"});
+    let server = api.server(USER, request.clone()).await;
+    let volume = api.life.data_volume(("web", "alice"), Some(&server), 1).await.to_string();
+    let attach = json!({"volumeAttachment": {"volumeId": volume}});
+    let attached =
+        api.call("POST", &format!("/servers/{server}/os-volume_attachments"), "2.60", USER, Some(attach)).await;
+    assert_eq!(attached.status, 200, "{:?}", attached.body);
+    api.life.settled().await;
+    let shown = cloud.show(&server).await;
+    assert_eq!((&shown["status"], &shown["OS-EXT-AZ:availability_zone"]), (&json!("ACTIVE"), &json!("north")));
+    assert_eq!(cloud.addresses(&server, "far").await.len(), 1);
+    assert_eq!(shown["os-extended-volumes:volumes_attached"][0]["id"], *volume);
+    // The zones of networks and volumes are no zones of hosts.
+    for zone in ["east", "shelf"] {
+        request["availability_zone"] = json!(zone);
+        let nowhere = api.call("POST", "/servers", "2.1", USER, Some(json!({"server": request}))).await;
+        is(&nowhere, 400, "The requested availability zone is not available");
+    }
+    cloud.api.stop().await;
 }

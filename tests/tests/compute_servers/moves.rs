@@ -326,3 +326,55 @@ async fn a_cold_migration_goes_to_the_requested_host() {
     moved.done(json!({"confirmResize": null}), 204).await;
     assert_eq!(moved.shown().await["status"], "SHUTOFF");
 }
+
+/// From 2.56 on `host` may be absent or null. The scheduler refuses a named host that is disabled or full.
+#[actix_rt::test]
+async fn a_cold_migration_needs_no_host_and_the_scheduler_checks_a_named_one() {
+    let moved = Moved::server().await;
+    let home = moved.shown().await["OS-EXT-SRV-ATTR:host"].clone();
+    let fleet = &moved.api.world.fleet;
+    let other = (0..fleet.len()).map(|host| fleet.hostname(host)).find(|name| home != **name).unwrap();
+    let migrate = async |host: Value| {
+        let answer = moved.act("2.56", ADMIN, json!({"migrate": host})).await;
+        assert_eq!(answer.0, 202, "{host}: {}", answer.1);
+        moved.api.life.settled().await;
+        let shown = moved.shown().await;
+        (shown["status"].as_str().unwrap().to_owned(), shown["OS-EXT-SRV-ATTR:host"].clone())
+    };
+    for nobody in [json!({"host": null}), json!({}), json!(null)] {
+        assert_eq!(migrate(nobody.clone()).await, ("VERIFY_RESIZE".to_owned(), json!(other)), "{nobody}");
+        moved.done(json!({"revertResize": null}), 202).await;
+        assert_eq!(moved.shown().await["OS-EXT-SRV-ATTR:host"], home);
+    }
+    for wrong in [json!({"host": ""}), json!({"host": 1}), json!({"host": other, "force": true}), json!("h")] {
+        assert_eq!(moved.act("2.56", ADMIN, json!({"migrate": wrong})).await.0, 400, "{wrong}");
+    }
+    let service = moved.api.get(&format!("/os-services?host={other}"), "2.53").await["services"][0]["id"].take();
+    let switch = async |status: &str| {
+        let path = format!("/os-services/{}", service.as_str().unwrap());
+        let switched = moved.api.call("PUT", &path, "2.53", ADMIN, Some(json!({"status": status}))).await;
+        assert_eq!(switched.status, 200, "{:?}", switched.body);
+    };
+    let stays = async |why: &str| {
+        assert_eq!(migrate(json!({"host": other})).await, ("ACTIVE".to_owned(), home.clone()), "{why}");
+        let fault = moved.api.life.fault(moved.id.parse().unwrap());
+        assert!(fault.contains("No valid host was found"), "{why}: {fault}");
+        assert_eq!(moved.api.get("/os-migrations", "2.59").await["migrations"][0]["status"], "error", "{why}");
+    };
+    switch("disabled").await;
+    stays("the host is disabled").await;
+    switch("enabled").await;
+    // Another server takes all of the other host's memory.
+    let provider =
+        moved.api.ask("GET", &format!("/placement/resource_providers?name={other}"), "1.39", ADMIN, None).await;
+    let inventories = format!("{}/inventories", provider.body["resource_providers"][0]["uuid"].as_str().unwrap());
+    let path = format!("/placement/resource_providers/{inventories}/MEMORY_MB");
+    let memory = moved.api.ask("GET", &path, "1.39", ADMIN, None).await.body;
+    let free = memory["total"].as_u64().unwrap() - memory["reserved"].as_u64().unwrap();
+    moved.api.flavor("all", u32::try_from(free).unwrap(), 1).await;
+    let mut request = Api::wish("full");
+    (request["flavorRef"], request["host"]) = (json!("all"), json!(other));
+    moved.api.server(ADMIN, request).await;
+    stays("the host is full").await;
+    moved.api.stop().await;
+}

@@ -174,6 +174,17 @@ async fn trusted_certificates_are_taken_with_a_rebuild_and_by_whom_the_policy_le
     let answer = done(&open, &id, "2.63", rebuild(certs(plain()))).await;
     assert_eq!(answer["server"]["trusted_image_certificates"], json!(["cert-a", "cert-b"]));
     assert_eq!(now(&id).await, json!(["cert-a", "cert-b"]));
+    // The answer to a change of the server has the certificates, and so has the detailed list.
+    for (version, has) in [("2.62", false), ("2.63", true)] {
+        let renamed = Some(json!({"server": {"name": "renamed"}}));
+        let changed = open.call("PUT", &format!("/servers/{id}"), version, OWNER, renamed).await;
+        assert_eq!(changed.status, 200, "{}", changed.body);
+        let listed = open.get("/servers/detail?all_tenants=1", version).await["servers"][0].take();
+        let expected = has.then(|| json!(["cert-a", "cert-b"]));
+        for shown in [&changed.body["server"], &listed] {
+            assert_eq!(shown.get("trusted_image_certificates"), expected.as_ref(), "{version}: {shown}");
+        }
+    }
     done(&open, &id, "2.63", rebuild(plain())).await;
     assert_eq!(now(&id).await, json!(["cert-a", "cert-b"]), "a rebuild without certificates changed them");
     let mut none = plain();

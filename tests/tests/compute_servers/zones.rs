@@ -66,7 +66,10 @@ async fn ends_well(api: Api) {
 
 /// Starts two hosts in the zone `north`, and one in `south` that has room for every server.
 async fn two_zones() -> (Api, Vec<String>) {
-    let mut world = World::new(3);
+    two_zones_of(World::new(3)).await
+}
+
+async fn two_zones_of(mut world: World) -> (Api, Vec<String>) {
     world.options.processes.allow_resize_to_same_host = false;
     let api = Api::start_of(world, "", None).await;
     let hosts = names(&api);
@@ -334,5 +337,96 @@ async fn members_of_a_group_in_one_request_are_on_different_hosts() {
     assert_eq!(several(3).await, three, "the three servers are not on three hosts");
     let four = several(4).await;
     assert!(four.iter().all(|(status, _)| status == "ERROR"), "three hosts got the four servers: {four:?}");
+    ends_well(api).await;
+}
+
+/// With `[cinder] cross_az_attach` off, a server is in the zone of its volumes. A move by force takes it out of that zone,
+/// and its volumes stay attached.
+#[actix_rt::test]
+async fn a_move_by_force_takes_a_server_out_of_the_zone_of_its_volume() {
+    let mut world = World::new(3);
+    world.options.volume.availability_zone = "north".to_owned();
+    world.options.volume.shared = true;
+    world.options.processes.cross_az_attach = false;
+    let (mut api, hosts) = two_zones_of(world).await;
+    let config = ComputeConfig { cross_az_attach: false, ..ComputeConfig::default() };
+    Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config);
+    let id = api.server(OWNER, request("bound", Some("north"))).await;
+    let volume = api.life.data_volume(("p", "u"), None, 1).await.to_string();
+    let path = format!("/servers/{id}/os-volume_attachments");
+    let body = json!({"volumeAttachment": {"volumeId": volume}});
+    assert_eq!(api.call("POST", &path, "2.60", OWNER, Some(body)).await.status, 200);
+    api.life.settled().await;
+    // The zones of the volume and of the server, and the volume's status.
+    let zones = async || {
+        let volume = api.ask("GET", &format!("/volume/v3/p/volumes/{volume}"), "2.1", OWNER, None).await.body;
+        let server = shown(&api, &id).await["OS-EXT-AZ:availability_zone"].take();
+        let of = |key: &str| volume["volume"][key].as_str().unwrap().to_owned();
+        (of("availability_zone"), server.as_str().unwrap().to_owned(), of("status"))
+    };
+    let are = |volume: &str, server: &str| (volume.to_owned(), server.to_owned(), "in-use".to_owned());
+    assert_eq!(zones().await, are("north", "north"));
+    let live = |force: bool| json!({"os-migrateLive": {"host": hosts[2], "block_migration": "auto", "force": force}});
+    assert_eq!(act(&api, &id, "2.30", live(false)).await.0, 400);
+    assert_eq!(zones().await, are("north", "north"));
+    assert_eq!(act(&api, &id, "2.30", live(true)).await.0, 202);
+    assert_eq!(host(&api, &id).await, hosts[2]);
+    assert_eq!(zones().await, are("north", "south"));
+    // In its new zone the server gets no further volume of the old one.
+    let further = api.life.data_volume(("p", "u"), None, 1).await.to_string();
+    let body = json!({"volumeAttachment": {"volumeId": further}});
+    let refused = api.call("POST", &path, "2.60", OWNER, Some(body)).await;
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    assert!(refused.message().ends_with("Instance is in south. Volume is in north"), "{}", refused.message());
+    ends_well(api).await;
+}
+
+/// The metadata of aggregates overrides `[filter_scheduler] image_props_weight_multiplier`, which is 0 by default.
+#[actix_rt::test]
+async fn aggregates_let_servers_of_like_images_gather_or_part() {
+    for (memory, metadata, gather) in [
+        (1.0, json!({"ssd": "true"}), false),
+        (1.0, json!({"image_props_weight_multiplier": "1000"}), true),
+        (-10.0, json!({"ssd": "true"}), true),
+        (-10.0, json!({"image_props_weight_multiplier": "-1000"}), false),
+    ] {
+        let mut world = World::new(2);
+        world.options.scheduler.multipliers.ram = memory;
+        let api = Api::start_of(world, "", None).await;
+        let hosts = names(&api);
+        aggregate(&api, "like", metadata.clone(), &[&hosts[0], &hosts[1]]).await;
+        let image = api.image(&[("os_distro", "debian")]).await.to_string();
+        let mut seen = Vec::new();
+        for name in ["one", "two"] {
+            let mut request = request(name, None);
+            request["imageRef"] = json!(image);
+            seen.push(host(&api, &api.server(OWNER, request).await).await);
+        }
+        assert_eq!(seen[0] == seen[1], gather, "{memory} {metadata}");
+        ends_well(api).await;
+    }
+}
+
+/// A server whose request names the default zone is bound to it, and so to hosts without a zone. Its hosts leave that zone
+/// when they get one, and then the server finds no host.
+#[actix_rt::test]
+async fn a_server_that_was_requested_in_the_default_zone_is_bound_to_hosts_without_a_zone() {
+    let api = Api::start_of(World::new(2), "", None).await;
+    let hosts = names(&api);
+    zone(&api, "north", &[&hosts[0]]).await;
+    let (bound, free) = (request("bound", Some("nova")), request("free", None));
+    let (bound, free) = (api.server(OWNER, bound).await, api.server(OWNER, free).await);
+    assert_eq!(host(&api, &bound).await, hosts[1]);
+    assert_eq!(host(&api, &free).await, hosts[0], "the scheduler spreads servers");
+    for (id, moves) in [(&bound, false), (&free, true)] {
+        let home = host(&api, id).await;
+        for body in [json!({"os-migrateLive": {"host": null, "block_migration": "auto"}}), json!({"migrate": null})] {
+            assert_eq!(act(&api, id, "2.56", body.clone()).await.0, 202, "{body}");
+        }
+        // The live migration takes the free server to the other host, and the cold migration back.
+        let shown = shown(&api, id).await;
+        let expected = if moves { "VERIFY_RESIZE" } else { "ACTIVE" };
+        assert_eq!((&shown["status"], &shown["OS-EXT-SRV-ATTR:host"]), (&json!(expected), &json!(home)));
+    }
     ends_well(api).await;
 }

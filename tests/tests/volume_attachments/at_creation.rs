@@ -1,5 +1,9 @@
 //! Existing volumes that are attached to new servers, and multiattach volumes.
 
+use chronova_actors::ports::ImageDraft;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, ProjectId};
+use chronova_hypervisor::guest::ImageFormat;
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
@@ -80,6 +84,52 @@ async fn volumes_are_given_in_the_older_syntax_too() {
     assert_eq!(volume_now(&api, &kept).await["status"], "available");
     let gone = api.ask("GET", &format!("/volume/v3/p/volumes/{lost}"), "2.1", OWNER, None).await;
     assert_eq!(gone.status, 404);
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// A system is installed from a CD-ROM on a volume. `shutdown=preserve` of the client is `delete_on_termination` off, in the
+/// older syntax and in the newer one.
+#[actix_rt::test]
+async fn a_server_from_an_iso_keeps_its_data_volume_as_requested() {
+    let api = Api::start_of(World::new(1), "", None).await;
+    let (image, images) = (ImageId::random(), &api.life.context().images);
+    let draft = ImageDraft {
+        image,
+        name: "installer".to_owned(),
+        owner: ProjectId::new("p"),
+        format: "iso".to_owned(),
+        min_disk_gib: 0,
+        min_memory_mib: 0,
+        properties: vec![],
+    };
+    images.create(draft, Meta::system("test")).await.unwrap();
+    let content = futures::stream::iter([Ok(bytes::Bytes::from_static(b"a CD-ROM"))]);
+    images.upload(image, Box::pin(content), Meta::system("test")).await.unwrap();
+    for (older, kept) in [(true, true), (true, false), (false, true), (false, false)] {
+        let data = volume(&api, None, 1).await;
+        let mut request = Api::wish("install");
+        request["imageRef"] = json!(image);
+        let mapping = match older {
+            true => json!([{"device_name": "vdb", "volume_id": data, "delete_on_termination": !kept}]),
+            false => json!([
+                {"source_type": "image", "uuid": image, "destination_type": "local", "boot_index": 0},
+                {"source_type": "volume", "uuid": data, "destination_type": "volume", "boot_index": -1,
+                    "delete_on_termination": !kept}]),
+        };
+        request[if older { "block_device_mapping" } else { "block_device_mapping_v2" }] = mapping;
+        let server = api.server(OWNER, request).await;
+        let shown = api.get(&format!("/servers/{server}"), "2.1").await["server"].take();
+        assert_eq!(shown["status"], "ACTIVE", "{shown}");
+        let guest = api.world.brakes.guest(server.parse().unwrap()).unwrap();
+        assert_eq!(guest.root.unwrap().image.format, ImageFormat::Iso);
+        assert_eq!(guest.volumes.len(), 1, "the guest has no disk to install on");
+        let now = volume_now(&api, &data).await;
+        assert_eq!((&now["status"], &now["bootable"]), (&json!("in-use"), &json!("false")));
+        delete(&api, &server).await;
+        let left = api.ask("GET", &format!("/volume/v3/p/volumes/{data}"), "2.1", OWNER, None).await;
+        assert_eq!(left.status, if kept { 200 } else { 404 }, "{older} {kept}");
+    }
     api.world.check().await;
     api.stop().await;
 }

@@ -511,17 +511,27 @@ async fn volumes_fit_servers_of_their_zone_and_by_default_of_any_zone() {
 /// With `[cinder] cross_az_attach` off, a build creates its new volumes in the server's zone.
 #[actix_rt::test]
 async fn new_volumes_are_asked_for_in_the_zone_of_their_server() {
-    for (across, works) in [(true, true), (false, false)] {
+    for (across, zoned, works) in [(true, false, true), (false, false, false), (false, true, true)] {
         let mut world = World::new(2);
         world.options.volume.availability_zone = "az2".to_owned();
         world.options.processes.cross_az_attach = across;
         let api = Api::start_of(world, "", None).await;
+        if zoned {
+            let zone = json!({"aggregate": {"name": "a", "availability_zone": "az2"}});
+            assert_eq!(api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(zone)).await.status, 200);
+            for host in 0..2 {
+                let add = Some(json!({"add_host": {"host": api.world.fleet.hostname(host)}}));
+                assert_eq!(api.call("POST", "/os-aggregates/1/action", "2.1", ADMIN, add).await.status, 200);
+            }
+        }
         let server = on_volumes(&api).await;
         assert_eq!(status(&api, &server), if works { "ACTIVE" } else { "ERROR" });
-        if !works {
+        if works {
+            assert_eq!(words(&volumes(&api, &server).await, "availability_zone"), ["az2", "az2"]);
+        } else {
             let fault = api.get(&format!("/servers/{server}"), "2.1").await["server"]["fault"].take();
-            let words = "Availability zone 'nova' is invalid";
-            assert!(fault["message"].as_str().unwrap().contains(words), "another fault: {fault}");
+            let message = fault["message"].as_str().unwrap();
+            assert!(message.contains("Availability zone 'nova' is invalid"), "another fault: {fault}");
         }
         api.world.check().await;
         api.stop().await;

@@ -27,7 +27,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("aggregates.index", "/os-aggregates", handler!(index))
         .policy("os_compute_api:os-aggregates:index")
         .query(no_query)
-        .answers(answers::index).as_of(),
+        .answers(answers::index)
+        .as_of(),
     post("aggregates.create", "/os-aggregates", handler!(create))
         .policy("os_compute_api:os-aggregates:create")
         .body(bodies::create_body)
@@ -35,7 +36,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("aggregates.show", "/os-aggregates/{id}", handler!(show))
         .policy("os_compute_api:os-aggregates:show")
         .query(no_query)
-        .answers(answers::show).as_of(),
+        .answers(answers::show)
+        .as_of(),
     put("aggregates.update", "/os-aggregates/{id}", handler!(update))
         .policy("os_compute_api:os-aggregates:update")
         .body(bodies::update_body)
@@ -90,6 +92,20 @@ fn shown(ctx: &Ctx, number: u64) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"aggregate": AGGREGATE.render(&find(ctx, number)?, ctx.version)})))
 }
 
+/// Warns operators of a zone with the name of the default zone, in which also all hosts without a zone are. A server that
+/// was requested there cannot leave the zone, although its hosts leave the zone as soon as they get another one.
+fn warn_of_default_zone(ctx: &Ctx, aggregate: &str, zone: Option<&str>) -> Result<(), Fault> {
+    let default = ctx.queries()?.server_options.availability_zone.as_str();
+    if zone == Some(default) {
+        tracing::warn!(
+            aggregate,
+            zone = default,
+            "an aggregate has the name of default_availability_zone as its availability zone"
+        );
+    }
+    Ok(())
+}
+
 /// The number of servers on each of these hosts.
 fn occupants(ctx: &Ctx, hosts: impl IntoIterator<Item = HostId>) -> Result<ServersPerHost, Fault> {
     Ok(ctx
@@ -111,8 +127,10 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let body: bodies::AggregateCreateBody = ctx.parse_at("aggregate")?;
     let aggregate = HostAggregateId::random();
-    let create = HostAggregateCommand::Create { aggregate, name: body.name(), zone: body.availability_zone };
+    let (name, zone) = (body.name(), body.availability_zone);
+    let create = HostAggregateCommand::Create { aggregate, name: name.clone(), zone: zone.clone() };
     send(&ctx, AggregateAction::Create, create).await?;
+    warn_of_default_zone(&ctx, &name, zone.as_deref())?;
     let view = &ctx.views()?.host_aggregates;
     let made = view.read(|view| view.all().find(|known| known.id == aggregate).cloned());
     let made = made.ok_or_else(|| Fault::internal("the read models do not show what was made"))?;
@@ -128,7 +146,9 @@ async fn change(
     let number = number(ctx)?;
     let hosts: Vec<HostId> = find(ctx, number)?.hosts.iter().map(|(host, _)| *host).collect();
     let occupants = occupants(ctx, hosts)?;
+    let zone = metadata.iter().find(|(key, _)| key == ZONE_KEY).and_then(|(_, zone)| zone.clone());
     send(ctx, action, HostAggregateCommand::Change { number, name, metadata, occupants }).await?;
+    warn_of_default_zone(ctx, &find(ctx, number)?.name, zone.as_deref())?;
     shown(ctx, number)
 }
 

@@ -21,10 +21,14 @@ use crate::reply::Reply;
 use crate::route::{Route, action, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("flavors.index", "/flavors", handler!(index)).query(bodies::flavors_index_query).answers(answers::index).as_of(),
+    get("flavors.index", "/flavors", handler!(index))
+        .query(bodies::flavors_index_query)
+        .answers(answers::index)
+        .as_of(),
     get("flavors.detail", "/flavors/detail", handler!(detail))
         .query(bodies::flavors_index_query)
-        .answers(answers::detail).as_of(),
+        .answers(answers::detail)
+        .as_of(),
     post("flavors.create", "/flavors", handler!(create))
         .policy("os_compute_api:os-flavor-manage:create")
         .body(bodies::flavors_create_body)
@@ -41,7 +45,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("flavor_access.index", "/flavors/{flavor_id}/os-flavor-access", handler!(access))
         .policy("os_compute_api:os-flavor-access")
         .query(no_query)
-        .answers(answers::access).as_of(),
+        .answers(answers::access)
+        .as_of(),
     action("flavor_access.addTenantAccess", "/flavors/{id}/action", "addTenantAccess", handler!(grant))
         .policy("os_compute_api:os-flavor-access:add_tenant_access")
         .body(bodies::flavor_access_add_tenant_access_body)
@@ -53,7 +58,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("flavors_extraspecs.index", "/flavors/{flavor_id}/os-extra_specs", handler!(specs))
         .policy("os_compute_api:os-flavor-extra-specs:index")
         .query(no_query)
-        .answers(answers::specs).as_of(),
+        .answers(answers::specs)
+        .as_of(),
     post("flavors_extraspecs.create", "/flavors/{flavor_id}/os-extra_specs", handler!(set_specs))
         .policy("os_compute_api:os-flavor-extra-specs:create")
         .body(bodies::flavors_extraspecs_create_body)
@@ -61,7 +67,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("flavors_extraspecs.show", "/flavors/{flavor_id}/os-extra_specs/{id}", handler!(spec))
         .policy("os_compute_api:os-flavor-extra-specs:show")
         .query(no_query)
-        .answers(answers::spec).as_of(),
+        .answers(answers::spec)
+        .as_of(),
     put("flavors_extraspecs.update", "/flavors/{flavor_id}/os-extra_specs/{id}", handler!(set_spec))
         .policy("os_compute_api:os-flavor-extra-specs:update")
         .body(bodies::flavors_extraspecs_update_body)

@@ -25,7 +25,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("keypairs.index", "/os-keypairs", handler!(index))
         .policy_on_target("os_compute_api:os-keypairs:index")
         .query(bodies::index_query)
-        .answers(answers::index).as_of(),
+        .answers(answers::index)
+        .as_of(),
     post("keypairs.create", "/os-keypairs", handler!(create))
         .policy_on_target("os_compute_api:os-keypairs:create")
         .body(bodies::create_body)
@@ -33,7 +34,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("keypairs.show", "/os-keypairs/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-keypairs:show")
         .query(bodies::show_query)
-        .answers(answers::show).as_of(),
+        .answers(answers::show)
+        .as_of(),
     delete("keypairs.delete", "/os-keypairs/{id}", handler!(remove))
         .policy_on_target("os_compute_api:os-keypairs:delete")
         .query(bodies::show_query)

@@ -27,7 +27,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("server_groups.index", "/os-server-groups", handler!(index))
         .policy("os_compute_api:os-server-groups:index")
         .query(bodies::index_query)
-        .answers(answers::index).as_of(),
+        .answers(answers::index)
+        .as_of(),
     post("server_groups.create", "/os-server-groups", handler!(create))
         .policy("os_compute_api:os-server-groups:create")
         .body(bodies::create_body)
@@ -35,7 +36,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("server_groups.show", "/os-server-groups/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-server-groups:show")
         .query(no_query)
-        .answers(answers::show).as_of(),
+        .answers(answers::show)
+        .as_of(),
     delete("server_groups.delete", "/os-server-groups/{id}", handler!(remove))
         .policy_on_target("os_compute_api:os-server-groups:delete")
         .answers(no_content),

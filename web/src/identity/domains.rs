@@ -21,14 +21,16 @@ use crate::schema::{Schema, boolean, null_or, object, opt, req, string};
 pub(super) const ROUTES: &[Route] = &[
     get("domains.index", "/domains", handler!(index))
         .policy_on_target("identity:list_domains")
-        .answers(answers::domains).as_of(),
+        .answers(answers::domains)
+        .as_of(),
     post("domains.create", "/domains", handler!(create))
         .policy("identity:create_domain")
         .body(create_body)
         .answers(answers::domain_created),
     get("domains.show", "/domains/{id}", handler!(show))
         .policy_on_target("identity:get_domain")
-        .answers(answers::domain_shown).as_of(),
+        .answers(answers::domain_shown)
+        .as_of(),
     patch("domains.update", "/domains/{id}", handler!(update))
         .policy("identity:update_domain")
         .body(update_body)

@@ -25,10 +25,12 @@ const REVOKE: &str = "identity:revoke_grant";
 pub(super) const ROUTES: &[Route] = &[
     get("grants.project.index", "/projects/{project_id}/users/{user_id}/roles", handler!(index))
         .policy_on_target(LIST)
-        .answers(answers::roles).as_of(),
+        .answers(answers::roles)
+        .as_of(),
     head("grants.project.check", "/projects/{project_id}/users/{user_id}/roles/{role_id}", handler!(check))
         .policy_on_target(CHECK)
-        .answers(no_content).as_of(),
+        .answers(no_content)
+        .as_of(),
     put("grants.project.create", "/projects/{project_id}/users/{user_id}/roles/{role_id}", handler!(create))
         .policy_on_target(CREATE)
         .answers(no_content),
@@ -37,10 +39,12 @@ pub(super) const ROUTES: &[Route] = &[
         .answers(no_content),
     get("grants.domain.index", "/domains/{domain_id}/users/{user_id}/roles", handler!(index))
         .policy_on_target(LIST)
-        .answers(answers::roles).as_of(),
+        .answers(answers::roles)
+        .as_of(),
     head("grants.domain.check", "/domains/{domain_id}/users/{user_id}/roles/{role_id}", handler!(check))
         .policy_on_target(CHECK)
-        .answers(no_content).as_of(),
+        .answers(no_content)
+        .as_of(),
     put("grants.domain.create", "/domains/{domain_id}/users/{user_id}/roles/{role_id}", handler!(create))
         .policy_on_target(CREATE)
         .answers(no_content),
@@ -49,10 +53,12 @@ pub(super) const ROUTES: &[Route] = &[
         .answers(no_content),
     get("grants.system.index", "/system/users/{user_id}/roles", handler!(index))
         .policy_on_target("identity:list_system_grants_for_user")
-        .answers(answers::roles).as_of(),
+        .answers(answers::roles)
+        .as_of(),
     head("grants.system.check", "/system/users/{user_id}/roles/{role_id}", handler!(check))
         .policy_on_target("identity:check_system_grant_for_user")
-        .answers(no_content).as_of(),
+        .answers(no_content)
+        .as_of(),
     put("grants.system.create", "/system/users/{user_id}/roles/{role_id}", handler!(create))
         .policy_on_target("identity:create_system_grant_for_user")
         .answers(no_content),
@@ -65,7 +71,8 @@ pub(super) const ROUTES: &[Route] = &[
         handler!(index),
     )
     .policy_on_target(LIST)
-    .answers(answers::roles).as_of(),
+    .answers(answers::roles)
+    .as_of(),
     put(
         "grants.inherited.project.create",
         "/OS-INHERIT/projects/{project_id}/users/{user_id}/roles/{role_id}/inherited_to_projects",
@@ -86,7 +93,8 @@ pub(super) const ROUTES: &[Route] = &[
         handler!(index),
     )
     .policy_on_target(LIST)
-    .answers(answers::roles).as_of(),
+    .answers(answers::roles)
+    .as_of(),
     put(
         "grants.inherited.domain.create",
         "/OS-INHERIT/domains/{domain_id}/users/{user_id}/roles/{role_id}/inherited_to_projects",
@@ -103,7 +111,8 @@ pub(super) const ROUTES: &[Route] = &[
     .answers(no_content),
     get("role_assignments.index", "/role_assignments", handler!(assignments))
         .policy_on_target("identity:list_role_assignments")
-        .answers(answers::assignments).as_of(),
+        .answers(answers::assignments)
+        .as_of(),
 ];
 
 /// The grant in a path.

@@ -22,13 +22,16 @@ const ONE: &str = "/roles/{id}/implies/{implied_id}";
 pub(super) const ROUTES: &[Route] = &[
     get("roles.inferences", "/role_inferences", handler!(inferences))
         .policy("identity:list_role_inference_rules")
-        .answers(answers::inferences).as_of(),
+        .answers(answers::inferences)
+        .as_of(),
     get("implied_roles.index", "/roles/{id}/implies", handler!(index))
         .policy("identity:list_implied_roles")
-        .answers(answers::implied_roles).as_of(),
+        .answers(answers::implied_roles)
+        .as_of(),
     get("implied_roles.show", ONE, handler!(show))
         .policy("identity:get_implied_role")
-        .answers(answers::implied_role_shown).as_of(),
+        .answers(answers::implied_role_shown)
+        .as_of(),
     put("implied_roles.create", ONE, handler!(create))
         .policy("identity:create_implied_role")
         .answers(answers::implied_role_created),

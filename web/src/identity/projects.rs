@@ -22,14 +22,16 @@ use crate::schema::{Property, Schema, array, boolean, null_or, object, opt, req,
 pub(super) const ROUTES: &[Route] = &[
     get("projects.index", "/projects", handler!(index))
         .policy_on_target("identity:list_projects")
-        .answers(answers::projects).as_of(),
+        .answers(answers::projects)
+        .as_of(),
     post("projects.create", "/projects", handler!(create))
         .policy_on_target("identity:create_project")
         .body(create_body)
         .answers(answers::project_created),
     get("projects.show", "/projects/{id}", handler!(show))
         .policy_on_target("identity:get_project")
-        .answers(answers::project_shown).as_of(),
+        .answers(answers::project_shown)
+        .as_of(),
     patch("projects.update", "/projects/{id}", handler!(update))
         .policy_on_target("identity:update_project")
         .body(update_body)

@@ -24,12 +24,18 @@ use crate::schema::typed::SentField;
 use crate::schema::{Property, Schema, boolean, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("users.index", "/users", handler!(index)).policy_on_target("identity:list_users").answers(answers::users).as_of(),
+    get("users.index", "/users", handler!(index))
+        .policy_on_target("identity:list_users")
+        .answers(answers::users)
+        .as_of(),
     post("users.create", "/users", handler!(create))
         .policy_on_target("identity:create_user")
         .body(create_body)
         .answers(answers::user_created),
-    get("users.show", "/users/{id}", handler!(show)).policy_on_target("identity:get_user").answers(answers::user_shown).as_of(),
+    get("users.show", "/users/{id}", handler!(show))
+        .policy_on_target("identity:get_user")
+        .answers(answers::user_shown)
+        .as_of(),
     patch("users.update", "/users/{id}", handler!(update))
         .policy_on_target("identity:update_user")
         .body(update_body)
@@ -47,7 +53,8 @@ pub(super) const ROUTES: &[Route] = &[
         .answers(answers::application_credentials),
     get("users.projects", "/users/{id}/projects", handler!(projects))
         .policy_on_target("identity:list_user_projects")
-        .answers(answers::projects).as_of(),
+        .answers(answers::projects)
+        .as_of(),
 ];
 
 /// Attributes with a meaning; all others are stored unchanged.

@@ -27,7 +27,8 @@ pub(super) const ROUTES: &[Route] = &[
         .answers(answers::image_created),
     get("images.show", "/images/{image_id}", handler!(show))
         .policy_on_target("get_image")
-        .answers(answers::image_shown).as_of(),
+        .answers(answers::image_shown)
+        .as_of(),
     patch_route("images.update", "/images/{image_id}", handler!(update))
         .policy_on_target("modify_image")
         .any_body()

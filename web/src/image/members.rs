@@ -22,14 +22,16 @@ use crate::route::{Route, delete, get, post, put};
 pub(super) const ROUTES: &[Route] = &[
     get("members.index", "/images/{image_id}/members", handler!(index))
         .policy_on_target("get_members")
-        .answers(answers::members).as_of(),
+        .answers(answers::members)
+        .as_of(),
     post("members.create", "/images/{image_id}/members", handler!(create))
         .policy_on_target("add_member")
         .any_body()
         .answers(answers::member_shown),
     get("members.show", "/images/{image_id}/members/{member_id}", handler!(show))
         .policy_on_target("get_member")
-        .answers(answers::member_shown).as_of(),
+        .answers(answers::member_shown)
+        .as_of(),
     put("members.update", "/images/{image_id}/members/{member_id}", handler!(update))
         .policy_on_target("modify_member")
         .any_body()

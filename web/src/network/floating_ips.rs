@@ -29,14 +29,16 @@ use crate::route::{Route, delete as delete_route, get, post, put};
 pub(super) const ROUTES: &[Route] = &[
     get("floating_ips.index", "/floatingips", handler!(index))
         .policy_on_target("get_floatingip")
-        .answers(answers::floating_ips).as_of(),
+        .answers(answers::floating_ips)
+        .as_of(),
     post("floating_ips.create", "/floatingips", handler!(create))
         .policy_on_target("create_floatingip")
         .any_body()
         .answers(answers::floating_ip_created),
     get("floating_ips.show", "/floatingips/{id}", handler!(show))
         .policy_on_target("get_floatingip")
-        .answers(answers::floating_ip_shown).as_of(),
+        .answers(answers::floating_ip_shown)
+        .as_of(),
     put("floating_ips.update", "/floatingips/{id}", handler!(update))
         .policy_on_target("update_floatingip")
         .any_body()

@@ -13,10 +13,12 @@ use crate::route::{Route, get};
 pub(super) const ROUTES: &[Route] = &[
     get("ip_availabilities.index", "/network-ip-availabilities", handler!(index))
         .policy("get_network_ip_availability")
-        .answers(answers::ip_availabilities).as_of(),
+        .answers(answers::ip_availabilities)
+        .as_of(),
     get("ip_availabilities.show", "/network-ip-availabilities/{id}", handler!(show))
         .policy("get_network_ip_availability")
-        .answers(answers::ip_availability_shown).as_of(),
+        .answers(answers::ip_availability_shown)
+        .as_of(),
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {

@@ -22,14 +22,18 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("networks.index", "/networks", handler!(index)).policy_on_target("get_network").answers(answers::networks).as_of(),
+    get("networks.index", "/networks", handler!(index))
+        .policy_on_target("get_network")
+        .answers(answers::networks)
+        .as_of(),
     post("networks.create", "/networks", handler!(create))
         .policy_on_target("create_network")
         .any_body()
         .answers(answers::network_created),
     get("networks.show", "/networks/{id}", handler!(show))
         .policy_on_target("get_network")
-        .answers(answers::network_shown).as_of(),
+        .answers(answers::network_shown)
+        .as_of(),
     put("networks.update", "/networks/{id}", handler!(update))
         .policy_on_target("update_network")
         .any_body()

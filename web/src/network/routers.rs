@@ -30,7 +30,10 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("create_router")
         .any_body()
         .answers(answers::router_created),
-    get("routers.show", "/routers/{id}", handler!(show)).policy_on_target("get_router").answers(answers::router_shown).as_of(),
+    get("routers.show", "/routers/{id}", handler!(show))
+        .policy_on_target("get_router")
+        .answers(answers::router_shown)
+        .as_of(),
     put("routers.update", "/routers/{id}", handler!(update))
         .policy_on_target("update_router")
         .any_body()

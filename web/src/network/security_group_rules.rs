@@ -24,14 +24,16 @@ pub(super) const ROUTES: &[Route] = &[
     get("security_group_rules.index", "/security-group-rules", handler!(index))
         .leader()
         .policy_on_target("get_security_group_rule")
-        .answers(answers::rules).as_of(),
+        .answers(answers::rules)
+        .as_of(),
     post("security_group_rules.create", "/security-group-rules", handler!(create))
         .policy_on_target("create_security_group_rule")
         .any_body()
         .answers(answers::rule_created),
     get("security_group_rules.show", "/security-group-rules/{id}", handler!(show))
         .policy_on_target("get_security_group_rule")
-        .answers(answers::rule_shown).as_of(),
+        .answers(answers::rule_shown)
+        .as_of(),
     delete_route("security_group_rules.delete", "/security-group-rules/{id}", handler!(delete))
         .policy_on_target("delete_security_group_rule")
         .answers(no_content),

@@ -26,14 +26,16 @@ pub(super) const ROUTES: &[Route] = &[
     get("security_groups.index", "/security-groups", handler!(index))
         .leader()
         .policy_on_target("get_security_group")
-        .answers(answers::groups).as_of(),
+        .answers(answers::groups)
+        .as_of(),
     post("security_groups.create", "/security-groups", handler!(create))
         .policy_on_target("create_security_group")
         .any_body()
         .answers(answers::group_created),
     get("security_groups.show", "/security-groups/{id}", handler!(show))
         .policy_on_target("get_security_group")
-        .answers(answers::group_shown).as_of(),
+        .answers(answers::group_shown)
+        .as_of(),
     put("security_groups.update", "/security-groups/{id}", handler!(update))
         .policy_on_target("update_security_group")
         .any_body()

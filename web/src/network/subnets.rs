@@ -29,7 +29,10 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("create_subnet")
         .any_body()
         .answers(answers::subnet_created),
-    get("subnets.show", "/subnets/{id}", handler!(show)).policy_on_target("get_subnet").answers(answers::subnet_shown).as_of(),
+    get("subnets.show", "/subnets/{id}", handler!(show))
+        .policy_on_target("get_subnet")
+        .answers(answers::subnet_shown)
+        .as_of(),
     put("subnets.update", "/subnets/{id}", handler!(update))
         .policy_on_target("update_subnet")
         .any_body()

@@ -19,7 +19,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("resource_providers_aggregates.list", PATH, handler!(list))
         .policy("placement:resource_providers:aggregates:list")
         .since(1, 1)
-        .answers(answers::aggregates).as_of(),
+        .answers(answers::aggregates)
+        .as_of(),
     put("resource_providers_aggregates.update", PATH, handler!(set))
         .policy("placement:resource_providers:aggregates:update")
         .since(1, 1)

@@ -21,7 +21,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("resource_classes.list", "/resource_classes", handler!(list))
         .policy("placement:resource_classes:list")
         .since(1, 2)
-        .answers(answers::classes).as_of(),
+        .answers(answers::classes)
+        .as_of(),
     post("resource_classes.create", "/resource_classes", handler!(create))
         .policy("placement:resource_classes:create")
         .since(1, 2)
@@ -30,7 +31,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("resource_classes_one.get", ONE, handler!(show))
         .policy("placement:resource_classes:show")
         .since(1, 2)
-        .answers(answers::class_shown).as_of(),
+        .answers(answers::class_shown)
+        .as_of(),
     put("resource_classes_one.update", ONE, handler!(rename))
         .policy("placement:resource_classes:update")
         .since(1, 2)

@@ -22,7 +22,8 @@ const ONE: &str = "/resource_providers/{uuid}/inventories/{resource_class}";
 pub(super) const ROUTES: &[Route] = &[
     get("resource_providers_inventories.list", ALL, handler!(list))
         .policy("placement:resource_providers:inventories:list")
-        .answers(answers::inventories).as_of(),
+        .answers(answers::inventories)
+        .as_of(),
     post("resource_providers_inventories.create", ALL, handler!(create))
         .policy("placement:resource_providers:inventories:create")
         .body(bodies::inventory_create_body)
@@ -38,7 +39,8 @@ pub(super) const ROUTES: &[Route] = &[
         .answers(no_content),
     get("resource_providers_inventories_one.get", ONE, handler!(show))
         .policy("placement:resource_providers:inventories:show")
-        .answers(answers::inventory_shown).as_of(),
+        .answers(answers::inventory_shown)
+        .as_of(),
     put("resource_providers_inventories_one.update", ONE, handler!(update))
         .policy("placement:resource_providers:inventories:update")
         .body(bodies::inventory_update_body)

@@ -26,14 +26,16 @@ pub(super) const ROUTES: &[Route] = &[
     get("resource_providers.list", "/resource_providers", handler!(list))
         .policy("placement:resource_providers:list")
         .query(bodies::providers_list_query)
-        .answers(answers::providers).as_of(),
+        .answers(answers::providers)
+        .as_of(),
     post("resource_providers.create", "/resource_providers", handler!(create))
         .policy("placement:resource_providers:create")
         .body(bodies::provider_create_body)
         .answers(answers::provider_created),
     get("resource_providers_one.get", "/resource_providers/{uuid}", handler!(show))
         .policy("placement:resource_providers:show")
-        .answers(answers::provider).as_of(),
+        .answers(answers::provider)
+        .as_of(),
     put("resource_providers_one.update", "/resource_providers/{uuid}", handler!(update))
         .policy("placement:resource_providers:update")
         .body(bodies::provider_update_body)

@@ -25,11 +25,13 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("placement:traits:list")
         .since(1, 6)
         .query(bodies::traits_list_query)
-        .answers(answers::traits).as_of(),
+        .answers(answers::traits)
+        .as_of(),
     get("traits_one.get", "/traits/{name}", handler!(show))
         .policy("placement:traits:show")
         .since(1, 6)
-        .answers(answers::trait_shown).as_of(),
+        .answers(answers::trait_shown)
+        .as_of(),
     put("traits_one.update", "/traits/{name}", handler!(create))
         .policy("placement:traits:update")
         .since(1, 6)
@@ -41,7 +43,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("resource_providers_traits.list", OF_PROVIDER, handler!(of_provider))
         .policy("placement:resource_providers:traits:list")
         .since(1, 6)
-        .answers(answers::traits_of_provider).as_of(),
+        .answers(answers::traits_of_provider)
+        .as_of(),
     put("resource_providers_traits.update", OF_PROVIDER, handler!(set))
         .policy("placement:resource_providers:traits:update")
         .since(1, 6)

@@ -24,11 +24,13 @@ pub(super) const ROUTES: &[Route] = &[
     get("attachments.index", "/attachments", handler!(index))
         .policy("volume:get_all")
         .since(3, 27)
-        .answers(answers::attachments).as_of(),
+        .answers(answers::attachments)
+        .as_of(),
     get("attachments.detail", "/attachments/detail", handler!(detail))
         .policy("volume:get_all")
         .since(3, 27)
-        .answers(answers::attachments_in_detail).as_of(),
+        .answers(answers::attachments_in_detail)
+        .as_of(),
     post("attachments.create", "/attachments", handler!(create))
         .policy_on_target("volume:attachment_create")
         .body(bodies::create_attachment)
@@ -37,7 +39,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("attachments.show", "/attachments/{attachment_id}", handler!(show))
         .policy_on_target("volume:get")
         .since(3, 27)
-        .answers(answers::attachment_shown).as_of(),
+        .answers(answers::attachment_shown)
+        .as_of(),
     put("attachments.update", "/attachments/{attachment_id}", handler!(update))
         .policy_on_target("volume:attachment_update")
         .body(bodies::update_attachment)

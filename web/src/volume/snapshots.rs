@@ -26,17 +26,20 @@ const ACTION: &str = "/snapshots/{snapshot_id}/action";
 pub(super) const ROUTES: &[Route] = &[
     get("snapshots.index", "/snapshots", handler!(index))
         .policy("volume:get_all_snapshots")
-        .answers(answers::snapshots).as_of(),
+        .answers(answers::snapshots)
+        .as_of(),
     get("snapshots.detail", "/snapshots/detail", handler!(detail))
         .policy("volume:get_all_snapshots")
-        .answers(answers::snapshots_in_detail).as_of(),
+        .answers(answers::snapshots_in_detail)
+        .as_of(),
     post("snapshots.create", "/snapshots", handler!(create))
         .policy_on_target("volume:create_snapshot")
         .body(bodies::create_snapshot)
         .answers(answers::snapshot_created),
     get("snapshots.show", "/snapshots/{snapshot_id}", handler!(show))
         .policy_on_target("volume:get_snapshot")
-        .answers(answers::snapshot_shown).as_of(),
+        .answers(answers::snapshot_shown)
+        .as_of(),
     put("snapshots.update", "/snapshots/{snapshot_id}", handler!(update))
         .policy_on_target("volume:update_snapshot")
         .body(bodies::update_snapshot)

@@ -19,14 +19,16 @@ const ACTION: &str = "/types/{type_id}/action";
 pub(super) const ROUTES: &[Route] = &[
     get("type_specs.index", "/types/{type_id}/extra_specs", handler!(index))
         .policy("volume_extension:types_extra_specs:index")
-        .answers(answers::specs).as_of(),
+        .answers(answers::specs)
+        .as_of(),
     post("type_specs.create", "/types/{type_id}/extra_specs", handler!(create))
         .policy("volume_extension:types_extra_specs:create")
         .body(bodies::create_specs)
         .answers(answers::specs),
     get("type_specs.show", "/types/{type_id}/extra_specs/{key}", handler!(show))
         .policy("volume_extension:types_extra_specs:show")
-        .answers(answers::spec).as_of(),
+        .answers(answers::spec)
+        .as_of(),
     put("type_specs.update", "/types/{type_id}/extra_specs/{key}", handler!(update))
         .policy("volume_extension:types_extra_specs:update")
         .body(bodies::update_spec)
@@ -39,7 +41,8 @@ pub(super) const ROUTES: &[Route] = &[
         .answers(answers::type_encryption),
     get("type_access.index", "/types/{type_id}/os-volume-type-access", handler!(access))
         .policy("volume_extension:volume_type_access:get_all_for_type")
-        .answers(answers::type_access).as_of(),
+        .answers(answers::type_access)
+        .as_of(),
     action("types.addProjectAccess", ACTION, "addProjectAccess", handler!(grant))
         .policy("volume_extension:volume_type_access:addProjectAccess")
         .answers(accepted),

@@ -20,17 +20,22 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("types.index", "/types", handler!(index)).policy("volume_extension:type_get_all").answers(answers::types).as_of(),
+    get("types.index", "/types", handler!(index))
+        .policy("volume_extension:type_get_all")
+        .answers(answers::types)
+        .as_of(),
     post("types.create", "/types", handler!(create))
         .policy("volume_extension:type_create")
         .body(bodies::create_type)
         .answers(answers::type_shown),
     get("types.default", "/types/default", handler!(default))
         .policy("volume_extension:type_get")
-        .answers(answers::type_shown).as_of(),
+        .answers(answers::type_shown)
+        .as_of(),
     get("types.show", "/types/{type_id}", handler!(show))
         .policy("volume_extension:type_get")
-        .answers(answers::type_shown).as_of(),
+        .answers(answers::type_shown)
+        .as_of(),
     put("types.update", "/types/{type_id}", handler!(update))
         .policy("volume_extension:type_update")
         .body(bodies::update_type)

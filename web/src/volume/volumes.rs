@@ -24,18 +24,21 @@ pub(super) const ROUTES: &[Route] = &[
     get("volumes.index", "/volumes", handler!(index)).policy("volume:get_all").answers(answers::volumes).as_of(),
     get("volumes.detail", "/volumes/detail", handler!(detail))
         .policy("volume:get_all")
-        .answers(answers::volumes_in_detail).as_of(),
+        .answers(answers::volumes_in_detail)
+        .as_of(),
     get("volumes.summary", "/volumes/summary", handler!(summary))
         .policy("volume:get_all")
         .since(3, 12)
-        .answers(answers::summary).as_of(),
+        .answers(answers::summary)
+        .as_of(),
     post("volumes.create", "/volumes", handler!(create))
         .policy("volume:create")
         .body(bodies::create_volume)
         .answers(answers::volume_created),
     get("volumes.show", "/volumes/{volume_id}", handler!(show))
         .policy_on_target("volume:get")
-        .answers(answers::volume_shown).as_of(),
+        .answers(answers::volume_shown)
+        .as_of(),
     put("volumes.update", "/volumes/{volume_id}", handler!(update))
         .policy_on_target("volume:update")
         .body(bodies::update_volume)

@@ -46,6 +46,13 @@ fn image_properties_name_what_hosts_run() {
     assert_eq!(pass(&[("img_hv_type", "kvm")]), ["h1"]);
     assert_eq!(pass(&[("img_hv_type", "qemu"), ("hw_vm_mode", "hvm")]), ["h1", "h2"]);
     assert_eq!(pass(&[("img_hv_type", "xen")]), Vec::<String>::new());
+    // The property's older name. QEMU means KVM, too, and these hosts run no other hypervisor.
+    assert_eq!(pass(&[("hypervisor_type", "qemu")]), ["h1", "h2"]);
+    assert_eq!(pass(&[("hypervisor_type", "QEMU")]), ["h1", "h2"]);
+    assert_eq!(pass(&[("hypervisor_type", "kvm")]), ["h1"]);
+    for other in ["vmware", "hyperv", "ironic", "lxc"] {
+        assert_eq!(pass(&[("hypervisor_type", other)]), Vec::<String>::new(), "{other}");
+    }
     assert_eq!(pass(&[("hw_vm_mode", "pv")]), Vec::<String>::new());
     assert_eq!(pass(&[("img_hv_type", "qemu"), ("img_hv_requested_version", ">=8.0")]), Vec::<String>::new());
     assert_eq!(pass(&[("img_hv_requested_version", ">=8.0")]), ["h1", "h2"], "the version alone is not checked");

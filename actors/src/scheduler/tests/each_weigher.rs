@@ -102,22 +102,93 @@ fn soft_affinity_counts_members() {
     }
 }
 
+/// A build of the server with the host's number fails on the host.
+fn failed_build(cell: &mut Cell, host: u128) {
+    let failed = chronova_events::process::StepFailed {
+        step: "spawn_guest".into(),
+        elsewhere: true,
+        host: Some(host_id(host)),
+        fault: chronova_events::instance::FaultInfo { code: 500, message: String::new(), details: String::new() },
+    };
+    let process = ProcessId(uuid::Uuid::from_u128(1));
+    let task = chronova_events::process::Task::BuildInstance { instance: server_id(host) };
+    let started = chronova_events::process::Started { process, task };
+    cell.take(process.to_string(), chronova_events::process::ProcessEvent::from(started));
+    cell.take(process.to_string(), chronova_events::process::ProcessEvent::from(failed));
+}
+
+/// Each weigher has a key of its own, and the smallest value of a host's aggregates takes the place of the option. The
+/// weigher of images is tested through the API, and no host reports metrics.
+#[test]
+fn aggregates_override_the_multiplier_of_each_weigher() {
+    let weights = |cell: &Cell, weigher: &str, policy: ServerGroupPolicy| -> Vec<f64> {
+        let asked = small();
+        let mut context = SchedulingContext::new(cell.sources(), &asked, &cell.options);
+        let members = BTreeMap::from([(0, 1), (1, 2)]);
+        context.group = Some(InstanceGroup { name: "g".to_owned(), policy, most_per_host: 0, members });
+        let weighed = weighers::weigh(&context, vec![0, 1, 2]);
+        let of = |place| {
+            let parts = weighed.record(&context, place).parts;
+            parts.into_iter().find(|part| part.weigher == weigher).map_or(0.0, |part| part.weight)
+        };
+        (0..3).map(of).collect()
+    };
+    let option = Multipliers {
+        ram: 4.0,
+        cpu: 4.0,
+        disk: 4.0,
+        hypervisor_version: 4.0,
+        num_instances: 4.0,
+        io_ops: 4.0,
+        pci: 4.0,
+        soft_affinity: 4.0,
+        soft_anti_affinity: 4.0,
+        build_failure: 4.0,
+        ..Multipliers::default()
+    };
+    for (weigher, key) in [
+        ("RAMWeigher", "ram_weight_multiplier"),
+        ("CPUWeigher", "cpu_weight_multiplier"),
+        ("DiskWeigher", "disk_weight_multiplier"),
+        ("HypervisorVersionWeigher", "hypervisor_version_weight_multiplier"),
+        ("NumInstancesWeigher", "num_instances_weight_multiplier"),
+        ("IoOpsWeigher", "io_ops_weight_multiplier"),
+        ("PCIWeigher", "pci_weight_multiplier"),
+        ("ServerGroupSoftAffinityWeigher", "soft_affinity_weight_multiplier"),
+        ("ServerGroupSoftAntiAffinityWeigher", "soft_anti_affinity_weight_multiplier"),
+        ("BuildFailureWeigher", "build_failure_weight_multiplier"),
+    ] {
+        let policy = match weigher {
+            "ServerGroupSoftAntiAffinityWeigher" => ServerGroupPolicy::SoftAntiAffinity,
+            _ => ServerGroupPolicy::SoftAffinity,
+        };
+        let mut cell = Cell::default();
+        cell.options.multipliers = option.clone();
+        cell.host(1, 8, 4096, 100)
+            .host_that(2, 16, 8192, 200, |host| host.hypervisor_version += 1)
+            .host(3, 8, 4096, 100);
+        each_filter::with_devices(&mut cell, [2, 1]);
+        cell.server(1, 1);
+        failed_build(&mut cell, 2);
+        let scaled = |weights: &[f64], factor: f64| weights.iter().map(|weight| weight * factor).collect::<Vec<_>>();
+        let by_option = weights(&cell, weigher, policy);
+        assert!(by_option.iter().any(|weight| *weight != 0.0), "{weigher} has no effect: {by_option:?}");
+        // An aggregate of the other two hosts leaves the first host its option.
+        cell.aggregate(&[2, 3], &[(key, "2")]);
+        let mut expected = scaled(&by_option, 0.5);
+        expected[0] = by_option[0];
+        assert_eq!(weights(&cell, weigher, policy), expected, "{weigher}");
+        cell.aggregate(&[1, 2, 3], &[(key, "-8")]);
+        assert_eq!(weights(&cell, weigher, policy), scaled(&by_option, -2.0), "{weigher}");
+    }
+}
+
 #[test]
 fn busy_hosts_and_hosts_where_builds_failed_come_last() {
     let mut cell = Cell::three();
     cell.server(1, 1);
     assert_eq!(cell.names(&small()), ["h2", "h3", "h1"]);
-    let failed = chronova_events::process::StepFailed {
-        step: "spawn_guest".into(),
-        elsewhere: true,
-        host: Some(host_id(2)),
-        fault: chronova_events::instance::FaultInfo { code: 500, message: String::new(), details: String::new() },
-    };
-    let process = ProcessId(uuid::Uuid::from_u128(1));
-    let task = chronova_events::process::Task::BuildInstance { instance: server_id(2) };
-    let started = chronova_events::process::Started { process, task };
-    cell.take(process.to_string(), chronova_events::process::ProcessEvent::from(started));
-    cell.take(process.to_string(), chronova_events::process::ProcessEvent::from(failed));
+    failed_build(&mut cell, 2);
     assert_eq!(cell.names(&small()), ["h3", "h1", "h2"]);
     cell.options.counts_build_failures = false;
     assert_eq!(cell.names(&small()), ["h2", "h3", "h1"]);

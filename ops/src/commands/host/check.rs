@@ -105,6 +105,37 @@ mod tests {
 
     use super::*;
 
+    /// The exit and the report for these hosts.
+    fn checked(uris: &[&str]) -> (bool, String) {
+        let config = crate::config::load(&[]).unwrap().config;
+        let (uris, mut out) = (uris.iter().map(ToString::to_string).collect::<Vec<_>>(), Vec::new());
+        let exit = run(&uris, &config, &mut out).unwrap();
+        (matches!(exit, Exit::Yes), String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn the_report_says_whether_guests_run_with_kvm() {
+        let (good, report) = checked(&["sim://1"]);
+        assert!(good && report.contains("  ok    guests run with KVM\n"), "{report}");
+        let (good, report) = checked(&["sim://1?kvm=false"]);
+        let reason = "  note  guests are emulated, which is slow: the simulated fleet has no KVM\n";
+        assert!(good && report.contains(reason), "{report}");
+        let (good, report) = checked(&["sim://2?kvm=true"]);
+        assert!(good && report.matches("guests run with KVM").count() == 2, "one host is missing: {report}");
+    }
+
+    #[test]
+    fn a_host_that_cannot_be_asked_fails_with_the_reason() {
+        let mut out = Vec::new();
+        let error = DriverError::Unreachable("no route to host".to_owned());
+        assert!(!tell("qemu+tls://h1/system", &Err(error), &mut out).unwrap());
+        let report = String::from_utf8(out).unwrap();
+        assert!(
+            report.starts_with("qemu+tls://h1/system\n  FAIL  ") && report.contains("no route to host"),
+            "{report}"
+        );
+    }
+
     #[tokio::test]
     async fn a_host_whose_iommu_is_off_gives_guests_no_devices() {
         let driver = backend::open("sim://1", &DriverOptions::default()).unwrap().remove(0);

@@ -22,11 +22,13 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("instance_actions.index", "/servers/{server_id}/os-instance-actions", handler!(index))
         .policy_on_target("os_compute_api:os-instance-actions:list")
         .query(bodies::instance_actions_index_query)
-        .answers(answers::actions).as_of(),
+        .answers(answers::actions)
+        .as_of(),
     get("instance_actions.show", "/servers/{server_id}/os-instance-actions/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-instance-actions:show")
         .query(no_query)
-        .answers(answers::action).as_of(),
+        .answers(answers::action)
+        .as_of(),
 ];
 
 fn find(ctx: &Ctx) -> Result<PermittedServer, Fault> {

@@ -22,7 +22,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("server_metadata.index", ALL, handler!(index))
         .policy_on_target("os_compute_api:server-metadata:index")
         .query(no_query)
-        .answers(answers::metadata).as_of(),
+        .answers(answers::metadata)
+        .as_of(),
     post("server_metadata.create", ALL, handler!(create))
         .policy_on_target("os_compute_api:server-metadata:create")
         .body(bodies::server_metadata_create_body)
@@ -34,7 +35,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("server_metadata.show", ONE, handler!(show))
         .policy_on_target("os_compute_api:server-metadata:show")
         .query(no_query)
-        .answers(answers::metadata_item).as_of(),
+        .answers(answers::metadata_item)
+        .as_of(),
     put("server_metadata.update", ONE, handler!(update))
         .policy_on_target("os_compute_api:server-metadata:update")
         .body(bodies::server_metadata_update_body)

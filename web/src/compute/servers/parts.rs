@@ -22,11 +22,13 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("ips.index", "/servers/{server_id}/ips", handler!(ips))
         .policy_on_target("os_compute_api:ips:index")
         .query(no_query)
-        .answers(answers::ips).as_of(),
+        .answers(answers::ips)
+        .as_of(),
     get("ips.show", "/servers/{server_id}/ips/{id}", handler!(ips_of_network))
         .policy_on_target("os_compute_api:ips:show")
         .query(no_query)
-        .answers(answers::ips_of_network).as_of(),
+        .answers(answers::ips_of_network)
+        .as_of(),
     get("attach_interfaces.index", "/servers/{server_id}/os-interface", handler!(interfaces))
         .policy_on_target("os_compute_api:os-attach-interfaces:list")
         .query(no_query)

@@ -25,7 +25,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:index")
         .query(bodies::server_tags_index_query)
-        .answers(answers::tags).as_of(),
+        .answers(answers::tags)
+        .as_of(),
     put("server_tags.update_all", ALL, handler!(update_all))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:update_all")
@@ -39,7 +40,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:show")
         .query(bodies::server_tags_index_query)
-        .answers(no_content).as_of(),
+        .answers(no_content)
+        .as_of(),
     put("server_tags.update", ONE, handler!(update))
         .since(2, 26)
         .policy_on_target("os_compute_api:os-server-tags:update")

@@ -35,7 +35,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("volume_attachments.index", ALL, handler!(index))
         .policy_on_target("os_compute_api:os-volumes-attachments:index")
         .query(server_parts::volume_attachments_index_query)
-        .answers(answers::volumes).as_of(),
+        .answers(answers::volumes)
+        .as_of(),
     post("volume_attachments.create", ALL, handler!(create))
         .policy_on_target("os_compute_api:os-volumes-attachments:create")
         .body(bodies::create_body)
@@ -43,7 +44,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("volume_attachments.show", ONE, handler!(show))
         .policy_on_target("os_compute_api:os-volumes-attachments:show")
         .query(bodies::show_query)
-        .answers(answers::volume).as_of(),
+        .answers(answers::volume)
+        .as_of(),
     put("volume_attachments.update", ONE, handler!(update))
         .policy_on_target("os_compute_api:os-volumes-attachments:swap")
         .until(2, 84)

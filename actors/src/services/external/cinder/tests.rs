@@ -210,6 +210,24 @@ async fn a_lost_answer_costs_no_second_volume() {
     assert_eq!(stub.count("POST /v3/p1/volumes"), 1);
 }
 
+/// Cinder gets the zone of the server's host, or null, which stands for Cinder's own default.
+#[tokio::test]
+async fn a_new_volume_is_requested_of_cinder_in_its_zone() {
+    for zone in [Some("north"), None] {
+        let stub = stub(|call| match call.line.starts_with("POST") || call.line.contains(&volume().to_string()) {
+            true => says(200, &json!({"volume": shown(&json!({}))})),
+            false => says(200, &json!({"volumes": []})),
+        })
+        .await;
+        let wanted = NewVolume { availability_zone: zone.map(str::to_owned), ..wanted() };
+        assert_eq!(cinder(&stub, LONG).create(wanted, true, work()).await.unwrap().id, volume());
+        let calls = stub.calls();
+        let asked = calls.iter().find(|call| call.line.starts_with("POST /v3/p1/volumes")).unwrap();
+        let body: Value = serde_json::from_str(&asked.body).unwrap();
+        assert_eq!(body["volume"].get("availability_zone"), Some(&json!(zone)), "{body}");
+    }
+}
+
 /// Any user can give a volume the metadata that names a proposed id.
 #[tokio::test]
 async fn another_projects_volume_with_the_proposed_id_is_not_taken() {
