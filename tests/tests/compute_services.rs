@@ -193,8 +193,8 @@ async fn set_ratio(life: &Life, host: HostId, class: &str, ratio: f64) {
     ledger(life, LedgerCommand::UpdateInventory { provider: id, generation, inventory, reserve: Reserve::All }).await;
 }
 
-/// At each `update_resources_interval`, a host reports its ratios and traits again. What clients of Placement may change
-/// stays as it is.
+/// At each `update_resources_interval`, a host reports its ratios and traits again. Other ratios and traits stay as
+/// clients of Placement have set them.
 #[actix_rt::test]
 async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() {
     let mut world = World::new(1);

@@ -13,7 +13,7 @@
 //! | [`due`] | which comparisons of a host with the log are due |
 //! | [`doubt`] | the moment before which the log does not know everything that happened on its hosts |
 //! | [`fence`] | refuses a host that a copy of this log drives |
-//! | [`report`] | what an agent reports of its host |
+//! | [`report`] | reports a host's resources, traits and ratios |
 //! | [`resume`] | starts the guests of a host that lost its power |
 //! | [`unquiesce`] | unfreezes the guests of a host that was away |
 //! | [`plan`] | chooses the action on a difference between a host and the log; pure |

@@ -1,4 +1,4 @@
-//! What a host's agent reports of the host: its resources, traits and ratios.
+//! A host's agent reports the host: its resources, traits and ratios.
 //!
 //! A host reports when it connects. It reports again every `[DEFAULT] update_resources_interval` and at SIGHUP. All
 //! commands can be repeated without harm.

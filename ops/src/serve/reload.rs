@@ -27,7 +27,7 @@ pub(super) struct Reload {
     pub(super) hypervisors: RefCell<Vec<String>>,
 }
 
-/// What SIGHUP has read.
+/// The values that SIGHUP has read.
 pub(super) struct RereadConfig {
     pub(super) targets: Targets,
     /// The URIs of the hosts that the configuration did not name before.

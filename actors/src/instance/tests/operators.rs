@@ -62,8 +62,10 @@ fn image_properties_fit_the_machine_type_of_the_server() {
     {
         let off = stopped().and(Record::MachineType { machine_type: machine.into() });
         for name in ["hw_disk_bus", "hw_cdrom_bus", "hw_rescue_bus"] {
-            let bad = Err(Reject::BadImageProperty { name: name.into(), value: "ide".into() });
-            assert_eq!(off.when(set(name, "ide")), if has_ide { changed() } else { bad }, "{machine} {name}");
+            let (name, value, machine) = (name.to_owned(), "ide".to_owned(), machine.to_owned());
+            let asked = off.when(set(&name, &value));
+            let unfit = Reject::UnfitImageProperty { name, value, machine };
+            assert_eq!(asked, if has_ide { changed() } else { Err(unfit.clone()) }, "{unfit}");
         }
         assert_eq!(off.when(set("hw_cdrom_bus", "sata")), changed(), "{machine}");
     }
