@@ -14,7 +14,7 @@ use chronova_projections::servers::ServerRow;
 use serde_json::{Value, json};
 
 use super::answers;
-use super::bodies::ImagePropertiesBody;
+use super::bodies::{ConnectorBody, ImagePropertiesBody};
 use crate::compute::reject;
 use crate::ctx::Ctx;
 use crate::dispatch;
@@ -31,6 +31,10 @@ pub(super) const ROUTES: &[Route] = &[
     put("operator.image_properties.set", "/servers/{server}/image-properties", handler!(set_image_properties))
         .any_body()
         .policy("chronova:image_properties:set")
+        .answers(answers::server),
+    put("operator.volume_attachments.refresh", "/servers/{server}/attachments/{volume}", handler!(refresh_attachment))
+        .any_body()
+        .policy("chronova:volume_attachments:refresh")
         .answers(answers::server),
 ];
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::change::{asker, call, send};
 use super::create::visible_flavor;
-use super::lookup::{PermittedServer, find};
+use super::lookup::find;
 use crate::answers::{accepted, no_content};
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{quotas, reject, versions};

@@ -120,7 +120,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     if versions::volumes_are_attached_in_the_background(ctx.version) {
         return Ok(Reply::empty(202));
     }
-    Ok(Reply::ok(json!({"volumeAttachment": accepted(&ctx, &found, volume)?})))
+    Ok(Reply::ok(json!({"volumeAttachment": requested_attachment(&ctx, &found, volume)?})))
 }
 
 fn attachment(ctx: &Ctx, volume: VolumeId, body: VolumeAttachmentBody) -> AttachVolumeRequest {
@@ -138,7 +138,7 @@ fn attachment(ctx: &Ctx, volume: VolumeId, body: VolumeAttachmentBody) -> Attach
 
 /// The answer to a request to attach a volume, until 2.100. As in Nova, this answer has the same ids before and after
 /// 2.89.
-fn accepted(ctx: &Ctx, found: &PermittedServer, volume: VolumeId) -> Result<Value, Fault> {
+fn requested_attachment(ctx: &Ctx, found: &PermittedServer, volume: VolumeId) -> Result<Value, Fault> {
     let row = ctx.views()?.servers.read(|servers| servers.get(found.id).cloned());
     let device = row.as_ref().and_then(|row| row.server()).and_then(|server| server.disk_of(volume)).cloned();
     let device = device.map(|disk| disk.device);
