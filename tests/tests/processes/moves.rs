@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::FlavorSnapshot;
+use chronova_events::store::EventStore as _;
 use chronova_hypervisor::guest::PowerState;
 use chronova_tests::moves::{larger, smaller};
 use chronova_tests::process_harness::{Case, prove};
