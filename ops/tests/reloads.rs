@@ -280,6 +280,8 @@ fn a_host_whose_name_is_taken_is_logged_and_tried_again() {
     cloud.environment.push(("RUST_LOG".to_owned(), String::new()));
     cloud.start();
     cloud.wait("the first host is known", |cloud| names(cloud) == ["first-0001"]);
+    // A provider with the host's name and another id.
+    cloud.client().post("/placement/resource_providers", &json!({"name": "first-0001"})).unwrap().expect(409);
     let provider = json!({"name": "sim-0001"});
     let made = cloud.client().post("/placement/resource_providers", &provider).unwrap().expect(200);
     cloud.stop();

@@ -49,6 +49,7 @@ expect "the server is rebooted hard" os server reboot --hard --wait nic-one
 ready nic-one "the guest is booted again" 2
 within 60 "the guest's kernel sees the network card after the reboot" cable "$MAC"
 DRIVE=$(drive)
+like "the guest has its config drive after the reboot" "$DRIVE" "$ONE"
 
 # -------------------------------------------------------------------------------------------- the interface is detached
 

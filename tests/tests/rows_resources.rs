@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use chronova_events::ids::HostId;
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use serde_json::{Value, json};
 
@@ -482,6 +483,12 @@ async fn hypervisors_are_listed_found_and_shown() {
     let (old, new) = (show("2.87", "").await, show("2.88", "").await);
     assert!(moved.iter().all(|key| old.get(*key).is_some() && new.get(*key).is_none()));
     assert!(old.get("uptime").is_none() && new.get("uptime").is_some());
+    // The uptime comes with a heartbeat.
+    let other = HostId(empty.parse().unwrap());
+    let reported = || api.life.context().fleet.member(other).and_then(|member| member.usage().0.uptime_seconds);
+    api.life.until(|_| reported().is_some()).await;
+    let told = list("2.87", &format!("/{empty}/uptime")).await["hypervisor"].take();
+    assert!(told["id"] == *empty && told["uptime"].as_str().unwrap().starts_with("up "), "{told}");
     for (path, last) in [("/os-hypervisors/statistics".to_owned(), 87), (format!("/os-hypervisors/{empty}/uptime"), 87)]
     {
         assert_ne!(status(&path, &format!("2.{last}")).await, 404, "{path}");
@@ -529,6 +536,11 @@ async fn usage_adds_up_in_pages() {
     let own = api.call("GET", &format!("/os-simple-tenant-usage/web?{window}&limit=1"), "2.40", USER, None).await;
     assert_eq!(own.body["tenant_usage"]["server_usages"].as_array().unwrap().len(), 1);
     assert_eq!(own.body["tenant_usage_links"][0]["rel"], "next");
+    let first = own.body["tenant_usage"]["server_usages"][0]["instance_id"].as_str().unwrap();
+    let path = format!("/os-simple-tenant-usage/web?{window}&limit=1&marker={first}");
+    let rest = api.call("GET", &path, "2.40", USER, None).await.body["tenant_usage"]["server_usages"].take();
+    assert_eq!(rest.as_array().unwrap().len(), 1, "{rest}");
+    assert_ne!(rest[0]["instance_id"], first, "the page begins with its marker");
     let later = api.get("/os-simple-tenant-usage?start=2019-01-01T00:00:00&end=2019-02-01T00:00:00", "2.1").await;
     assert_eq!(later["tenant_usages"], json!([]));
     assert_eq!(api.call("GET", "/os-simple-tenant-usage", "2.1", USER, None).await.status, 403);

@@ -103,6 +103,7 @@ mod tests {
         assert_eq!(weighers_of(&classes).unwrap(), ["RAMWeigher"]);
         let all = weighers_of(&names(&["nova.scheduler.weights.all_weighers"])).unwrap();
         assert_eq!(all.len(), weighers::WEIGHERS.len());
+        assert_eq!(SchedulerOptions::default().weighers, all);
         assert!(weighers_of(&names(&["my.Weigher"])).is_err());
     }
 

@@ -398,6 +398,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    #[test]
+    fn without_cpu_mode_guests_have_the_hosts_model() {
+        let modes = [(true, "x86_64"), (true, "aarch64"), (false, "x86_64")];
+        let modes = modes.map(|(kvm, arch)| default_cpu_mode(kvm, arch));
+        assert_eq!(modes, [CpuMode::HostModel, CpuMode::HostPassthrough, CpuMode::None]);
+    }
+
     /// `[libvirt] virt_type = qemu` emulates guests even where the host has KVM.
     #[test]
     fn guests_are_emulated_if_the_option_says_so_or_if_there_is_no_kvm() {

@@ -1,10 +1,12 @@
 //! Secure boot, emulated TPMs and machine types through the API, on simulated hosts that offer them.
 
+use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot};
 use chronova_events::envelope::{Meta, NewEvent, StreamId, Timestamp};
-use chronova_events::ids::InstanceId;
-use chronova_events::instance::{BuildSucceeded, InstanceEvent, Placed};
+use chronova_events::ids::{InstanceId, ProcessId};
+use chronova_events::instance::{BuildSucceeded, InstanceEvent, Placed, PowerAction};
 use chronova_events::store::{EventStore as _, Expected};
 use chronova_hypervisor::options::MachineTypes;
+use chronova_hypervisor::sim::DriverCall;
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::{World, build_request};
 use serde_json::{Value, json};
@@ -106,6 +108,16 @@ async fn a_server_with_a_tpm_is_started_and_moved_by_its_owner_alone() {
     assert_eq!((status(&api, &id).await.as_str(), host().await), ("ACTIVE", home.clone()));
     assert_eq!(api.world.brakes.take_stops(), [], "the guest was stopped");
     assert!(api.life.fault(id.parse().unwrap()).contains(only), "{}", api.life.fault(id.parse().unwrap()));
+    // So does a hard reboot by an administrator, or by the service after its host came back.
+    assert_eq!(act(&api, ADMIN, &id, json!({"reboot": {"type": "HARD"}})).await.status, 202);
+    let (process, asker) = (ProcessId::random(), CallerRights { overrides_lock: true });
+    let resume = InstanceRequest::Power { process, action: PowerAction::RebootHard, asker };
+    let instance: InstanceId = id.parse().unwrap();
+    api.life.context().gateway.send::<InstanceRoot>(&instance, resume, Meta::system("host-boot")).await.unwrap();
+    api.life.settled().await;
+    assert_eq!(status(&api, &id).await, "ACTIVE");
+    assert!(api.life.fault(instance).contains(only), "{}", api.life.fault(instance));
+    assert_eq!(api.world.fleet.calls(DriverCall::RebootHard), 0, "the guest was rebooted");
     assert_eq!(act(&api, OWNER, &id, json!({"os-stop": null})).await.status, 202);
     assert_eq!(act(&api, ADMIN, &id, json!({"os-start": null})).await.status, 202);
     assert_eq!(status(&api, &id).await, "SHUTOFF");

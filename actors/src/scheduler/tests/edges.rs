@@ -134,6 +134,19 @@ fn a_single_host_is_not_weighed_and_negative_amounts_count_as_nothing() {
     };
     assert_eq!(parts("h1"), ("RAMWeigher", 0.0, 0.0));
     assert_eq!(parts("h2"), ("RAMWeigher", 4096.0, 1.0));
+
+    // The weights of CPUs and of tasks begin at 0, too, although each host has some.
+    let mut cell = Cell::three();
+    cell.use_up(1, "VCPU", 4);
+    for (server, host) in [(1, 1), (2, 2), (3, 2), (4, 3)] {
+        cell.server(server, host);
+    }
+    for (weigher, weight) in [("CPUWeigher", 0.5), ("IoOpsWeigher", -0.5)] {
+        cell.options.weighers = vec![weigher];
+        let weighed = cell.decide(&small()).reasons.weighed;
+        let first = weighed.iter().find(|host| host.hostname == "h1").unwrap();
+        assert!((first.weight - weight).abs() < f64::EPSILON, "{weigher}: {weighed:?}");
+    }
 }
 
 #[test]
@@ -169,10 +182,13 @@ fn reported_metrics_are_demanded_and_weighed() {
     assert!((values(&cell)["h3"] + 10_000.0).abs() < f64::EPSILON);
     cell.options.metrics_weight_of_unavailable = -50.0;
     assert_eq!(cell.names(&small()), ["h2", "h3", "h1"]);
+    assert!((cell.options.multipliers.metrics - 1.0).abs() < f64::EPSILON, "the default is not Nova's");
     cell.options.multipliers.metrics = -1.0;
     assert_eq!(cell.names(&small()), ["h1", "h3", "h2"]);
     cell.options.multipliers.metrics = 0.0;
     assert_eq!(cell.names(&small()), ["h1", "h2", "h3"], "nothing weighs metrics");
+    cell.aggregate(&[1, 2, 3], &[("metrics_weight_multiplier", "1")]);
+    assert_eq!(cell.names(&small()), ["h2", "h3", "h1"], "the aggregate overrides the option");
 }
 
 /// `[scheduler] image_metadata_prefilter`: property, value and required trait. The last two properties require their

@@ -54,6 +54,12 @@ fn a_tpm_is_emulated_and_its_state_is_encrypted() {
                   <encryption secret='00000000-0000-0000-0000-000000000009'/></backend></tpm>";
     let flat: String = xml.split('\n').map(str::trim).collect();
     assert!(flat.contains(device), "{flat}");
+    for version in ["1.2", "2.0"] {
+        let plain = GuestSpec { tpm_secret: secret, ..with(&[("hw:tpm_version", version)]) };
+        let flat: String = render(&plain, &with_firmware()).unwrap().split('\n').map(str::trim).collect();
+        let device = format!("<tpm model='tpm-tis'><backend type='emulator' version='{version}'>");
+        assert!(flat.contains(&device), "no model: {flat}");
+    }
     assert_eq!(render(&with(&tpm), &with_firmware()), Err(HardwareError::NoTpmSecret));
     assert!(
         render(&GuestSpec { tpm_secret: secret, ..with(&tpm) }, &host()).is_err(),
