@@ -50,9 +50,9 @@ pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<
             continue;
         }
         match compare(context, host, driver, id).await {
-            Ok(Comparison::Right | Comparison::Elsewhere(None)) => {}
-            Ok(Comparison::Suspect) => context.fleet.suspects.add(host, [id]),
-            Ok(Comparison::Elsewhere(Some(other))) => {
+            Ok(DeviceComparison::Right | DeviceComparison::Elsewhere(None)) => {}
+            Ok(DeviceComparison::Suspect) => context.fleet.suspects.add(host, [id]),
+            Ok(DeviceComparison::Elsewhere(Some(other))) => {
                 context.fleet.suspects.add(other, [id]);
                 if let Some(member) = context.fleet.member(other) {
                     member.resync.notify_one();
@@ -67,7 +67,7 @@ pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<
 }
 
 /// The result of a comparison.
-enum Comparison {
+enum DeviceComparison {
     Right,
     /// The guest was corrected just now, or cannot be compared or corrected yet.
     Suspect,
@@ -75,7 +75,7 @@ enum Comparison {
     Elsewhere(Option<HostId>),
 }
 
-impl Comparison {
+impl DeviceComparison {
     fn of(right: bool) -> Self {
         if right { Self::Right } else { Self::Suspect }
     }
@@ -106,41 +106,41 @@ async fn compare(
     host: HostId,
     driver: &Arc<dyn Driver>,
     id: InstanceId,
-) -> DriverResult<Comparison> {
+) -> DriverResult<DeviceComparison> {
     // The order matters: first the guest, then the processes, then the server. A process that has changed the guest is
     // then still under way, or the server shows its change.
     let found = devices_of(driver, id).await;
     let shown = context.views.wait_for(context.log.head(), context.options.resync).await;
     if !shown || context.views.processes.read(|processes| processes.change_interfaces_of(id)) {
-        return Ok(Comparison::Suspect);
+        return Ok(DeviceComparison::Suspect);
     }
-    let Ok(now) = context.gateway.look::<InstanceRoot>(&id).await else { return Ok(Comparison::Suspect) };
-    let Some(server) = now.alive() else { return Ok(Comparison::Elsewhere(None)) };
+    let Ok(now) = context.gateway.look::<InstanceRoot>(&id).await else { return Ok(DeviceComparison::Suspect) };
+    let Some(server) = now.alive() else { return Ok(DeviceComparison::Elsewhere(None)) };
     match server.placement.as_ref().map(|at| at.host) {
         Some(at) if at == host => {}
-        elsewhere => return Ok(Comparison::Elsewhere(elsewhere)),
+        elsewhere => return Ok(DeviceComparison::Elsewhere(elsewhere)),
     }
     if server.ongoing.is_some() || server.moving.is_some() || has_disks_at_work(server) {
-        return Ok(Comparison::Suspect);
+        return Ok(DeviceComparison::Suspect);
     }
     if is_suspended(server) {
-        return Ok(Comparison::Suspect);
+        return Ok(DeviceComparison::Suspect);
     }
     if !has_its_own_devices(server) {
-        return Ok(Comparison::Right);
+        return Ok(DeviceComparison::Right);
     }
     let found = match found {
         // A missing guest gets its server's devices when it is created again.
-        Err(DriverError::NoSuchGuest(_)) => return Ok(Comparison::Right),
+        Err(DriverError::NoSuchGuest(_)) => return Ok(DeviceComparison::Right),
         found => found?,
     };
     if !context.fleet.doubt().trusts(server.created_at) {
         doubt(host, id, server, &found);
-        return Ok(Comparison::Right);
+        return Ok(DeviceComparison::Right);
     }
     let right = compare_volumes(context, host, driver, id, server, &found).await?
         & compare_interfaces(context, host, driver, id, server, &found).await?;
-    Ok(Comparison::of(right))
+    Ok(DeviceComparison::of(right))
 }
 
 /// Logs the volumes in which the guest differs from a server that another generation may have changed.
