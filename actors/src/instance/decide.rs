@@ -131,7 +131,7 @@ fn reclaim(server: &Alive, process: ProcessId, deleted_by: Timestamp) -> Instanc
 
 fn power(server: &Alive, process: ProcessId, action: PowerAction, asker: CallerRights) -> InstanceDecision {
     admit(server, action.into(), asker)?;
-    volumes::check_connected(server, action)?;
+    volumes::check_connected(server, action.into())?;
     one(PowerRequested { process, action })
 }
 

@@ -3,8 +3,8 @@
 use chronova_events::ids::{AttachmentId, BlockDeviceId, ProcessId, VolumeId};
 use chronova_events::instance::{
     Alive, BlockDevice, BlockDevicesPrepared, DiskExtensionRequested, DiskWork, InstanceDisk, InstanceEvent,
-    OngoingTask, PowerAction, VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged,
-    VolumeDetachFailed, VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
+    OngoingTask, VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
+    VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
 };
 
 use super::actions::{ServerAction, admit};
@@ -109,13 +109,20 @@ fn refresh(server: &Alive, process: ProcessId, volume: VolumeId, new_attachment:
     one(VolumeSwapRequested { process, device, old: volume, old_attachment, new: volume, new_attachment })
 }
 
-/// Refuses to start the guest while the attachment of one of its volumes is renewed, because the host has no connection
-/// to the volume meanwhile.
-pub(super) fn check_connected(server: &Alive, action: PowerAction) -> Result<(), InstanceReject> {
-    let starts = matches!(action, PowerAction::Start | PowerAction::RebootHard);
-    match starts && server.disks.iter().any(InstanceDisk::renews_attachment) {
+/// Refuses to define or start the guest while the attachment of one of its volumes is renewed, because the host has no
+/// connection to the volume meanwhile.
+pub(super) fn check_connected(server: &Alive, action: ServerAction) -> Result<(), InstanceReject> {
+    let connects = matches!(
+        action,
+        ServerAction::Start
+            | ServerAction::RebootHard
+            | ServerAction::Rebuild
+            | ServerAction::Rescue
+            | ServerAction::Unshelve
+    );
+    match connects && server.disks.iter().any(InstanceDisk::renews_attachment) {
         true => {
-            let (action, attribute) = (ServerAction::from(action).name(), "task_state");
+            let (action, attribute) = (action.name(), "task_state");
             Err(InstanceReject::NotInState { action, attribute, value: "refreshing_volume_attachment" })
         }
         false => Ok(()),

@@ -11,9 +11,14 @@ use super::actions::{ServerAction, admit};
 use super::decision::InstanceDecision;
 use super::records::WorkRecord;
 use super::requests::WorkRequest;
+use super::volumes::check_connected;
 
 pub(super) fn decide(server: &Alive, request: WorkRequest) -> InstanceDecision {
-    let asked = |action, asker, event: InstanceEvent| admit(server, action, asker).map(|()| vec![event]);
+    let asked = |action, asker, event: InstanceEvent| -> InstanceDecision {
+        admit(server, action, asker)?;
+        check_connected(server, action)?;
+        Ok(vec![event])
+    };
     match request {
         WorkRequest::Snapshot { process, image, backup, asker } => {
             let action = if backup.is_some() { ServerAction::CreateBackup } else { ServerAction::CreateImage };

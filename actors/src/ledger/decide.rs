@@ -68,6 +68,9 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
     }
 }
 
+/// The class of guests with encrypted memory. As in Nova, a host without them has no inventory of it.
+const ENCRYPTED: &str = "MEM_ENCRYPTION_CONTEXT";
+
 fn report(
     state: &Ledger,
     provider: ProviderId,
@@ -99,6 +102,14 @@ fn report(
     // The host no longer reports these classes of processors.
     for class in cells::CLASSES.iter().filter(|class| !reported.contains(**class)) {
         cells::give_up(state, provider, class, &mut merged);
+    }
+    if !reported.contains(ENCRYPTED) {
+        let used = known.and_then(|known| known.inventories.get(ENCRYPTED)).is_some_and(|line| line.used > 0);
+        match (used, merged.get_mut(ENCRYPTED)) {
+            // A class in use stays, but nothing more of it can be allocated.
+            (true, Some(inventory)) => inventory.reserved = inventory.total,
+            _ => drop(merged.remove(ENCRYPTED)),
+        }
     }
     if merged != before {
         events.push(InventoryReplaced { provider, inventories: merged.into_values().collect() }.into());
@@ -173,6 +184,34 @@ pub(super) mod tests {
         assert!(matches!(decide(&full, claim("c", 1)), Err(LedgerReject::DoesNotFit { .. })));
         let freed = given([host(2), claim("a", 2), claim("b", 2), release("a")]);
         assert_eq!(decide(&freed, claim("c", 2)).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_host_that_reports_no_encrypted_guests_any_more_offers_none() {
+        let with = |encrypted: Option<u64>| {
+            let LedgerCommand::Report { provider, name, mut inventories, traits, cells, pci } = host(2) else {
+                unreachable!()
+            };
+            let line = |total| Inventory { class: ENCRYPTED.into(), total, max_unit: total, ..inventories[0].clone() };
+            let line = encrypted.map(line);
+            inventories.extend(line);
+            LedgerCommand::Report { provider, name, inventories, traits, cells, pci }
+        };
+        let claim = || {
+            let LedgerCommand::ClaimAll { mut claims } = claim("a", 1) else { unreachable!() };
+            claims[0].claim.allocations[0].resources.push((ENCRYPTED.into(), 1));
+            LedgerCommand::ClaimAll { claims }
+        };
+        let of = |state: &Ledger| {
+            let provider = &state.providers[&ProviderId(uuid::Uuid::from_u128(1))];
+            provider.inventories.get(ENCRYPTED).map(|line| (line.inventory.total, line.inventory.reserved))
+        };
+        assert_eq!(of(&given([with(Some(15))])), Some((15, 0)));
+        assert_eq!(of(&given([with(Some(15)), with(None)])), None);
+        let used = given([with(Some(15)), claim(), with(None)]);
+        assert_eq!(of(&used), Some((15, 15)), "a guest has encrypted memory");
+        assert_eq!(decide(&used, with(None)), Ok(vec![]), "an unchanged report records nothing");
+        assert_eq!(of(&given([with(Some(15)), claim(), with(None), with(Some(15))])), Some((15, 0)));
     }
 
     #[test]

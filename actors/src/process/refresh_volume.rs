@@ -123,9 +123,13 @@ async fn exchange(work: &StepRun, server: &Alive, device: BlockDevice) -> Result
 }
 
 /// Replaces the disk in the definition of the guest. A guest that is not defined gets the disk when it is created
-/// again.
+/// again. If the host is down, the next start defines the guest with the new connection. So the server can be evacuated
+/// meanwhile.
 async fn plug_again(work: &StepRun, at: HostId, server: &Alive, device: &BlockDevice) -> Result<(), StepError> {
     let Some(connection) = &device.connection else { return Ok(()) };
+    if !work.host_answers(at)? {
+        return Ok(());
+    }
     let disk = disks::volume_disk(work.context.volumes.as_ref(), server, device, connection).await?;
     let driver = work.driver(at)?;
     let part = driver.volume_attachment().needed()?;

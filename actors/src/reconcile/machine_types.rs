@@ -27,8 +27,12 @@ pub fn plan(views: &Views, types: &MachineTypes) -> BTreeSet<(InstanceId, String
         let unrecorded = servers.all().filter_map(|row| {
             let server = row.instance.alive()?;
             let host = server.placement.as_ref()?.host;
-            let open = server.machine_type.is_none() && !matches!(server.phase, Phase::Building { .. });
-            open.then(|| (row.id, default_machine_type(server, &arch(host).unwrap_or_default(), types)))
+            if server.machine_type.is_some() || matches!(server.phase, Phase::Building { .. }) {
+                return None;
+            }
+            // The host may have been removed. A guess would stay for ever.
+            let arch = arch(host)?;
+            Some((row.id, default_machine_type(server, &arch, types)))
         });
         unrecorded.collect()
     })

@@ -219,6 +219,12 @@ impl DiskWork {
     }
 }
 
+/// Whether the event ends the renewal of an attachment successfully.
+pub(super) fn ends_renewal(disks: &[InstanceDisk], event: &super::InstanceEvent) -> bool {
+    let super::InstanceEvent::VolumeSwapped(swapped) = event else { return false };
+    disks.iter().any(|disk| disk.device.id == swapped.device.id && disk.renews_attachment())
+}
+
 /// Applies an event to a server's disks.
 pub(super) fn evolve(disks: &mut Vec<InstanceDisk>, event: &super::InstanceEvent) {
     use super::InstanceEvent as E;

@@ -210,6 +210,9 @@ impl Alive {
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         self.updated_at = at;
+        // A host that was down still has the old connection in the guest's definition. A disk that was plugged again has
+        // no boot order there.
+        self.outdated_definition |= block::ends_renewal(&self.disks, event);
         block::evolve(&mut self.disks, event);
         moving::evolve(self, event, at);
         live::evolve(self, event, at);

@@ -1,6 +1,10 @@
-//! Requests of operators' tools to a server: image properties.
+//! Requests of operators' tools to a server: image properties, and another attachment of a volume.
+
+use chronova_events::ids::AttachmentId;
+use chronova_events::instance::BlockDevice;
 
 use super::*;
+use crate::instance::{InstanceVolumeRecord, InstanceVolumeRequest, WorkRequest};
 
 fn set(name: &str, value: &str) -> Command {
     Request::SetImageProperties { properties: vec![(name.into(), value.into())] }.into()
@@ -69,4 +73,33 @@ fn image_properties_fit_the_machine_type_of_the_server() {
         }
         assert_eq!(off.when(set("hw_cdrom_bus", "sata")), changed(), "{machine}");
     }
+}
+
+#[test]
+fn a_guest_gets_a_renewed_attachment_at_its_next_start_and_does_not_start_before() {
+    let mut off = stopped();
+    for event in samples() {
+        if matches!(event, InstanceEvent::VolumeAttachRequested(_) | InstanceEvent::VolumeAttached(_)) {
+            off.0.evolve(&event, Timestamp(7));
+        }
+    }
+    let device = off.0.alive().unwrap().disks[0].device.clone();
+    let (volume, new_attachment) = (device.volume.unwrap(), AttachmentId(Uuid::from_u128(77)));
+    let refresh = InstanceVolumeRequest::Refresh { process: STRANGER, volume, new_attachment };
+    let renewing = off.and(Request::from(refresh));
+    assert!(!renewing.0.alive().unwrap().outdated_definition);
+    let image = request().image.as_deref().cloned().unwrap();
+    let rescue = WorkRequest::Rescue { process: OVERTAKING, image, asker: USER };
+    for (action, command) in [
+        ("start", power(PowerAction::Start)),
+        ("reboot", power(PowerAction::RebootHard)),
+        ("rescue", Request::from(rescue).into()),
+    ] {
+        assert_eq!(renewing.when(command), cannot(action, "task_state", "refreshing_volume_attachment"));
+    }
+    let device = Box::new(BlockDevice { attachment: Some(new_attachment), ..device });
+    let renewed = renewing.and(Record::from(InstanceVolumeRecord::Swapped { process: STRANGER, device }));
+    assert!(renewed.0.alive().unwrap().outdated_definition);
+    let started = renewed.and(power(PowerAction::Start)).and(done(POWER, PowerAction::Start));
+    assert!(!started.0.alive().unwrap().outdated_definition);
 }
