@@ -211,6 +211,30 @@ mod tests {
         assert!(project.is_err());
     }
 
+    /// Bodies of all services are compared, whether the path has a project and the answer a version or not.
+    #[test]
+    fn no_service_is_left_out() {
+        for (path, version) in [
+            ("/compute/v2/servers", None),
+            ("/compute/v2.1/p/servers", Some("compute 2.79")),
+            ("/placement/traits", Some("placement 1.39")),
+            ("/identity/v3/roles", None),
+            ("/image/v2/images", None),
+            ("/network/v2.0/ports", None),
+            ("/volume/v3/volumes", Some("volume 3.59")),
+            ("/volume/v3/p/volumes", Some("volume 3.59")),
+            ("/chronova/v1/hosts", None),
+        ] {
+            let mut named = headers(&[("Last-Modified", "now"), ("Cache-Control", "no-cache")]);
+            named.remove(HEADER);
+            if let Some(version) = version {
+                named.insert(HeaderName::try_from(HEADER).unwrap(), HeaderValue::from_static(version));
+            }
+            let wrong = judged("GET", path, 200, &named, &json!({"surprise": true})).unwrap_err();
+            assert!(wrong.contains("200 at []"), "{wrong}");
+        }
+    }
+
     #[test]
     fn promised_headers_are_needed() {
         let path = "/compute/v2.1/servers/x/tags/a";

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
+use chronova_tests::answers::{self, AnsweredRequest};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE};
 use chronova_web::server::configure;
 use serde_json::{Value, json};
@@ -17,9 +18,15 @@ const USER: &str = "alice:web";
 async fn raw(api: &Api, request: TestRequest) -> (u16, Value) {
     let configured = configure(Arc::clone(&api.app), Arc::clone(&api.routers), None);
     let service = init_service(actix_web::App::new().configure(configured)).await;
-    let response = call_service(&service, request.to_request()).await;
-    let status = response.status().as_u16();
-    (status, serde_json::from_slice(&read_body(response).await).unwrap_or(Value::Null))
+    let request = request.to_request();
+    let (method, path) = (request.method().to_string(), request.uri().to_string());
+    let response = call_service(&service, request).await;
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let body = read_body(response).await;
+    let answered =
+        AnsweredRequest { method: &method, path: &path, asked: None, status, headers: &headers, body: &body };
+    answers::check(&api.routers, &answered).unwrap();
+    (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
 }
 
 fn post(path: &str, token: Option<&str>, version: &str) -> TestRequest {

@@ -379,3 +379,40 @@ async fn a_policy_file_opens_the_past_to_others() {
     assert_eq!(ask(&api, &show, Some(&head)).await.answer.status, 404);
     api.stop().await;
 }
+
+/// A policy file that opens the past opens that of volumes and key pairs, too. Each project still sees its own alone.
+#[actix_rt::test]
+async fn the_past_of_volumes_and_keys_is_no_way_to_other_projects() {
+    let api = Api::start_with("\"os_compute_api:chronova:as_of\": \"rule:project_reader_or_admin\"", None).await;
+    let volume = "2.1, volume 3.59";
+    let mut ids = Vec::new();
+    for token in PROJECTS {
+        let body = json!({"volume": {"size": 1, "name": token}});
+        let made = api.ask("POST", "/volume/v3/volumes", volume, token, Some(body)).await;
+        assert_eq!(made.status, 202, "{:?}", made.body);
+        ids.push(made.body["volume"]["id"].as_str().unwrap().to_owned());
+    }
+    api.life.settled().await;
+    let then = api.world.log.head().to_string();
+    for (token, id) in PROJECTS.into_iter().zip(&ids) {
+        let gone = api.ask("DELETE", &format!("/volume/v3/volumes/{id}"), volume, token, None).await;
+        assert_eq!(gone.status, 202, "{:?}", gone.body);
+    }
+    api.life.settled().await;
+    let (own, others) = (&ids[0], &ids[1]);
+    for path in ["/volume/v3/volumes/detail", "/volume/v3/volumes/detail?all_tenants=1"] {
+        let list = about("volume", path, "3.59", PROJECTS[0]);
+        assert_eq!(ask(&api, &list, None).await.answer.body, r#"{"volumes":[]}"#);
+        let told = ask(&api, &list, Some(&then)).await.answer;
+        assert!(told.status == 200 && told.body.contains(own) && !told.body.contains(others), "{path}: {told:?}");
+    }
+    for (id, status) in [(own, 200), (others, 404)] {
+        let show = about("volume", &format!("/volume/v3/volumes/{id}"), "3.59", PROJECTS[0]);
+        assert_eq!(ask(&api, &show, Some(&then)).await.answer.status, status);
+    }
+    for (path, status) in [("/compute/v2.1/os-keypairs", 200), ("/compute/v2.1/os-keypairs?user_id=bob", 403)] {
+        let keys = about("compute", path, "2.10", PROJECTS[0]);
+        assert_eq!(ask(&api, &keys, Some(&then)).await.answer.status, status, "{path}");
+    }
+    api.stop().await;
+}

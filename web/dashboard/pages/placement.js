@@ -43,8 +43,8 @@ function Provider({ provider }) {
   const at = `placement/resource_providers/${provider.uuid}`;
   const load = useLoad(async (signal) => {
     const [inventories, usages, allocations, traits, aggregates] = await Promise.all([
-      get(`${at}/inventories`, { signal }), get(`${at}/usages`, { signal, past: true }), get(`${at}/allocations`, { signal, past: true }),
-      get(`${at}/traits`, { signal }), get(`${at}/aggregates`, { signal }),
+      get(`${at}/inventories`, { signal, past: true }), get(`${at}/usages`, { signal, past: true }), get(`${at}/allocations`, { signal, past: true }),
+      get(`${at}/traits`, { signal, past: true }), get(`${at}/aggregates`, { signal, past: true }),
     ]);
     return {
       inventories: Object.entries(inventories.inventories).map(([id, one]) => ({ id, ...one, used: usages.usages[id] || 0 })),
@@ -75,7 +75,7 @@ function Consumer({ id, providers }) {
 }
 
 export default function Placement({ query }) {
-  const load = useLoad((signal) => get('placement/resource_providers', { signal }).then((body) => tree(body.resource_providers)), ['providers'], { every: 15_000 });
+  const load = useLoad((signal) => get('placement/resource_providers', { signal, past: true }).then((body) => tree(body.resource_providers)), ['providers'], { every: 15_000 });
   const [filter, setFilter] = useState('');
   const rows = load.data || [];
   const shown = useMemo(() => (filter ? rows.filter((row) => `${row.name} ${row.uuid}`.includes(filter)) : rows), [rows, filter]);

@@ -130,6 +130,30 @@ async fn refused_requests_are_recorded_and_misses_are_not() {
     }
 }
 
+/// Nothing is hidden from administrators. A resource that did not exist yet is a miss, although it exists now.
+#[actix_web::test]
+async fn questions_about_a_time_before_a_resource_are_no_refusals() {
+    let world = World::new().await;
+    let (_, _, token) = world.tenant("alice", "member").await;
+    let admin = world.admin().await;
+    let before = head(&world).await;
+    let image = json!({"name": "new", "visibility": "private"});
+    let image = world.call(&token, "POST", "/image/v2/images", Some(image)).await.expect(201);
+    let path = format!("/image/v2/images/{}", image["id"].as_str().unwrap());
+    world.call(&admin, "GET", &path, None).await.expect(200);
+    world.call(&admin, "GET", &format!("{path}?as_of={before}"), None).await.expect(404);
+    world.call(&token, "GET", &format!("{path}?as_of={before}"), None).await.expect(403);
+    let found = records(&world, before).await;
+    let statuses: Vec<u16> = found
+        .iter()
+        .map(|recorded| match told(recorded) {
+            AccessEvent::RequestRefused(refused) => refused.status,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(statuses, [403]);
+}
+
 /// The log records a project's refused requests only up to a rate, and then the number of those that it left out.
 #[actix_web::test]
 async fn refusals_of_a_project_are_bounded_and_the_rest_is_counted() {

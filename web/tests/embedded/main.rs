@@ -8,4 +8,5 @@ mod answers;
 mod attacks;
 mod identity;
 mod image;
+mod past;
 mod world;

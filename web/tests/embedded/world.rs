@@ -20,6 +20,7 @@ use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
 use chronova_events::store::EventStore as _;
 use chronova_events::store::memory::MemoryStore;
+use chronova_projections::history::{History, HistoryOptions};
 use chronova_projections::views::Views;
 use chronova_web::access::AccessLog;
 use chronova_web::auth::Authentication;
@@ -137,11 +138,13 @@ impl World {
         }
         .await;
         assert!(member.views.wait_for(store.head(), Duration::from_secs(10)).await);
+        let live = Arc::clone(&leader.operations().queries().views);
+        let history = History::new(Arc::clone(&store) as _, live, None, HistoryOptions::default());
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
         let verifier = Authentication::Tokens(Arc::clone(&identity) as _);
         let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
         let app = App::new(config, policy, verifier, metrics).with_operations(Arc::clone(leader.operations()));
-        let mut app = app.with_identity(identity).with_images(Arc::clone(&images));
+        let mut app = app.with_identity(identity).with_images(Arc::clone(&images)).with_history(history);
         if app.config.access.on {
             let (log, time) = (Arc::clone(&store) as _, Arc::clone(&clock) as _);
             let access = AccessLog::start(log, time, app.config.access);
