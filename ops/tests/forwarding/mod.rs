@@ -57,7 +57,8 @@ impl FakeReceiver {
                     let events: Vec<Value> = serde_json::from_slice(&body).unwrap();
                     accepted.lock().unwrap().extend(events);
                 }
-                let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+                let place = if (300..400).contains(&status) { "Location: /elsewhere\r\n" } else { "" };
+                let answer = format!("HTTP/1.1 {status} X\r\n{place}Content-Length: 0\r\nConnection: close\r\n\r\n");
                 stream.write_all(answer.as_bytes()).unwrap();
             }
         });
@@ -177,6 +178,19 @@ async fn a_command_that_ends_at_any_step_loses_nothing() {
         assert_eq!(got.iter().copied().collect::<BTreeSet<u64>>(), all.iter().copied().collect(), "step {step}");
         assert_eq!(got[all.len()..], all[4 * step..], "what was not recorded is sent again");
     }
+}
+
+#[tokio::test]
+async fn a_redirection_is_no_delivery() {
+    let (store, folder, receiver) = (filled().await, tempfile::tempdir().unwrap(), FakeReceiver::start());
+    let args = args(&receiver.url, folder.path().join("outbox"));
+    receiver.react(&[Reaction::Answer(302)]);
+    let refused = forwarded(&args, &store).await.unwrap_err().to_string();
+    assert!(refused.contains("the status is 302"), "{refused}");
+    assert_eq!(receiver.heads.lock().unwrap().len(), 1, "the redirection is not followed");
+    assert!(!args.outbox.exists());
+    forwarded(&args, &store).await.unwrap();
+    assert_eq!(receiver.positions(), all_positions(&store).await);
 }
 
 #[tokio::test]

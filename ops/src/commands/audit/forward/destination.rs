@@ -98,7 +98,8 @@ fn rendered<T>(
 }
 
 fn post(agent: &Agent, url: &str, token: Option<&Secret>, body: &str) -> Result<(), Undelivered> {
-    let mut request = agent.post(url).header("Content-Type", BATCH);
+    // A redirection would turn the request into a GET, whose success says nothing about the events.
+    let mut request = agent.post(url).config().max_redirects(0).build().header("Content-Type", BATCH);
     if let Some(token) = token {
         request = request.header("Authorization", format!("Bearer {}", token.expose()));
     }
