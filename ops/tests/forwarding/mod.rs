@@ -238,6 +238,12 @@ async fn an_outbox_belongs_to_one_log_and_one_destination() {
     assert!(refused(&begins, &store).await.contains("it has a position already"));
     let unknown = ForwardArgs { to: "kafka://x".into(), ..right.clone() };
     assert!(refused(&unknown, &store).await.contains("begins with http://"));
+    let secure = ForwardArgs { to: "https://127.0.0.1:1/".into(), ..right.clone() };
+    assert!(refused(&secure, &store).await.contains("needs --cacert"));
+    for wrong in ["syslog+tcp://", "syslog+tcp://localhost", "syslog+tcp://:514", "syslog+tcp://h:port"] {
+        let nowhere = ForwardArgs { to: wrong.into(), ..right.clone() };
+        assert!(refused(&nowhere, &store).await.contains("syslog+tcp://HOST:PORT"), "{wrong}");
+    }
     // The log was restored to an earlier moment, and then went another way.
     let shorter = MemoryStore::new();
     assert!(refused(&right, &shorter).await.contains("the log ends at 0"));
