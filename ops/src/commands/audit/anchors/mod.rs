@@ -254,6 +254,10 @@ pub async fn verify(
     {
         return not_valid(number, &problem, out);
     }
+    if all.is_empty() {
+        writeln!(out, "NOT valid: {} has no anchor", args.file.display())?;
+        return Ok(Exit::No);
+    }
     let with = if store.is_some() { ", as the log has them" } else { "" };
     writeln!(out, "valid: {} anchors, up to position {}{with}", all.len(), before.position)?;
     Ok(Exit::Yes)
