@@ -47,7 +47,7 @@ impl Destination {
         let receiver = if let Some(address) = args.to.strip_prefix("syslog+tcp://") {
             let address = address.trim_end_matches('/').to_owned();
             // Such a mistake would be repeated like a failed connection.
-            if !address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
+            if address.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
                 return Err(wrong("the address of a collector is syslog+tcp://HOST:PORT"));
             }
             EventReceiver::Syslog { address, connection: None }
