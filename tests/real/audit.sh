@@ -15,7 +15,6 @@ ANSWERS=$WORK/answers FOLLOWER= SINK=
 house_last() {
   local process
   for process in $FOLLOWER $SINK; do kill "$process" 2>/dev/null; done
-  [ -z "$FILE" ] || cp "$ANSWERS" "$FILE"
 }
 at() { "$CHRONOVA_BIN" "$1" --data-dir "$DATA" "${@:2}"; }
 PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
@@ -165,12 +164,17 @@ like "the damaged segment is named" "$ANSWER" "$(basename "$SEGMENT" | cut -d. -
 
 # ------------------------------------------------------------------------------------------------------------ erasure
 
+like "events have her name and those of her servers" "$(at audit --user "$ALICE" --without-index)" '"name":"web-[12]"'
 ask "What would an erasure of Alice remove?" at audit erase --user "$ALICE" --reason "asked for on 3 May" --even-alive
 same "the plan is made" "$STATUS" 0
 ask "Is Alice erased?" at audit erase --user "$ALICE" --reason "asked for on 3 May" --even-alive --yes
 same "the erasure is done" "$STATUS" 0
-unlike "no event has her name" "$(at audit --user "$ALICE" --without-index)" '"name":"(alice|web-[12])"'
+LEFT=$(at audit --user "$ALICE" --without-index)
+like "her events are still there" "$LEFT" '"kind":"instance.build_requested"'
+unlike "no event has her name" "$LEFT" '"name":"(alice|web-[12])"'
 ask "Is the log whole after the erasure?" at audit verify
 same "the log is whole" "$STATUS" 0
 cat "$ANSWERS"
+# At the exit the folder of the run is removed.
+[ -z "$FILE" ] || expect "the answers are kept" cp "$ANSWERS" "$FILE"
 verdict

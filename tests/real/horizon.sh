@@ -8,6 +8,7 @@ set -uo pipefail
 sim_open horizon '[chronova]' 'hypervisors = sim://2' '[serial_console]' 'enabled = true'
 SITE=$(mktemp -d "${TMPDIR:-/tmp}/chronova-horizon-site.XXXXXX")
 house_last() {
+  [ -z "${VISIT:-}" ] || kill "$VISIT" 2>/dev/null
   bash "$HERE/horizon.sh" down "$SITE"
   if [ $FAILED = 0 ]; then rm -rf "$SITE"; else echo "the files of Horizon: $SITE"; fi
 }
@@ -41,7 +42,7 @@ if [ -e "$WORK/visit/serial" ]; then
   like "the serial console answers" "$(python3 "$HERE/websocket.py" "$(cat "$WORK/visit/serial")" 30 --say 'typed-by-horizon\n' --until typed-by-horizon 2>&1)" typed-by-horizon
   : >"$WORK/visit/serial.seen"
 fi
-wait $VISIT; STATUS=$?
+wait $VISIT; STATUS=$? VISIT=
 while IFS=$'\t' read -r outcome what why; do
   case $outcome in ok) ok "$what" ;; FAIL) bad "$what" "${why:-}" ;; esac
 done <"$WORK/visit/told"

@@ -3,10 +3,12 @@
 # request began, of its steps, and of the calls to the host, all in one trace.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
+command -v python3 >/dev/null || cannot "no python3 is installed"
 COLLECTOR_PORT=$(free_port) || cannot "no port is free"
 SPANS=$(mktemp "${TMPDIR:-/tmp}/chronova-spans.XXXXXX")
 python3 "$HERE/collector.py" "$COLLECTOR_PORT" "$SPANS" & COLLECTOR=$!
 house_last() { kill "$COLLECTOR" 2>/dev/null; rm -f "$SPANS"; }
+trap house_last EXIT # until sim_open sets its own trap
 sim_open traces '[chronova]' 'hypervisors = sim://2' "otlp_endpoint = http://127.0.0.1:$COLLECTOR_PORT/v1/traces"
 sim_client
 head -c 1048576 /dev/zero >"$WORK/image.raw"

@@ -104,6 +104,9 @@ async fn a_changed_anchor_or_another_log_is_found() {
     }
     write(&[lines[1].clone(), lines[0].clone()]);
     assert!(folder.verify(None, "key.pub").await.1.contains("line 2: position"));
+    std::fs::write(folder.path("anchors"), "").unwrap();
+    let (exit, told) = folder.verify(None, "key.pub").await;
+    assert!(exit == Exit::No && told.contains("has no anchor"), "{told}");
     write(&lines);
     keys::run(&keys::ExportKeysArgs { out: folder.path("other") }, &mut Vec::new()).unwrap();
     assert!(folder.verify(None, "other.pub").await.1.contains("not signed by this key"));

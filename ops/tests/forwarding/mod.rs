@@ -57,7 +57,8 @@ impl FakeReceiver {
                     let events: Vec<Value> = serde_json::from_slice(&body).unwrap();
                     accepted.lock().unwrap().extend(events);
                 }
-                let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+                let place = if (300..400).contains(&status) { "Location: /elsewhere\r\n" } else { "" };
+                let answer = format!("HTTP/1.1 {status} X\r\n{place}Content-Length: 0\r\nConnection: close\r\n\r\n");
                 stream.write_all(answer.as_bytes()).unwrap();
             }
         });
@@ -180,6 +181,19 @@ async fn a_command_that_ends_at_any_step_loses_nothing() {
 }
 
 #[tokio::test]
+async fn a_redirection_is_no_delivery() {
+    let (store, folder, receiver) = (filled().await, tempfile::tempdir().unwrap(), FakeReceiver::start());
+    let args = args(&receiver.url, folder.path().join("outbox"));
+    receiver.react(&[Reaction::Answer(302)]);
+    let refused = forwarded(&args, &store).await.unwrap_err().to_string();
+    assert!(refused.contains("the status is 302"), "{refused}");
+    assert_eq!(receiver.heads.lock().unwrap().len(), 1, "the redirection is not followed");
+    assert!(!args.outbox.exists());
+    forwarded(&args, &store).await.unwrap();
+    assert_eq!(receiver.positions(), all_positions(&store).await);
+}
+
+#[tokio::test]
 async fn an_outbox_that_cannot_be_written_ends_the_command() {
     let (store, folder, receiver) = (filled().await, tempfile::tempdir().unwrap(), FakeReceiver::start());
     let outbox = folder.path().join("outbox");
@@ -224,6 +238,12 @@ async fn an_outbox_belongs_to_one_log_and_one_destination() {
     assert!(refused(&begins, &store).await.contains("it has a position already"));
     let unknown = ForwardArgs { to: "kafka://x".into(), ..right.clone() };
     assert!(refused(&unknown, &store).await.contains("begins with http://"));
+    let secure = ForwardArgs { to: "https://127.0.0.1:1/".into(), ..right.clone() };
+    assert!(refused(&secure, &store).await.contains("needs --cacert"));
+    for wrong in ["syslog+tcp://", "syslog+tcp://localhost", "syslog+tcp://:514", "syslog+tcp://h:port"] {
+        let nowhere = ForwardArgs { to: wrong.into(), ..right.clone() };
+        assert!(refused(&nowhere, &store).await.contains("syslog+tcp://HOST:PORT"), "{wrong}");
+    }
     // The log was restored to an earlier moment, and then went another way.
     let shorter = MemoryStore::new();
     assert!(refused(&right, &shorter).await.contains("the log ends at 0"));

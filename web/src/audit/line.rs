@@ -225,8 +225,8 @@ fn table(recorded: &Recorded) -> Result<String, DecodeError> {
     Ok(columns([&position, &time, &who, cadf.action, &target, cadf.outcome, &recorded.kind, &printable(&request)]))
 }
 
-/// Text from outside must not move the cursor of the terminal.
-fn printable(text: &str) -> String {
+/// The text without control characters: a text from outside must not move the cursor of the terminal, or begin a line.
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

@@ -3,8 +3,8 @@
 //! A segment is a file of JSON lines (zstd), one stored event each. A manifest beside the segment has its positions and
 //! the SHA-256 of its file. It also has the chain's hashes before the first event and at the last event. A manifest is
 //! written atomically after its segment, so a segment without a manifest is ignored. A manifest may be signed. Segments
-//! follow each other without gaps. Nothing is removed from the log: an archive is a copy that can be verified by itself. Personal fields are
-//! sealed in the archive under the same keys as in the log, so an erasure reaches the archive, too.
+//! follow each other without gaps. Nothing is removed from the log: an archive is a copy that can be verified by itself.
+//! Personal fields are sealed in the archive under the same keys as in the log, so an erasure reaches the archive, too.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -20,6 +20,7 @@ use chronova_events::envelope::{Position, Recorded, Timestamp};
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::EventStore;
 use chronova_events::store::criteria::Criteria;
+use chronova_web::audit::line::printable;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, Verifier as _, VerifyingKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -162,7 +163,7 @@ pub async fn run(
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(at(folder))?;
     }
     let known = if folder.exists() { manifests(folder)? } else { Vec::new() };
-    let mut next = known.last().map_or(1, |manifest| manifest.last + 1);
+    let mut next = known.last().map_or(1, |manifest| manifest.last.saturating_add(1));
     if let Some(newest) = known.last()
         && hash_at(store, newest.last).await?.to_string() != newest.end
     {
@@ -296,8 +297,22 @@ pub fn sha256(path: &Path) -> Result<String, CommandFailure> {
     Ok(hash.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
 }
 
-/// Calls `each` for every event of a segment, one at a time.
+/// Calls `each` for every event of a segment, one at a time, and shows the progress.
 pub fn read_segment(
+    folder: &Path,
+    manifest: &Manifest,
+    mut each: impl FnMut(ExportEntry) -> Result<(), CommandFailure>,
+) -> Result<(), CommandFailure> {
+    let what = format!("reads {}", printable(&manifest.file));
+    let mut progress = ProgressLine::new(&what, manifest.first.saturating_sub(1), manifest.last);
+    entries(folder, manifest, |entry| {
+        progress.at(entry.position);
+        each(entry)
+    })
+}
+
+/// Calls `each` for every event of a segment, one at a time.
+fn entries(
     folder: &Path,
     manifest: &Manifest,
     mut each: impl FnMut(ExportEntry) -> Result<(), CommandFailure>,
@@ -306,7 +321,6 @@ pub fn read_segment(
     let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
     let file = File::open(&path).map_err(at(&path))?;
     let mut lines = BufReader::new(zstd::Decoder::new(file).map_err(at(&path))?);
-    let mut progress = ProgressLine::new(&format!("reads {}", manifest.file), manifest.first.max(1) - 1, manifest.last);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -316,7 +330,6 @@ pub fn read_segment(
         }
         let entry: ExportEntry = serde_json::from_slice(&line)
             .map_err(|error| CommandFailure::Usage(format!("{}: {error}", path.display())))?;
-        progress.at(entry.position);
         each(entry)?;
     }
 }
@@ -345,11 +358,11 @@ pub async fn verify(
         let problem = problem.or_else(|| manifest.unsigned(key?));
         // The segments after a damaged one are verified, too.
         if let Some(problem) = problem {
-            writeln!(out, "NOT valid: {}: {problem}", manifest.file)?;
+            writeln!(out, "NOT valid: {}: {}", printable(&manifest.file), printable(&problem))?;
             exit = Exit::No;
         }
         chain.clone_from(&manifest.end);
-        next = manifest.last + 1;
+        next = manifest.last.saturating_add(1);
     }
     if exit != Exit::Yes {
         return Ok(exit);
@@ -376,7 +389,7 @@ fn last_whole(folder: &Path, manifest: &Manifest) -> u64 {
 /// The fault of a segment, if it has one.
 pub fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Result<Option<String>, CommandFailure> {
     if manifest.first != next || manifest.before != chain {
-        return Ok(Some(format!("it does not follow position {}", next - 1)));
+        return Ok(Some(format!("it does not follow position {}", next.saturating_sub(1))));
     }
     let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
     if sha256(&path)? != manifest.sha256 {
@@ -399,8 +412,8 @@ pub fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Resu
         }
         Ok(())
     })?;
-    if problem.is_none() && (position != manifest.last + 1 || hash.to_string() != manifest.end) {
-        problem = Some(format!("it ends at position {}", position - 1));
+    if problem.is_none() && (position != manifest.last.saturating_add(1) || hash.to_string() != manifest.end) {
+        problem = Some(format!("it ends at position {}", position.saturating_sub(1)));
     }
     Ok(problem)
 }
@@ -418,7 +431,8 @@ pub fn list(
     let within = |recorded: &Recorded| recorded.position > args.after() && recorded.position <= args.last();
     let each = |look: &mut dyn FnMut(&Recorded) -> Result<(), CommandFailure>| {
         for manifest in &all {
-            read_segment(folder, manifest, |entry| {
+            // The listing may go to the same terminal, where a line of progress would mix with it.
+            entries(folder, manifest, |entry| {
                 let recorded = entry.recorded(Some(keys));
                 look(&recorded.ok_or_else(|| CommandFailure::Usage(format!("{} is malformed", manifest.file)))?)
             })?;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use chronova_events::instance::{Alive, status};
 use chronova_projections::servers::ServerRow;
 use chronova_projections::views::Views;
+use chronova_web::audit::line::printable;
 use serde::Serialize;
 
 use super::super::moments::AsOf;
@@ -102,7 +103,8 @@ fn write(told: &PastServers, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} servers at {}", told.servers.len(), told.moment)?;
     for server in &told.servers {
         let PastServer { id, name, status, host, project, user, flavor } = server;
-        let host = host.as_deref().unwrap_or("no host");
+        let (name, flavor) = (printable(name), printable(flavor));
+        let host = printable(host.as_deref().unwrap_or("no host"));
         writeln!(out, "  {name} ({id})  {status}  on {host}, project {project}, user {user}, flavor {flavor}")?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use chronova_web::audit::line::printable;
 use serde_json::Value;
 
 use super::metrics::{TopRates, TopSample};
@@ -42,8 +43,8 @@ fn rows(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn text<'a>(row: &'a Value, key: &str) -> &'a str {
-    row[key].as_str().unwrap_or("-")
+fn text(row: &Value, key: &str) -> String {
+    printable(row[key].as_str().unwrap_or("-"))
 }
 
 impl TopView<'_> {
@@ -105,7 +106,7 @@ impl TopView<'_> {
             let (up, enabled) = (host["up"] == true, host["enabled"] == true);
             let state = paint.alarm(!up, &format!("{:<5}", if up { "up" } else { "down" }));
             let takes = if enabled { "yes" } else { "no" };
-            let why = host["disabled_reason"].as_str().unwrap_or_default();
+            let why = printable(host["disabled_reason"].as_str().unwrap_or_default());
             writeln!(out, "{}", format!("{name:<32} {servers:>7}  {state} {takes:<9} {why}").trim_end())?;
         }
         match hosts.len().saturating_sub(most) {
@@ -180,6 +181,17 @@ s1                                    live-migration h1 -> h2
         assert_eq!(view.text(2, Paint { colours: false }), wanted);
         let painted = view.text(2, Paint { colours: true });
         assert!(painted.contains("\x1b[31m1 stuck\x1b[0m") && painted.contains("\x1b[31mdown \x1b[0m"), "{painted:?}");
+    }
+
+    #[test]
+    fn a_reason_does_not_control_the_terminal() {
+        let sample = TopSample::of(TEXT);
+        let mut hosts = hosts();
+        hosts[2]["disabled_reason"] = json!("off\u{1b}[2J\nh9");
+        let migrations = json!([]);
+        let view = TopView { sample: &sample, rates: None, hosts: &hosts, migrations: &migrations };
+        let text = view.text(20, Paint { colours: false });
+        assert!(text.contains("  no        off?[2J?h9\n"), "{text}");
     }
 
     #[test]

@@ -139,11 +139,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
         let above = span
             .parent()
             .and_then(|parent| parent.extensions().get::<OpenSpan>().map(|open: &OpenSpan| (open.trace, open.id)));
-        let trace = fields.text("request_id").map(trace_of).or(above.map(|(trace, _)| trace));
+        let of_request = fields.text("request_id").map(trace_of).or(above.map(|(trace, _)| trace));
         // A process that no request began is a trace of its own.
-        let Some(trace) = trace.or_else(|| fields.text("process").map(trace_of)) else { return };
+        let Some(trace) = of_request.or_else(|| fields.text("process").map(trace_of)) else { return };
         let (root, is_request) = (root_of(trace), is(metadata, REQUEST));
-        let parent = if is_request { None } else { Some(above.map_or(root, |(_, id)| id)) };
+        let is_first = is_request || of_request.is_none();
+        let parent = if is_first { None } else { Some(above.map_or(root, |(_, id)| id)) };
         let own = if is_request { root } else { entropy::uuid().as_u64_pair().1 };
         let kind = match metadata.name() {
             "request" => SpanKind::Server,
@@ -262,6 +263,7 @@ mod tests {
         });
         let [process] = &spans[..] else { panic!("{spans:#?}") };
         assert_eq!((process.name.as_str(), process.trace >> 96), ("process drain_host", 0x3333_3333));
+        assert_eq!(process.parent, None, "no request began it, so the trace has no other span above it");
     }
 
     #[test]

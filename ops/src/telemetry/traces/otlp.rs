@@ -20,8 +20,12 @@ const BATCH: usize = 512;
 const WAIT: Duration = Duration::from_secs(2);
 /// The time limit of one message.
 const ANSWER: Duration = Duration::from_secs(5);
+/// The time limit of the last messages: a server that stops does not wait for a collector that hangs.
+const LAST: Duration = Duration::from_secs(5);
+/// The interval between two looks whether the last messages are sent.
+const LOOK: Duration = Duration::from_millis(5);
 
-/// Exports spans until it is dropped. Then it sends the last ones.
+/// Exports spans until it is dropped. Then it sends the last ones, if the collector takes them in time.
 #[derive(Debug)]
 pub struct TraceExporter {
     end: SyncSender<Option<EndedSpan>>,
@@ -51,11 +55,12 @@ impl TraceExporter {
 
 impl Drop for TraceExporter {
     fn drop(&mut self) {
-        // If the queue is full, the thread sends what is in it, and ends with the process.
-        if self.end.try_send(None).is_ok()
-            && let Some(thread) = self.thread.take()
-        {
-            let _ = thread.join();
+        // If the queue is full or the collector does not answer, the thread ends with the process.
+        let asked = self.end.try_send(None).is_ok();
+        let until = Instant::now() + LAST;
+        let Some(thread) = self.thread.take().filter(|_| asked) else { return };
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(LOOK);
         }
     }
 }

@@ -125,10 +125,10 @@ pub async fn run(
 ) -> Result<Exit, CommandFailure> {
     let key = keys::signing_key(&args.sign_key)?;
     let mut file = AnchorFile::open(&args.out)?;
-    let chain = store.anchor().await?.unwrap_or(Anchor::START);
-    let Some(log) = first_event(store).await? else {
-        return Err(CommandFailure::Usage("the log is empty".to_owned()));
-    };
+    let wrong = |problem: &str| CommandFailure::Usage(problem.to_owned());
+    // In this order: a log that begins meanwhile is empty, and its head is not before its first event.
+    let log = first_event(store).await?.ok_or_else(|| wrong("the log is empty"))?;
+    let chain = store.anchor().await?.ok_or_else(|| wrong("the log has no hash chain"))?;
     let mut tree = LogTree::of(store, cache, chain.position.0).await?;
     if let Some(last) = &file.last {
         if let Err(problem) = continues(last, store, &log, &mut tree, chain).await? {
@@ -209,7 +209,11 @@ impl AnchorFile {
     fn append(&mut self, anchor: &SignedAnchor) -> Result<(), CommandFailure> {
         let line = serde_json::to_string(anchor).map_err(std::io::Error::from)? + "\n";
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_all());
-        written.map_err(|error| CommandFailure::File { path: self.path.clone(), error })
+        // The entry of a new file in its folder must last, too.
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let kept =
+            || if self.last.is_none() { File::open(folder).and_then(|folder| folder.sync_all()) } else { Ok(()) };
+        written.and_then(|()| kept()).map_err(|error| CommandFailure::File { path: self.path.clone(), error })
     }
 }
 
@@ -249,6 +253,10 @@ pub async fn verify(
         && let Some((number, problem)) = differs(&all, before, store, cache).await?
     {
         return not_valid(number, &problem, out);
+    }
+    if all.is_empty() {
+        writeln!(out, "NOT valid: {} has no anchor", args.file.display())?;
+        return Ok(Exit::No);
     }
     let with = if store.is_some() { ", as the log has them" } else { "" };
     writeln!(out, "valid: {} anchors, up to position {}{with}", all.len(), before.position)?;

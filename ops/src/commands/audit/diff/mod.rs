@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use chronova_projections::views::Views;
+use chronova_web::audit::line::printable;
 use serde::Serialize;
 
 use self::items::{ComparedItem, ComparedItems};
@@ -145,7 +146,7 @@ fn write(diff: &StateDiff, out: &mut dyn Write) -> io::Result<()> {
             ChangeKind::Deleted => '-',
             ChangeKind::Changed => '~',
         };
-        let StateChange { kind, id, name, .. } = change;
+        let (kind, id, name) = (change.kind, printable(&change.id), printable(&change.name));
         writeln!(out, "{mark} {kind} {name}{}", if id == name { String::new() } else { format!(" ({id})") })?;
         let widest = change.fields.iter().map(|field| field.field.len()).max().unwrap_or(0);
         for FieldChange { field, before, after } in &change.fields {
@@ -157,12 +158,37 @@ fn write(diff: &StateDiff, out: &mut dyn Write) -> io::Result<()> {
                     format!("{} -> {}", before.clone().unwrap_or_else(none), after.clone().unwrap_or_else(none))
                 }
             };
-            writeln!(out, "    {field:widest$}  {values}")?;
+            writeln!(out, "    {:widest$}  {}", printable(field), printable(&values))?;
         }
     }
     match diff.changes.len() {
         0 => writeln!(out, "no differences"),
         1 => writeln!(out, "1 difference"),
         several => writeln!(out, "{several} differences"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn texts_of_users_do_not_control_the_terminal() {
+        let moment = |position| ShownMoment { position, time: "t".to_owned() };
+        let field =
+            FieldChange { field: "metadata k\n+ x".to_owned(), before: None, after: Some("\x1b[2Jb".to_owned()) };
+        let change = StateChange {
+            kind: "server",
+            id: "s1".to_owned(),
+            name: "a\rb".to_owned(),
+            change: ChangeKind::Changed,
+            fields: vec![field],
+        };
+        let mut out = Vec::new();
+        write(&StateDiff { from: moment(1), to: moment(2), changes: vec![change] }, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("\n~ server a?b (s1)\n    metadata k?+ x  nothing -> ?[2Jb\n"), "{text:?}");
     }
 }

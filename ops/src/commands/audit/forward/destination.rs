@@ -43,8 +43,16 @@ enum EventReceiver {
 
 impl Destination {
     pub(super) fn open(args: &ForwardArgs) -> Result<Self, CommandFailure> {
+        let wrong = |reason: &str| CommandFailure::Usage(format!("{}: {reason}", args.to));
         let receiver = if let Some(address) = args.to.strip_prefix("syslog+tcp://") {
-            EventReceiver::Syslog { address: address.trim_end_matches('/').to_owned(), connection: None }
+            let address = address.trim_end_matches('/').to_owned();
+            // Such a mistake would be repeated like a failed connection.
+            if address.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
+                return Err(wrong("the address of a collector is syslog+tcp://HOST:PORT"));
+            }
+            EventReceiver::Syslog { address, connection: None }
+        } else if args.to.starts_with("https://") && args.cacert.is_none() {
+            return Err(wrong("an https server needs --cacert, because no authority is trusted by default"));
         } else if args.to.starts_with("http://") || args.to.starts_with("https://") {
             let token = args.token_file.as_ref().map(|path| {
                 let error = |error| CommandFailure::File { path: path.clone(), error };
@@ -56,8 +64,7 @@ impl Destination {
                 token: token.transpose()?,
             }
         } else {
-            let told = format!("{}: the destination begins with http://, https:// or syslog+tcp://", args.to);
-            return Err(CommandFailure::Usage(told));
+            return Err(wrong("the destination begins with http://, https:// or syslog+tcp://"));
         };
         Ok(Self { receiver, personal: args.personal })
     }
@@ -98,7 +105,8 @@ fn rendered<T>(
 }
 
 fn post(agent: &Agent, url: &str, token: Option<&Secret>, body: &str) -> Result<(), Undelivered> {
-    let mut request = agent.post(url).header("Content-Type", BATCH);
+    // A redirection would turn the request into a GET, whose success says nothing about the events.
+    let mut request = agent.post(url).config().max_redirects(0).build().header("Content-Type", BATCH);
     if let Some(token) = token {
         request = request.header("Authorization", format!("Bearer {}", token.expose()));
     }

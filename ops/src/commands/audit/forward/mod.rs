@@ -47,7 +47,7 @@ pub struct ForwardArgs {
     /// A file with a token, which is sent as `Authorization: Bearer`
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// The certificates of the authorities that may sign an https server's certificate, as PEM
+    /// The certificates of the authorities that may sign an https server's certificate, as PEM; needed for https
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
     /// The number of events that are sent at once
@@ -122,7 +122,7 @@ async fn deliver(
                 )));
             }
             Err(Undelivered::Later { reason, after }) => {
-                let wait = after.unwrap_or(pause).min(pauses.longest);
+                let wait = after.unwrap_or(pause).max(pauses.shortest).min(pauses.longest);
                 let seconds = wait.as_secs_f64();
                 writeln!(out, "the events from position {first} on are not delivered: {reason}; again in {seconds} s")?;
                 out.flush()?;

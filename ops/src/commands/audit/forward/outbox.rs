@@ -45,13 +45,14 @@ impl Outbox {
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&beside);
         let lock = lock.map_err(at(&beside))?;
         taken(lock.try_lock(), &beside, "delivers from this outbox")?;
-        let state = match fs::read(path) {
+        let begin = from.map(|from| from.saturating_sub(1));
+        let mut state = match fs::read(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => OutboxState {
                 format: FORMAT.to_owned(),
                 version: VERSION,
                 to: to.to_owned(),
                 log: None,
-                position: from.map_or(0, |from| from.saturating_sub(1)),
+                position: 0,
                 event: None,
             },
             Err(error) => return Err(at(path)(error)),
@@ -63,6 +64,7 @@ impl Outbox {
         if from.is_some() && state.event.is_some() {
             return Err(wrong(path, "it has a position already: leave out --from-position, or name a new file"));
         }
+        state.position = begin.unwrap_or(state.position);
         Ok(Self { path: path.to_owned(), state, _lock: lock })
     }
 

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 
 use chronova_events::identity::{Grant, Identity, IdentityScope, Project};
 use chronova_events::ids::{ProjectId, RoleId, UserId};
+use chronova_web::audit::line::printable;
 use serde::Serialize;
 
 use super::super::moments::AsOf;
@@ -184,7 +185,7 @@ pub(super) fn assignment(identity: &Identity, grant: &Grant) -> String {
 }
 
 fn write(told: &ProjectRoles, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "project {} ({}) at {}", told.project.name, told.project.id, told.moment)?;
+    writeln!(out, "project {} ({}) at {}", printable(&told.project.name), told.project.id, told.moment)?;
     if told.users.is_empty() {
         writeln!(out, "  nobody has a role on it")?;
     }
@@ -202,7 +203,7 @@ fn write(told: &ProjectRoles, out: &mut dyn Write) -> io::Result<()> {
 
 fn write_holder(holder: &RoleHolder, out: &mut dyn Write) -> io::Result<()> {
     let disabled = if holder.enabled { "" } else { ", disabled" };
-    writeln!(out, "  {} ({}{disabled})", holder.name, holder.id)?;
-    writeln!(out, "    roles    {}", holder.roles.join(", "))?;
-    writeln!(out, "    because  {}", holder.because.join("; "))
+    writeln!(out, "  {} ({}{disabled})", printable(&holder.name), holder.id)?;
+    writeln!(out, "    roles    {}", printable(&holder.roles.join(", ")))?;
+    writeln!(out, "    because  {}", printable(&holder.because.join("; ")))
 }

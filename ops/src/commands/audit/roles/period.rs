@@ -12,6 +12,7 @@ use chronova_events::identity::{Identity, IdentityEvent};
 use chronova_events::ids::ProjectId;
 use chronova_events::registry::NounEvent as _;
 use chronova_events::store::criteria::Criteria;
+use chronova_web::audit::line::printable;
 use serde::Serialize;
 
 use super::super::super::log_pages::payload;
@@ -181,9 +182,10 @@ fn write(project: &str, told: &PeriodRoles, out: &mut dyn Write) -> io::Result<(
 }
 
 fn write_holder(holder: &PeriodHolder, out: &mut dyn Write) -> io::Result<()> {
-    let joined =
-        |words: &BTreeSet<String>, between: &str| words.iter().map(String::as_str).collect::<Vec<_>>().join(between);
-    writeln!(out, "  {} ({})", holder.name, holder.id)?;
+    let joined = |words: &BTreeSet<String>, between: &str| {
+        printable(&words.iter().map(String::as_str).collect::<Vec<_>>().join(between))
+    };
+    writeln!(out, "  {} ({})", printable(&holder.name), holder.id)?;
     writeln!(out, "    roles    {}", joined(&holder.roles, ", "))?;
     writeln!(out, "    because  {}", joined(&holder.because, "; "))?;
     for RoleSpan { since, until } in &holder.spans {
