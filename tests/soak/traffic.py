@@ -404,11 +404,18 @@ def check():
     # A volume in error may have no file.
     broken = {f"volume-{key}" for key, volume in volumes.items() if volume["status"] == "error"}
     check.none("the pool has the files of the volumes and snapshots, and no others", files - kept | kept - broken - files)
-    attached = {(volume["id"], attachment["server_id"]) for volume in volumes.values() for attachment in volume["attachments"]}
+    # As in Cinder, a volume shows only complete attachments. The list of attachments has the reserved ones, too: the volumes
+    # of an offloaded server stay reserved for it.
+    of_volumes = {(a["volume_id"], a["instance"]) for a in api.listed("/attachments", "attachments", "volume")}
+    complete = {(volume["id"], attachment["server_id"]) for volume in volumes.values() for attachment in volume["attachments"]}
     of_servers = set()
     for key in servers:
         of_servers |= {(a["volumeId"], key) for a in api.listed(f"/servers/{key}/os-volume_attachments", "volumeAttachments")}
-    check.none("servers and volumes agree about attachments", {f"{pair}" for pair in attached ^ of_servers})
+    check.none("servers and volumes agree about attachments",
+               {f"volume {volume}, server {key}: only the {'volume' if (volume, key) in of_volumes else 'server'} has the attachment"
+                for volume, key in of_volumes ^ of_servers})
+    check.none("every attachment of a server on a host is complete",
+               {f"volume {volume}, server {key}" for volume, key in of_servers - complete if key in on_hosts})
     in_guests = {(line.split("volume-")[1][:36], uuid) for host, uuid, _ in found
                  for line in virsh(host, "domblklist", uuid) if "volume-" in line}
     with_guest = {pair for pair in of_servers if pair[1] in {uuid for _, uuid, _ in found}}

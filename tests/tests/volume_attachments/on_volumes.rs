@@ -315,7 +315,18 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     assert_eq!(act(&api, &server, "2.1", json!({"shelve": null})).await.0, 202);
     assert_eq!(status(&api, &server), "SHELVED_OFFLOADED", "a volume-backed server was not offloaded at once");
     assert!(api.world.images.made().is_empty());
-    assert_eq!(words(&volumes(&api, &server).await, "status"), ["reserved", "reserved"]);
+    let kept = volumes(&api, &server).await;
+    assert_eq!(words(&kept, "status"), ["reserved", "reserved"]);
+    // A volume shows only complete attachments. The list of attachments has the reserved ones, too.
+    assert_eq!((&kept[0]["attachments"], &kept[1]["attachments"]), (&json!([]), &json!([])));
+    let listed = api.ask("GET", "/volume/v3/p/attachments", "2.1, volume 3.27", OWNER, None).await.body;
+    let reserved = listed["attachments"].as_array().unwrap();
+    assert_eq!(words(reserved, "status"), ["reserved", "reserved"]);
+    assert_eq!(words(reserved, "instance"), [server.as_str(), server.as_str()]);
+    let (mut reserved_ids, mut kept_ids) = (words(reserved, "volume_id"), words(&kept, "id"));
+    reserved_ids.sort_unstable();
+    kept_ids.sort_unstable();
+    assert_eq!(reserved_ids, kept_ids);
     let log = api.get(&format!("/servers/{server}/os-instance-actions"), "2.58").await;
     assert_eq!(log["instanceActions"][0]["action"], "shelve");
 
