@@ -143,17 +143,6 @@ fn is_script(name: &str) -> bool {
     checked && Path::new(name).extension().is_some_and(|e| e == "sh" || e == "py") && root().join(name).is_file()
 }
 
-/// Test functions that skip in a normal run. These tests need a host that they may change, and commands that stop and
-/// start its libvirtd. Only a long run has both.
-const NEED_SETTINGS: [&str; 6] = [
-    "a_real_host_conforms",
-    "changes_by_other_programs_are_signalled",
-    "the_driver_reconnects_to_a_restarted_libvirtd",
-    "the_driver_reconnects_to_a_frozen_libvirtd",
-    "many_guests_are_created_and_destroyed_at_once",
-    "leftovers_of_an_interrupted_upload_are_found_and_removed",
-];
-
 /// The part of a script that every run has; the rest is for long runs. `None` if the script has no long form.
 fn short_form(script: &str) -> Option<&str> {
     let end = script.starts_with("long_run ||").then_some(0).or_else(|| script.find("\nlong_run ||"))?;
@@ -178,7 +167,6 @@ fn lacks(proof: &Proof, functions: &BTreeSet<String>) -> Option<String> {
         return lacks_in_script(proof, &fs::read_to_string(root().join(test)).unwrap());
     }
     match check {
-        None if NEED_SETTINGS.contains(&test.as_str()) => Some(format!("`{test}` skips in a normal run")),
         None if functions.contains(test) => None,
         None => Some(format!("no test is called `{test}`")),
         Some(_) => Some(format!("`{test}` is not a script, so it has no checks with names")),
@@ -300,8 +288,6 @@ fn checks_of_long_runs_are_no_proof() {
     let functions = test_functions();
     assert!(lacks(&named("checks_of_long_runs_are_no_proof", Some("it boots")), &functions).is_some());
     assert_eq!(lacks(&named("tests/real/client.sh", None), &functions), None);
-    assert!(NEED_SETTINGS.iter().all(|name| functions.contains(*name)), "the list names a test that does not exist");
-    assert!(lacks(&named("a_real_host_conforms", None), &functions).is_some());
 }
 
 #[test]
