@@ -38,6 +38,10 @@ fi
 STATE=${TESTBED_STATE:-/var/tmp/tb-$TESTBED_ID} STORAGE=local
 . "$STATE/hosts.env"
 export HYPERVISORS="$h1_TCP $h2_TCP"
+# The commit in the report does not tell whether both programs are of that commit, so the report has their times, too.
+built() { date -u -r "$1" '+%F %H:%M UTC'; } # file
+PROGRAMS="\`chronova\` of $(built "$CHRONOVA_BIN"), \`chronova-dev\` of $(built "$CHRONOVA_DEV_BIN")"
+printf '%4d s  programs: %s\n' $SECONDS "$PROGRAMS"
 HOUSE_CONF=$(printf '%s\n' '[volume]' 'shared = true' "pool_path = $STATE/shared/volumes" 'quota_volumes = 100' 'quota_snapshots = 100' \
   '[quota]' 'instances = 100' 'cores = 200' 'ram = 100000' '[DEFAULT]' 'shutdown_timeout = 5' 'running_deleted_instance_action = reap')
 
@@ -190,10 +194,10 @@ same "no simulated fleet has a finding" "$(awk '$2 != 0' "$WORK/chaos")" ""
 # ----------------------------------------------------------------------------------------------------------- the report
 
 COMMIT=${CHRONOVA_HOUR_COMMIT:-$(git -C "$TOP" rev-parse --short=12 HEAD)}
-python3 - "$WORK" "$REPORT" "$BEGAN" "$COMMIT" "$SECONDS_LONG" "$SEED" "$FAILED" "${EVENTS:-}" \
+python3 - "$WORK" "$REPORT" "$BEGAN" "$COMMIT" "$SECONDS_LONG" "$SEED" "$FAILED" "${EVENTS:-}" "$PROGRAMS" \
   "$(for fault in "${!DONE[@]}"; do printf '%s\t%s\n' "$fault" "${DONE[$fault]}"; done | sort)" <<'PYTHON'
 import json, os, re, sys
-work, report, began, commit, seconds, seed, failed, events, faults = sys.argv[1:]
+work, report, began, commit, seconds, seed, failed, events, programs, faults = sys.argv[1:]
 read = lambda name: open(os.path.join(work, name), errors="replace").read() if os.path.exists(os.path.join(work, name)) else ""
 book = json.loads(read("book.json"))
 out = ["# An hour of everything", "",
@@ -201,7 +205,8 @@ out = ["# An hour of everything", "",
        "fleets run beside them. At the end, the acknowledged requests, the APIs, the hosts, Placement, quota, the pool of",
        "volumes and the log must agree. `CHRONOVA_HOUR_SECONDS` sets the length of a run in seconds.", "",
        *([] if int(seconds) >= 3600 else [f"**This was a trial of {seconds} seconds, not the hour.**", ""]),
-       "| | |", "|---|---|", f"| began | {began} UTC |", f"| commit | {commit} |", f"| seconds | {seconds} |", f"| seed | {seed} |",
+       "| | |", "|---|---|", f"| began | {began} UTC |", f"| commit | {commit} |", f"| programs | {programs} |",
+       f"| seconds | {seconds} |", f"| seed | {seed} |",
        f"| result | {'ok' if failed == '0' else failed + ' checks failed'} |", f"| event log | {events or 'not counted'} |", "",
        "## Faults", "", "| fault | times |", "|---|---|"]
 out += [f"| {line.split(chr(9))[0]} | {line.split(chr(9))[1]} |" for line in faults.splitlines() if line]
