@@ -1,4 +1,4 @@
-//! `/v2/schemas`: the schemas of images and members, for clients that are generated from them.
+//! `/v2/schemas`: the schemas of images, members and namespaces of metadata, for clients that are generated from them.
 
 use serde_json::{Value, json};
 
@@ -14,6 +14,8 @@ pub(super) const ROUTES: &[Route] = &[
     get("schemas.images", "/schemas/images", handler!(images)).answers(answers::schema),
     get("schemas.member", "/schemas/member", handler!(member)).answers(answers::schema),
     get("schemas.members", "/schemas/members", handler!(members)).answers(answers::schema),
+    get("schemas.namespace", "/schemas/metadefs/namespace", handler!(namespace)).answers(answers::schema),
+    get("schemas.namespaces", "/schemas/metadefs/namespaces", handler!(namespaces)).answers(answers::schema),
 ];
 
 /// Name, types, description, and whether clients can only read the attribute.
@@ -50,6 +52,20 @@ const MEMBER: [(&str, &[&str], &str, bool); 6] = [
     ("created_at", &["string"], "Date and time of image member creation", false),
     ("updated_at", &["string"], "Date and time of last modification of image member", false),
     ("schema", &["string"], "", false),
+];
+
+/// A namespace of definitions of metadata. There are none, but clients read the schema before they ask for the list.
+const NAMESPACE: [(&str, &[&str], &str, bool); 10] = [
+    ("namespace", &["string"], "The unique namespace text.", false),
+    ("display_name", &["string"], "The user friendly name for the namespace. Used by UI if available.", false),
+    ("description", &["string"], "Provides a user friendly description of the namespace.", false),
+    ("visibility", &["string"], "Scope of namespace accessibility.", false),
+    ("protected", &["boolean"], "If true, namespace will not be deletable.", false),
+    ("owner", &["string"], "Owner of the namespace.", false),
+    ("created_at", &["string"], "Date and time of namespace creation", true),
+    ("updated_at", &["string"], "Date and time of the last namespace modification", true),
+    ("self", &["string"], "", true),
+    ("schema", &["string"], "", true),
 ];
 
 fn schema(name: &str, properties: &[(&str, &[&str], &str, bool)], open: bool) -> Value {
@@ -111,4 +127,12 @@ async fn member(_: Ctx) -> Result<Reply, Fault> {
 
 async fn members(_: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(collection("members", &schema("member", &MEMBER, false))))
+}
+
+async fn namespace(_: Ctx) -> Result<Reply, Fault> {
+    Ok(Reply::ok(schema("namespace", &NAMESPACE, false)))
+}
+
+async fn namespaces(_: Ctx) -> Result<Reply, Fault> {
+    Ok(Reply::ok(collection("namespaces", &schema("namespace", &NAMESPACE, false))))
 }
