@@ -55,6 +55,9 @@ fn hints_name_several_servers_or_none() {
     let mut cell = Cell::three();
     cell.server(1, 1);
     cell.server(2, 2);
+    for server in [1, 2] {
+        cell.owned(server, "p");
+    }
     let [one, two] = [1, 2].map(|n| server_id(n).to_string());
     let both = [one.as_str(), two.as_str()];
     assert_eq!(cell.pass("DifferentHostFilter", &hinted("different_host", &both)).0, ["h3"]);
