@@ -27,12 +27,8 @@ pub fn plan(views: &Views, types: &MachineTypes) -> BTreeSet<(InstanceId, String
         let unrecorded = servers.all().filter_map(|row| {
             let server = row.instance.alive()?;
             let host = server.placement.as_ref()?.host;
-            if server.machine_type.is_some() || matches!(server.phase, Phase::Building { .. }) {
-                return None;
-            }
-            // The host may have been removed. A guess would stay for ever.
-            let arch = arch(host)?;
-            Some((row.id, default_machine_type(server, &arch, types)))
+            let open = server.machine_type.is_none() && !matches!(server.phase, Phase::Building { .. });
+            open.then(|| (row.id, default_machine_type(server, &arch(host).unwrap_or_default(), types)))
         });
         unrecorded.collect()
     })
