@@ -18,7 +18,7 @@ ONE=$ID
 ready nic-one "the guest is booted"
 ROOT=$(os server volume list nic-one -f value -c 'Volume ID')
 volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status
-same "the server runs from a volume made from its image" "$(get volume "$ROOT" status) $(get volume "$ROOT" bootable)" "in-use true"
+same "the server runs from a volume made from its image" "$(get volume "$ROOT" status) $(get volume "$ROOT" bootable)" "in-use True"
 same "the guest has the flavor's ephemeral disk beside its volume" "$(inside "$ONE" 'cat /sys/block/vdb/size')" 2097152
 drive() { inside "$ONE" 'mkdir -p /c; mount -t iso9660 -o ro /dev/sr0 /c && cat /c/openstack/latest/meta_data.json; umount /c'; }
 DRIVE=$(drive)

@@ -21,7 +21,7 @@ os volume create --size 1 --image metadata meta-root >"$WORK/root" 2>&1 || bad "
 volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status
 within 60 "the volume from the image is available" volume_is meta-root available
 ROOT=$(get volume meta-root id)
-same "the volume from the image is bootable" "$(get volume meta-root bootable)" true
+same "the volume from the image is bootable" "$(get volume meta-root bootable)" True
 os --os-compute-api-version 2.49 server create --wait --flavor metadata --volume meta-root --user-data "$WORK/user-data" \
   --property role=web --nic "port-id=$(get port meta-port id),tag=front" meta-one >"$WORK/one" 2>&1 \
   || bad "a server is made" "$(tail -n 20 "$WORK/one")"

@@ -218,6 +218,8 @@ async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() 
     ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove }).await;
     let has = |name: &str| provider(&life, host).traits.contains(name);
     let own = |_: &chronova_actors::process::context::StepContext| has("COMPUTE_NODE") && has("HW_CPU_X86_AVX2");
+    // The read model shows the change of the client after its command.
+    life.until(|_| has("CUSTOM_FAST") && has("HW_GPU_API_VULKAN")).await;
     life.until(|context| own(context) && !has("COMPUTE_REMOTE_MANAGED_PORTS") && !has(DISABLED)).await;
     assert!(has("CUSTOM_FAST") && has("HW_GPU_API_VULKAN"), "traits of clients are gone");
 

@@ -294,7 +294,7 @@ async fn a_live_migration_on_one_storage_leaves_one_filter() {
     life.live_migrate(id(1)).await.unwrap();
     life.settled().await;
     assert_eq!(life.host_of(&world, id(1)), Some(home));
-    assert!(life.fault(id(1)).contains("unable to connect"), "{}", life.fault(id(1)));
+    assert!(life.fault(id(1)).contains("the hypervisor ended it"), "{}", life.fault(id(1)));
     assert_eq!((filters(home), filters(1 - home)), (1, 0), "the destination keeps the filter of a failed migration");
     world.fleet.fail_travellers(None);
     life.live_migrate(id(1)).await.unwrap();

@@ -6,7 +6,6 @@
 //! | [`encryption`] | encrypted memory |
 //! | [`firmware`] | secure boot and the emulated TPM |
 //! | [`iommu`] | the virtual IOMMU |
-//! | [`machine`] | the machine type of a guest without a recorded one |
 //! | [`memory`] | locked memory, the memory of the graphics card, the number of serial ports |
 //! | [`switches`] | switches that flavor and image may both set |
 //! | [`topology`] | limits of sockets, cores and threads |
@@ -21,7 +20,6 @@ mod emulation;
 mod encryption;
 mod firmware;
 mod iommu;
-mod machine;
 mod memory;
 mod refused;
 mod switches;
@@ -32,7 +30,6 @@ use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 
 pub use self::emulation::{check_rebuild_architecture, emulated_architecture};
 pub use self::firmware::tpm_version;
-pub use self::machine::default_machine_type;
 pub use self::refused::check_image;
 use self::wishes::HardwareWishes;
 pub use self::wishes::is_true;

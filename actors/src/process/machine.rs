@@ -4,16 +4,26 @@ use chronova_events::ids::HostId;
 use chronova_events::instance::Alive;
 
 use super::definition::{StepError, StepRun, settled};
-use crate::hardware::default_machine_type;
+use crate::hardware::emulated_architecture;
 use crate::instance::{InstanceRecord, InstanceRoot};
 
 /// The property of an image that names the machine type.
 pub(super) const PROPERTY: &str = "hw_machine_type";
 
-/// The machine type that a guest gets on this host if none is recorded.
+/// The machine type that a guest gets on this host if none is recorded. The image names it; otherwise the operator's
+/// option for the architecture does.
 pub(super) fn machine_type(work: &StepRun, host: HostId, server: &Alive) -> String {
-    let arch = work.context.views.hosts.read(|hosts| hosts.get(host).map(|host| host.capabilities.cpu_arch.clone()));
-    default_machine_type(server, &arch.unwrap_or_default(), &work.context.server_options.machine_types)
+    let properties = server.hardware_image().into_iter().flat_map(|image| &image.properties);
+    let own = properties.filter(|(name, _)| name == PROPERTY).map(|(_, machine)| machine.clone()).next();
+    own.unwrap_or_else(|| {
+        let types = &work.context.server_options.machine_types;
+        if let Some(arch) = server.hardware_image().and_then(emulated_architecture) {
+            return types.of(arch).to_owned();
+        }
+        let arch =
+            work.context.views.hosts.read(|hosts| hosts.get(host).map(|host| host.capabilities.cpu_arch.clone()));
+        types.of(&arch.unwrap_or_default()).to_owned()
+    })
 }
 
 /// The recorded machine type. A server without a record gets one now.

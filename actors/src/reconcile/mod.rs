@@ -11,7 +11,6 @@ pub(crate) mod devices;
 pub mod image_cache;
 pub mod interfaces;
 pub mod leftovers;
-pub mod machine_types;
 pub mod options;
 pub mod overdue_reboots;
 pub mod overdue_rescues;

@@ -6,7 +6,6 @@ use futures::future::BoxFuture;
 
 use super::context::ReconcileContext;
 use super::image_cache::UnusedImages;
-use super::machine_types::UnrecordedMachineTypes;
 use super::overdue_reboots::OverdueReboots;
 use super::overdue_rescues::OverdueRescues;
 use super::placement::OutdatedProviders;
@@ -73,7 +72,6 @@ pub static RECONCILERS: &[ReconcilerRow] = &[
     row::<IdleVolumeQuota>(),
     row::<OrphanedNetworkResources>(),
     row::<OutdatedProviders>(),
-    row::<UnrecordedMachineTypes>(),
     row::<UnconfirmedMoves>(),
     row::<OverdueReboots>(),
     row::<OverdueRescues>(),

@@ -1,14 +1,13 @@
 //! Secure boot, emulated TPMs and machine types through the API, on simulated hosts that offer them.
 
 use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot};
-use chronova_events::envelope::{Meta, NewEvent, StreamId, Timestamp};
+use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, ProcessId};
-use chronova_events::instance::{BuildSucceeded, InstanceEvent, Placed, PowerAction};
-use chronova_events::store::{EventStore as _, Expected};
+use chronova_events::instance::PowerAction;
 use chronova_hypervisor::options::MachineTypes;
 use chronova_hypervisor::sim::DriverCall;
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
-use chronova_tests::world::{World, build_request};
+use chronova_tests::world::World;
 use serde_json::{Value, json};
 
 /// The owner of the servers. `ADMIN` is of another project.
@@ -187,34 +186,6 @@ async fn a_server_keeps_the_machine_type_of_its_first_start() {
     assert_eq!(now.alive().unwrap().machine_type.as_deref(), Some("q35"), "a new server does not have the new default");
     life.stop().await;
     world.check().await;
-}
-
-/// A server of an older version has no recorded machine type. It gets one when the service starts, and a later change of
-/// the option does not affect it.
-#[actix_rt::test]
-async fn a_server_without_a_machine_type_gets_one_when_the_service_starts() {
-    let mut world = World::new(1);
-    let life = world.live(None, None).await;
-    life.hosts_up(1).await;
-    life.stop().await;
-    let id = InstanceId::random();
-    let request = build_request(id);
-    let (process, host, hostname) = (request.process, world.fleet.uri().host_id(0), world.fleet.hostname(0));
-    let placed = Placed { process, host, hostname, attempt: 1, availability_zone: "nova".into() };
-    let events: [InstanceEvent; 3] = [request.into(), placed.into(), BuildSucceeded { process }.into()];
-    for event in events {
-        let new = NewEvent::new(event, Timestamp(1), &Meta::system("test"));
-        world.log.append(&StreamId::new("instance", id), Expected::Any, vec![new]).await.unwrap();
-    }
-    for option in ["pc", "q35"] {
-        world.options.servers.machine_types = MachineTypes::parse(&[format!("x86_64={option}")]);
-        let life = world.live(None, None).await;
-        life.hosts_up(1).await;
-        let recorded = || life.instance_now(id).alive().and_then(|server| server.machine_type.clone());
-        life.until(|_| recorded().is_some()).await;
-        assert_eq!(recorded().as_deref(), Some("pc"), "the option is {option}");
-        life.stop().await;
-    }
 }
 
 /// Extra specs `quota:` limit a guest on its host. The quotas of its project are something else.
