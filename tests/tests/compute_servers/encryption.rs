@@ -52,8 +52,9 @@ async fn hosts_offer_slots_for_encrypted_guests_and_each_guest_takes_one() {
         let shown = api.ask("GET", &format!("{path}/inventories"), "2.1", ADMIN, None).await.body;
         let line = &shown["inventories"][CLASS];
         assert_eq!((&line["total"], &line["allocation_ratio"]), (&json!(1), &json!(1.0)), "{shown}");
-        let traits = api.ask("GET", &format!("{path}/traits"), "1.6", ADMIN, None).await.body;
-        assert!(traits["traits"].as_array().unwrap().contains(&json!("HW_CPU_X86_AMD_SEV")), "{traits}");
+        let id = chronova_events::ids::ProviderId(host.0);
+        let is_sev = |traits: &std::collections::BTreeSet<String>| traits.contains("HW_CPU_X86_AMD_SEV");
+        assert!(api.life.context().views.placement.read(|view| is_sev(&view.ledger.providers[&id].traits)));
     }
     let (one, two) = (create(&api, "one", PROPERTIES).await, create(&api, "two", PROPERTIES).await);
     let (first, second) = (shown(&api, &one).await, shown(&api, &two).await);
