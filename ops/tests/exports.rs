@@ -245,6 +245,23 @@ async fn an_archive_of_another_log_is_not_continued() {
 }
 
 #[tokio::test]
+async fn an_archive_without_segments_or_longer_than_the_log_is_not_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let verify = async |store: Option<&dyn EventStore>| {
+        let mut out = Vec::new();
+        let exit = archive::verify(store, folder.path(), None, &mut out).await.unwrap();
+        (exit, text(out))
+    };
+    let (exit, told) = verify(None).await;
+    assert!(exit == Exit::No && told.starts_with("NOT valid: ") && told.ends_with(" has no segments\n"), "{told}");
+    archive::run(&until("5"), &*filled().await, folder.path(), NOW, &mut Vec::new()).await.unwrap();
+    let shorter = MemoryStore::new();
+    let (exit, told) = verify(Some(&shorter)).await;
+    assert!(exit == Exit::No && told.ends_with("00004.jsonl.zst: the log ends at position 0\n"), "{told}");
+    assert_eq!(verify(None).await, (Exit::Yes, "valid: 1 segments, positions 1 to 4\n".to_owned()));
+}
+
+#[tokio::test]
 async fn an_archive_of_another_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let args = until("5");

@@ -342,6 +342,11 @@ pub async fn verify(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let all = manifests(folder)?;
+    // The folder may be the wrong one, or somebody has removed the manifests.
+    if all.is_empty() {
+        writeln!(out, "NOT valid: {} has no segments", folder.display())?;
+        return Ok(Exit::No);
+    }
     let mut chain = all.first().map_or_else(String::new, |first| first.before.clone());
     let mut next = all.first().map_or(1, |first| first.first);
     let mut exit = Exit::Yes;
@@ -350,10 +355,8 @@ pub async fn verify(
             Ok(problem) => problem,
             Err(failure) => Some(failure.to_string()),
         };
-        if let (None, Some(store)) = (&problem, store)
-            && hash_at(store, manifest.last).await?.to_string() != manifest.end
-        {
-            problem = Some("the log has other events there".to_owned());
+        if let (None, Some(store)) = (&problem, store) {
+            problem = differs(store, manifest).await?;
         }
         let problem = problem.or_else(|| manifest.unsigned(key?));
         // The segments after a damaged one are verified, too.
@@ -371,6 +374,19 @@ pub async fn verify(
     let first = all.first().map_or(0, |manifest| manifest.first);
     writeln!(out, "valid: {} segments, positions {first} to {}{with}", all.len(), next - 1)?;
     Ok(Exit::Yes)
+}
+
+/// Why the log does not have the events of a segment, if it does not have them.
+async fn differs(store: &dyn EventStore, manifest: &Manifest) -> Result<Option<String>, CommandFailure> {
+    let head = store.head().0;
+    if head < manifest.last {
+        return Ok(Some(format!("the log ends at position {head}")));
+    }
+    match hash_at(store, manifest.last).await {
+        Ok(hash) => Ok((hash.to_string() != manifest.end).then(|| "the log has other events there".to_owned())),
+        Err(CommandFailure::Usage(reason)) => Ok(Some(reason)),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// The position of the last event of a damaged segment that can be read and follows the chain.
