@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use super::super::locks::taken;
 use super::super::moments::{MomentArg, NoTime};
 use super::super::progress_line::ProgressLine;
 use super::super::{CommandFailure, Exit};
@@ -150,7 +151,8 @@ pub fn manifests(folder: &Path) -> Result<Vec<Manifest>, CommandFailure> {
     Ok(all)
 }
 
-/// Archives the events that `args` select.
+/// Archives the events that `args` select. The folder is locked meanwhile, because each command replaces temporary files
+/// of the same names.
 pub async fn run(
     args: &ArchiveArgs,
     store: &dyn EventStore,
@@ -159,9 +161,7 @@ pub async fn run(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let key = args.sign_key.as_deref().map(keys::signing_key).transpose()?;
-    if !args.dry_run {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(at(folder))?;
-    }
+    let _locked = if args.dry_run { None } else { Some(locked(folder)?) };
     let known = if folder.exists() { manifests(folder)? } else { Vec::new() };
     let mut next = known.last().map_or(1, |manifest| manifest.last.saturating_add(1));
     if let Some(newest) = known.last()
@@ -190,6 +190,14 @@ pub async fn run(
         next = manifest.last + 1;
     }
     Ok(Exit::Yes)
+}
+
+/// Creates the folder if it is not there, and locks it until the returned file is closed.
+fn locked(folder: &Path) -> Result<File, CommandFailure> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(at(folder))?;
+    let lock = File::open(folder).map_err(at(folder))?;
+    taken(lock.try_lock(), folder, "writes to this archive")?;
+    Ok(lock)
 }
 
 /// The first position recorded at or after `time`. All positions before it are older than `time`. Later positions may
