@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use chronova_events::clock::{Clock as _, SystemClock};
 use thiserror::Error;
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::Directive;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
@@ -86,7 +86,9 @@ impl LogSettings {
             None if self.debug => format!("info,{}", OUR_TARGETS.map(|target| format!("{target}=debug")).join(",")),
             None => "info".to_owned(),
         };
-        EnvFilter::try_new(directives).map_err(TelemetryError::Filter)
+        // Spans that are only for traces do not belong into log lines.
+        let without_traces: Directive = format!("{}=off", traces::TARGET).parse().map_err(TelemetryError::Filter)?;
+        Ok(EnvFilter::try_new(directives).map_err(TelemetryError::Filter)?.add_directive(without_traces))
     }
 }
 
@@ -124,7 +126,7 @@ impl Logging {
         let layers: Vec<_> = layers.into_iter().flatten().collect();
         let lines = tracing_subscriber::registry().with(layers.with_filter(filter));
         let set = match traces {
-            Some(traces) => lines.with(traces.with_filter(filter_fn(TraceLayer::takes))).try_init(),
+            Some(traces) => lines.with(traces.with_filter(TraceLayer::filter())).try_init(),
             None => lines.try_init(),
         };
         set.map_err(TelemetryError::Twice)?;
@@ -308,11 +310,30 @@ mod tests {
     }
 
     #[test]
+    fn traces_change_neither_the_level_nor_the_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let (file, settings) = (LogFile::open(&path, false).unwrap(), LogSettings::default());
+        let (_exporter, traces) = traces::TraceExporter::start("http://127.0.0.1:9/v1/traces", "").unwrap();
+        let lines = vec![layer(file, &settings, false)].with_filter(settings.filter(None).unwrap());
+        let subscriber = tracing_subscriber::registry().with(lines).with(traces.with_filter(TraceLayer::filter()));
+        let most = tracing::Subscriber::max_level_hint(&subscriber);
+        assert_eq!(most, Some(tracing::level_filters::LevelFilter::INFO));
+        tracing::subscriber::with_default(subscriber, || {
+            let span = tracing::info_span!(target: "spans", "service", service = "keystone");
+            assert!(!span.is_disabled(), "the traces do not get the span");
+            span.in_scope(|| tracing::info!("built"));
+        });
+        let line = std::fs::read_to_string(&path).unwrap();
+        assert!(line.contains("built") && !line.contains("keystone"), "{line}");
+    }
+
+    #[test]
     fn levels_come_from_debug_and_rust_log() {
         let settings = LogSettings { debug: true, ..LogSettings::default() };
-        assert_eq!(settings.filter(None).unwrap().to_string(), "chronova=debug,info");
-        assert_eq!(settings.filter(Some("warn")).unwrap().to_string(), "warn");
-        assert_eq!(LogSettings::default().filter(Some(" ")).unwrap().to_string(), "info");
+        assert_eq!(settings.filter(None).unwrap().to_string(), "chronova=debug,spans=off,info");
+        assert_eq!(settings.filter(Some("warn")).unwrap().to_string(), "spans=off,warn");
+        assert_eq!(LogSettings::default().filter(Some(" ")).unwrap().to_string(), "spans=off,info");
         assert!(settings.filter(Some("a=b=c")).is_err());
     }
 }

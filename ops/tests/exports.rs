@@ -245,6 +245,38 @@ async fn an_archive_of_another_log_is_not_continued() {
 }
 
 #[tokio::test]
+async fn an_archive_without_segments_or_longer_than_the_log_is_not_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let verify = async |store: Option<&dyn EventStore>| {
+        let mut out = Vec::new();
+        let exit = archive::verify(store, folder.path(), None, &mut out).await.unwrap();
+        (exit, text(out))
+    };
+    let (exit, told) = verify(None).await;
+    assert!(exit == Exit::No && told.starts_with("NOT valid: ") && told.ends_with(" has no segments\n"), "{told}");
+    archive::run(&until("5"), &*filled().await, folder.path(), NOW, &mut Vec::new()).await.unwrap();
+    let shorter = MemoryStore::new();
+    let (exit, told) = verify(Some(&*shorter as &dyn EventStore)).await;
+    assert!(exit == Exit::No && told.ends_with("00004.jsonl.zst: the log ends at position 0\n"), "{told}");
+    assert_eq!(verify(None).await, (Exit::Yes, "valid: 1 segments, positions 1 to 4\n".to_owned()));
+}
+
+#[tokio::test]
+async fn two_commands_do_not_write_the_same_archive() {
+    let (store, folder) = (filled().await, tempfile::tempdir().unwrap());
+    let other = std::fs::File::open(folder.path()).unwrap();
+    other.lock().unwrap();
+    let archived =
+        async |args: archive::ArchiveArgs| archive::run(&args, &*store, folder.path(), NOW, &mut Vec::new()).await;
+    let refused = archived(until("5")).await.unwrap_err().to_string();
+    assert!(refused.contains("another command writes to this archive"), "{refused}");
+    assert!(archive::manifests(folder.path()).unwrap().is_empty());
+    archived(archive::ArchiveArgs { dry_run: true, ..until("5") }).await.unwrap();
+    drop(other);
+    assert_eq!(archived(until("5")).await.unwrap(), Exit::Yes);
+}
+
+#[tokio::test]
 async fn an_archive_of_another_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let args = until("5");

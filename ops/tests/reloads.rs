@@ -328,12 +328,19 @@ fn a_hang_up_adds_the_hosts_that_are_new_in_the_configuration() {
     builds_on(&mut cloud, &goods, "more-0001");
     cloud.wait("the log names the mistake", |cloud| log(cloud).contains("the host is not added"));
     assert_eq!(names(&cloud), ["more-0001", "sim-0001"]);
+    // A host that could not be added is tried again, the others are not.
+    hang_up(&mut cloud, "the host is not added", 2);
+    assert_eq!(log(&cloud).matches("the host is added from the configuration").count(), 1, "{}", log(&cloud));
     // A host that the file no longer names stays, and is not added again.
     cloud.replace("sim://1 sim://1?name=more xen:///", "sim://1");
-    hang_up(&mut cloud, READ, 2);
-    cloud.replace("hypervisors = sim://1", "hypervisors = sim://1 sim://1?name=more");
     hang_up(&mut cloud, READ, 3);
+    cloud.replace("hypervisors = sim://1", "hypervisors = sim://1 sim://1?name=more");
+    hang_up(&mut cloud, "the host is there already", 1);
     assert_eq!(names(&cloud), ["more-0001", "sim-0001"]);
+    let said = log(&cloud);
+    let line = said.lines().find(|line| line.contains("the host is there already")).unwrap();
+    assert!(line.contains("INFO"), "{line}");
+    assert_eq!(said.matches("the host is not added").count(), 2, "a host that is there is an error: {said}");
     cloud.stop();
     cloud.start();
     builds_on(&mut cloud, &goods, "more-0001");

@@ -11,6 +11,7 @@ use actix_web::http::header::HeaderMap;
 use chronova_web::Microversion;
 use chronova_web::answers::{AnswerContent, AnswerForm, common_headers, faults};
 use chronova_web::microversion::{COMPUTE, HEADER, LEGACY_HEADER};
+use chronova_web::query::percent_decode;
 use chronova_web::route::{Method, Route};
 use chronova_web::router::{Operation, RouteMatch};
 use chronova_web::schema::{Dialect, Validator};
@@ -29,13 +30,10 @@ pub struct AnsweredRequest<'a> {
     pub body: &'a [u8],
 }
 
-/// Whether the answer is as its operation describes it. Operations without a description may answer anything.
+/// Whether the answer is as its operation describes it. Operations without a description may answer anything. A path
+/// that is neither an operation's nor a version document's may only be refused.
 pub fn check(routers: &Routers, answered: &AnsweredRequest<'_>) -> Result<(), String> {
     let path = answered.path.split('?').next().unwrap_or_default();
-    // The pipeline decodes segments before it looks for the operation.
-    if path.contains('%') {
-        return Ok(());
-    }
     let Some((service, below)) = Service::ALL.into_iter().find_map(|service| Some((service, below(service, path)?)))
     else {
         return Ok(());
@@ -46,7 +44,11 @@ pub fn check(routers: &Routers, answered: &AnsweredRequest<'_>) -> Result<(), St
     if answered.status >= 400 {
         return refusal(service, version, answered).map_err(told);
     }
-    let Some(route) = route(routers, service, below, version, answered) else { return Ok(()) };
+    if is_version_document(service, below) {
+        return Ok(());
+    }
+    let route = route(routers, service, below, version, answered);
+    let route = route.ok_or_else(|| told("is the success of no operation".to_owned()))?;
     success(route, version, answered).map_err(told)?;
     let expected = common_headers(service).iter().filter(|name| !legacy || ![HEADER, LEGACY_HEADER].contains(name));
     present(expected.copied(), answered.headers).map_err(told)
@@ -56,6 +58,19 @@ pub fn check(routers: &Routers, answered: &AnsweredRequest<'_>) -> Result<(), St
 fn below(service: Service, path: &str) -> Option<&str> {
     let rest = path.strip_prefix('/')?.strip_prefix(service.name())?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+/// Whether the path below the service's prefix is that of a version document, which no operation describes.
+fn is_version_document(service: Service, below: &str) -> bool {
+    let path = below.trim_end_matches('/');
+    match service {
+        Service::Compute => matches!(path, "" | "/v2" | "/v2.1"),
+        Service::Image => matches!(path, "" | "/versions"),
+        Service::Placement | Service::Identity | Service::Network | Service::Volume => {
+            path.is_empty() || path == service.api_root()
+        }
+        Service::Metadata | Service::Chronova => false,
+    }
 }
 
 /// The version that the answer names. Answers of the legacy API name none.
@@ -91,7 +106,7 @@ fn fits(judge: &Validator, body: &[u8]) -> Result<(), String> {
     judge.check(&body).map_err(|wrong| format!("at {:?}: {}", wrong.path, wrong.message))
 }
 
-/// The route that answered; `None` for paths without an operation, such as those of the version documents.
+/// The route that answered; `None` if no operation has this path, this version and this action.
 fn route(
     routers: &Routers,
     service: Service,
@@ -101,7 +116,9 @@ fn route(
 ) -> Option<&'static Route> {
     let roots: &[&str] = if service == Service::Compute { &["/v2.1", "/v2"] } else { &[service.api_root()] };
     let rest = roots.iter().find_map(|root| below.strip_prefix(root))?;
-    let path: Vec<String> = rest.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    // Like the pipeline, which decodes segments before it looks for the operation.
+    let segments = rest.split('/').filter(|part| !part.is_empty()).map(percent_decode);
+    let path = segments.collect::<Option<Vec<String>>>()?;
     let method = Method::parse(&answered.method.to_ascii_uppercase());
     let without_project = path.get(1..).filter(|_| matches!(service, Service::Compute | Service::Volume));
     let operations = [Some(path.as_slice()), without_project].into_iter().flatten().find_map(|path| {
@@ -209,6 +226,38 @@ mod tests {
         );
         let project = judged("GET", "/compute/v2.1/p/servers/x/tags?a=b", 200, &plain, &json!({"tags": 1}));
         assert!(project.is_err());
+    }
+
+    #[test]
+    fn encoded_paths_are_compared_too() {
+        let plain = headers(&[]);
+        let tags = |body: &Value| judged("GET", "/compute/v2.1/servers/a%20b/t%61gs", 200, &plain, body);
+        assert_eq!(tags(&json!({"tags": ["a"]})), Ok(()));
+        assert!(tags(&json!({"tags": [1]})).unwrap_err().contains("not of type"));
+        // An encoded slash is a part of its segment.
+        let other = judged("GET", "/compute/v2.1/servers/x%2Ftags", 200, &plain, &json!({"tags": ["a"]}));
+        assert!(other.unwrap_err().contains("200 at []"), "another operation than servers.show has answered");
+    }
+
+    #[test]
+    fn no_success_comes_from_nowhere() {
+        let plain = headers(&[]);
+        for (method, path) in [
+            ("GET", "/compute/v2.1/nothing/here/at/all"),
+            ("DELETE", "/compute/v2.1/servers"),
+            ("POST", "/compute/v2.1/servers/x/action"),
+            ("GET", "/compute/v2.1/servers/%ff"),
+            ("GET", "/image/v2"),
+            ("GET", "/chronova/v1"),
+        ] {
+            let wrong = judged(method, path, 200, &plain, &json!({})).unwrap_err();
+            assert!(wrong.contains("is the success of no operation"), "{wrong}");
+            assert!(judged(method, path, 404, &plain, &Value::Null).is_ok(), "{path} may be refused");
+        }
+        for path in ["/compute", "/compute/v2.1/", "/placement/", "/identity/v3", "/image/versions", "/volume/v3"] {
+            assert_eq!(judged("GET", path, 200, &plain, &json!({"versions": []})), Ok(()), "{path}");
+        }
+        assert_eq!(judged("GET", "/healthz", 200, &plain, &json!({})), Ok(()), "no service has this path");
     }
 
     /// Bodies of all services are compared, whether the path has a project and the answer a version or not.

@@ -6,7 +6,9 @@
 //! answer is marked with `x-may-be-empty`.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::answers::{AnswerContent, AnswerForm, Answers, common_headers, faults};
@@ -35,7 +37,22 @@ pub(crate) fn answer(query: &str) -> Reply {
         },
         (Some(_), None) => return refuse("the service has no versions"),
     };
-    Reply::ok(document(service, version))
+    Reply::bytes(200, "application/json", kept(service, version))
+}
+
+/// The documents that were requested since the start: at most one for each version of each service, together less than 50
+/// MB. The request needs no token, so it must not cost a new document each time.
+static KEPT: Mutex<BTreeMap<(Service, Option<Microversion>), Bytes>> = Mutex::new(BTreeMap::new());
+
+/// The text of the document, which is made at the first request.
+fn kept(service: Service, version: Option<Microversion>) -> Bytes {
+    let all = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = all().get(&(service, version)).cloned();
+    known.unwrap_or_else(|| {
+        // The lock is free meanwhile. The first of several equal documents is kept.
+        let made = Bytes::from(document(service, version).to_string());
+        all().entry((service, version)).or_insert(made).clone()
+    })
 }
 
 /// The service's operations at `version`; services without versions have one document.
@@ -381,7 +398,27 @@ mod tests {
         ] {
             let reply = answer(query);
             assert_eq!(reply.status, status, "{query}");
-            assert!(matches!(reply.body, ReplyBody::Json(_)));
+            let is_json = match reply.body {
+                ReplyBody::Json(_) => true,
+                ReplyBody::Bytes { content_type, .. } => content_type == "application/json",
+                _ => false,
+            };
+            assert!(is_json, "{query}");
         }
+    }
+
+    #[test]
+    fn a_document_is_made_once() {
+        let text = |query: &str| match answer(query).body {
+            ReplyBody::Bytes { bytes, .. } => bytes,
+            other => panic!("{other:?}"),
+        };
+        let first = text("service=volume&version=3.59");
+        assert_eq!(first.as_ptr(), text("version=3.59&service=volume").as_ptr());
+        let other = text("service=volume&version=3.58");
+        assert_ne!(first, other, "another version has the same document");
+        let read: Value = serde_json::from_slice(&other).unwrap();
+        assert_eq!(read, document(Service::Volume, Some(v(3, 58))));
+        assert_eq!(text("service=volume&version=latest"), text("service=volume"));
     }
 }

@@ -309,7 +309,7 @@ pub(crate) async fn handle(
 
 /// Completes the span of the request, if traces are exported.
 fn tell_traces(service: Service, facts: &ResponseFacts, status: u16) {
-    if tracing::span_enabled!(target: "spans", tracing::Level::TRACE) {
+    if tracing::span_enabled!(target: "spans", tracing::Level::INFO) {
         let span = tracing::Span::current();
         span.record("service", service.name()).record("operation", facts.operation.unwrap_or("none"));
         span.record("status", status);

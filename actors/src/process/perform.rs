@@ -54,7 +54,7 @@ pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess, guar
     let request_id = performance.meta.request_id.as_ref().map(RequestId::as_str);
     let process = tracing::field::display(pending.process);
     let span =
-        tracing::trace_span!(target: "spans", parent: None, "process", kind = definition.name, process, request_id);
+        tracing::info_span!(target: "spans", parent: None, "process", kind = definition.name, process, request_id);
     let execution = async {
         performance.begin(ProcessCommand::Start { process: pending.process, task: pending.task }).await;
         while performance.advance().await {}
@@ -243,7 +243,7 @@ impl ProcessExecution<'_> {
         let able = if first { host_is_able(&work).await } else { Ok(()) };
         let outcome = match able {
             Ok(()) => {
-                let span = tracing::trace_span!(target: "spans", "step", step = name, error = Empty);
+                let span = tracing::info_span!(target: "spans", "step", step = name, error = Empty);
                 let work = interference::run(self.definition.name, step, &work).instrument(span.clone());
                 self.attend(work).await.inspect_err(|error| tell(&span, error))
             }
@@ -271,7 +271,7 @@ impl ProcessExecution<'_> {
     async fn undo(&mut self, name: &'static str, running: RunningProcess) {
         let Some(step) = self.definition.step(name) else { return };
         let work = self.work(running);
-        let span = tracing::trace_span!(target: "spans", "undo", step = name, error = Empty);
+        let span = tracing::info_span!(target: "spans", "undo", step = name, error = Empty);
         let undo = interference::undo(self.definition.name, step, &work).instrument(span.clone());
         match self.attend(undo).await.inspect_err(|error| tell(&span, error)) {
             Ok(()) => self.write(ProcessCommand::RecordUndone { step: name.to_owned() }).await,

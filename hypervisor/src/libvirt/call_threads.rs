@@ -88,7 +88,7 @@ impl CallThreads {
         work: impl FnOnce() -> DriverResult<T> + Send + 'static,
     ) -> DriverResult<T> {
         let host = self.shared.host.as_str();
-        let span = tracing::trace_span!(target: "spans", "hypervisor", call, host, error = tracing::field::Empty);
+        let span = tracing::info_span!(target: "spans", "hypervisor", call, host, error = tracing::field::Empty);
         let result = self.start(call, work)?;
         let answer = match tokio::time::timeout(deadline, result).instrument(span.clone()).await {
             Ok(Ok(result)) => result,

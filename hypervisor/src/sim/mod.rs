@@ -103,7 +103,7 @@ impl SimHost {
         work: impl FnOnce(&mut SimMachine) -> DriverResult<T>,
     ) -> DriverResult<T> {
         let (name, host) = (call.name(), self.uri.as_str());
-        let span = tracing::trace_span!(target: "spans", "hypervisor", call = name, host, error = Empty);
+        let span = tracing::info_span!(target: "spans", "hypervisor", call = name, host, error = Empty);
         let answer = self.answer(call, work).instrument(span.clone()).await;
         answer.inspect_err(|error| {
             span.record("error", tracing::field::display(error));

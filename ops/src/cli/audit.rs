@@ -49,7 +49,7 @@ enum AuditAction {
         #[command(flatten)]
         args: commands::audit::erase::EraseArgs,
     },
-    /// Send events to a web server (CloudEvents) or to a collector of syslog, each at least once.
+    /// Send events to a web server (CloudEvents), each at least once, or to syslog, which confirms nothing.
     Forward {
         #[command(flatten)]
         place: ConfigPaths,

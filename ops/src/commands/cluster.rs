@@ -6,6 +6,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use chronova_events::store::postgres::{ClusterPicture, PostgresOptions, admin};
+use chronova_web::audit::line::printable;
 use serde_json::json;
 
 use super::list_form::ListFormArgs;
@@ -71,12 +72,12 @@ fn status(picture: &ClusterPicture, form: ListFormArgs, out: &mut dyn Write) -> 
             (None, true) => "a process that is no member of a cluster",
             (None, false) => "nobody",
         };
-        writeln!(out, "leader        {name}")?;
+        writeln!(out, "leader        {}", printable(name))?;
         writeln!(out, "epoch         {}", picture.epoch)?;
         writeln!(out, "position      {} ({} noted as acknowledged)", picture.position, picture.durable)?;
         writeln!(out, "lease         {:.1} s left", picture.lease_left)?;
         if let Some(member) = &picture.wish {
-            writeln!(out, "switchover    to {member}")?;
+            writeln!(out, "switchover    to {}", printable(member))?;
         }
         writeln!(out, "members       {}", picture.members.len())?;
     }
@@ -108,11 +109,10 @@ fn members(picture: &ClusterPicture, form: ListFormArgs, out: &mut dyn Write) ->
             (false, true) => "away",
             (false, false) => "follower",
         };
-        writeln!(
-            out,
-            "{:<24} {:<24} {:<10} {role:<9} {:>10}  {:.0} s ago",
-            listed.member.name, listed.member.address, listed.version, listed.position, listed.silent
-        )?;
+        let [name, address, version] =
+            [&listed.member.name, &listed.member.address, &listed.version].map(|text| printable(text));
+        let (position, silent) = (listed.position, listed.silent);
+        writeln!(out, "{name:<24} {address:<24} {version:<10} {role:<9} {position:>10}  {silent:.0} s ago")?;
     }
     Ok(Exit::Yes)
 }

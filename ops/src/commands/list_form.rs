@@ -32,7 +32,7 @@ impl ListFormArgs {
     pub(super) fn write(self, listed: &impl Serialize, out: &mut dyn Write) -> io::Result<bool> {
         match self.output {
             ListForm::Table if !self.json => return Ok(false),
-            ListForm::Table | ListForm::Json => writeln!(out, "{}", serde_json::to_string_pretty(listed)?)?,
+            ListForm::Table | ListForm::Json => writeln!(out, "{}", escaped(&serde_json::to_string_pretty(listed)?))?,
             ListForm::Yaml => write_yaml(&serde_json::to_value(listed)?, 0, out)?,
         }
         Ok(true)
@@ -57,7 +57,20 @@ fn write_yaml(value: &Value, depth: usize, out: &mut dyn Write) -> io::Result<()
             }
             Ok(())
         }
-        scalar => writeln!(out, "{scalar}"),
+        scalar => writeln!(out, "{}", escaped(&scalar.to_string())),
+    }
+}
+
+/// The JSON with DEL and the C1 control characters as escapes. JSON may have them in a text as they are, but a terminal
+/// takes some of them for the beginning of a command.
+pub(super) fn escaped(json: &str) -> String {
+    let one = |c: char| match c {
+        '\u{7f}'..='\u{9f}' => format!("\\u{:04x}", u32::from(c)),
+        other => other.to_string(),
+    };
+    match json.chars().any(|c| ('\u{7f}'..='\u{9f}').contains(&c)) {
+        true => json.chars().map(one).collect(),
+        false => json.to_owned(),
     }
 }
 
@@ -67,7 +80,7 @@ fn key_in_yaml(key: &str) -> String {
     let plain = key.starts_with(|c: char| c.is_ascii_alphabetic())
         && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
         && !OTHER_MEANINGS.contains(&key.to_ascii_lowercase().as_str());
-    if plain { key.to_owned() } else { Value::from(key).to_string() }
+    if plain { key.to_owned() } else { escaped(&Value::from(key).to_string()) }
 }
 
 /// Writes a value after `-` or `key:`. A value with parts begins on the next line.
@@ -111,6 +124,21 @@ mod tests {
         for small in [json!([]), json!("text"), json!(null), json!([[]])] {
             let text = written(ListForm::Yaml, false, &small).unwrap();
             assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), small, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_form_controls_the_terminal() {
+        let listed = json!({"a\u{85}b": ["c\u{9b}2J", "d\u{7f}\u{1b}[2J\n", "\u{a0}ü"]});
+        for output in [ListForm::Json, ListForm::Yaml] {
+            let text = written(output, false, &listed).unwrap();
+            assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+            assert!(text.contains("c\\u009b2J") && text.contains("\u{a0}ü"), "{text}");
+            let read: Value = match output {
+                ListForm::Yaml => serde_saphyr::from_str(&text).unwrap(),
+                _ => serde_json::from_str(&text).unwrap(),
+            };
+            assert_eq!(read, listed, "{text}");
         }
     }
 

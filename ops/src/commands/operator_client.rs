@@ -107,13 +107,26 @@ impl OperatorClient {
         self.ask("GET", path, None)
     }
 
-    /// The text at a path that needs no token.
-    pub(super) fn text(&self, path: &str) -> Result<String, CommandFailure> {
-        let url = format!("{}{path}", self.base);
-        let mut answer = self.agent.get(&url).call().map_err(|error| self.away(&error))?;
-        match answer.status().as_u16() {
-            200 => answer.body_mut().read_to_string().map_err(|error| self.away(&error)),
-            status => Err(usage(format!("{url} answers {status}"))),
+    /// The text at a path that needs no token. Waits for a server that is restarting.
+    pub(super) fn text_patiently(&self, path: &str) -> Result<String, CommandFailure> {
+        let (url, since) = (format!("{}{path}", self.base), Instant::now());
+        let ask = || {
+            let mut answer = self.agent.get(&url).call()?;
+            Ok::<_, ureq::Error>((answer.status().as_u16(), answer.body_mut().read_to_string()?))
+        };
+        loop {
+            match ask() {
+                Ok((200, text)) => return Ok(text),
+                Ok((status, _)) => {
+                    let failure = usage(format!("{url} answers {status}"));
+                    if !is_passing(status) {
+                        return Err(failure);
+                    }
+                    waited(since, failure)?;
+                }
+                Err(error) => waited(since, self.away(&error))?,
+            }
+            pause(AGAIN);
         }
     }
 
@@ -136,7 +149,7 @@ impl OperatorClient {
             match self.send("GET", path, None) {
                 Ok((200, body)) => return Ok(body),
                 Ok((401, _)) => self.log_in().or_else(|error| waited(since, error))?,
-                Ok((status @ (429 | 503), body)) => waited(since, refused("GET", path, status, &body))?,
+                Ok((status, body)) if is_passing(status) => waited(since, refused("GET", path, status, &body))?,
                 Ok((status, body)) => return Err(refused("GET", path, status, &body)),
                 Err(error) => waited(since, self.away(&error))?,
             }
@@ -169,6 +182,11 @@ impl OperatorClient {
     }
 }
 
+/// Whether the server refuses only for a while: there are too many requests, or it is starting.
+fn is_passing(status: u16) -> bool {
+    matches!(status, 429 | 503)
+}
+
 /// Fails with `error` if the server has been unreachable for too long, counted from `since`.
 fn waited(since: Instant, error: CommandFailure) -> Result<(), CommandFailure> {
     if since.elapsed() > AWAY { Err(error) } else { Ok(()) }
@@ -185,10 +203,34 @@ pub(super) fn refused(method: &str, path: &str, status: u16, answer: &Value) -> 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+
     use serde_json::json;
 
     use super::*;
     use chronova_web::identity::clouds::clouds_yaml;
+
+    /// A restarting server closes a connection, then is not ready, then answers.
+    #[test]
+    fn a_text_is_asked_again_while_the_server_restarts() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            drop(listener.accept().unwrap());
+            for answer in ["503 Service Unavailable", "200 OK"] {
+                let (stream, _) = listener.accept().unwrap();
+                let request = BufReader::new(&stream).lines().map_while(Result::ok);
+                let lines: Vec<String> = request.take_while(|line| !line.is_empty()).collect();
+                assert_eq!(lines[0], "GET /metrics HTTP/1.1");
+                write!(&stream, "HTTP/1.1 {answer}\r\nContent-Length: 4\r\nConnection: close\r\n\r\nup 1").unwrap();
+            }
+        });
+        let (agent, token) = (agent(None, false).unwrap(), RefCell::new(Secret::new("admin")));
+        let client = OperatorClient { agent, base, login: Login::None, token };
+        assert_eq!(client.text_patiently("/metrics").unwrap(), "up 1");
+        server.join().unwrap();
+    }
 
     #[test]
     fn the_clouds_yaml_of_the_first_start_is_read() {

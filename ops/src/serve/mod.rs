@@ -224,8 +224,8 @@ async fn until_told(
             _ = hang_up.recv() => {
                 let read = reload.all(&control_plane.app.policy);
                 control_plane.renew(read.as_ref().map(|read| &read.targets));
-                if let Some(read) = &read {
-                    control_plane.add_hosts(&read.new_hosts).await;
+                if let Some(read) = read {
+                    reload.know(control_plane.add_hosts(read.new_hosts).await);
                 }
             }
             _ = rebuild.recv() => control_plane.member.rebuild_all(),

@@ -23,14 +23,14 @@ pub(super) struct Reload {
     pub(super) logging: Logging,
     pub(super) certificate: Option<ServedCertificate>,
     pub(super) read_config: ReadConfig,
-    /// The URIs of `[chronova] hypervisors` that were read last.
+    /// The URIs of `[chronova] hypervisors` whose hosts are there, as they were read last.
     pub(super) hypervisors: RefCell<Vec<String>>,
 }
 
 /// The values that SIGHUP has read.
 pub(super) struct RereadConfig {
     pub(super) targets: Targets,
-    /// The URIs of the hosts that the configuration did not name before.
+    /// The URIs of the hosts that the configuration did not name before, or that could not be added then.
     pub(super) new_hosts: Vec<String>,
 }
 
@@ -62,8 +62,14 @@ impl Reload {
         if !read.is_empty() {
             tracing::info!("read again on SIGHUP: {}", read.join(", "));
         }
-        let before = self.hypervisors.replace(config.chronova.hypervisors.0.clone());
-        let new_hosts = config.chronova.hypervisors.0.into_iter().filter(|uri| !before.contains(uri)).collect();
+        let mut known = self.hypervisors.borrow_mut();
+        let (named, new_hosts) = config.chronova.hypervisors.0.into_iter().partition(|uri| known.contains(uri));
+        *known = named;
         Some(RereadConfig { targets, new_hosts })
+    }
+
+    /// Takes over the URIs whose hosts are there. The next SIGHUP tries the others again.
+    pub(super) fn know(&self, uris: Vec<String>) {
+        self.hypervisors.borrow_mut().extend(uris);
     }
 }

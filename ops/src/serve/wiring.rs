@@ -8,6 +8,7 @@ use chronova_actors::coordination::HostGate;
 use chronova_actors::fleet::keeper::HostSource;
 use chronova_actors::gateway::CommandGateway;
 use chronova_actors::operations::Operations;
+use chronova_actors::operations::change_fleet::ChangeFleetReject;
 use chronova_actors::reconcile::run_counts::ReconcilerTally;
 use chronova_actors::runtime::{Follower, Leader, Leadership, Member, Ports};
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
@@ -78,16 +79,24 @@ struct OpenedServices {
 }
 
 impl ControlPlane {
-    /// Adds hosts that the configuration files name since they were read again. The log keeps them. A member that does
-    /// not lead adds none; it reads the files again when it starts.
-    pub(super) async fn add_hosts(&self, uris: &[String]) {
-        let Some(leader) = &self.leader else { return };
+    /// Adds hosts that the configuration files name since they were read again. The log keeps them. Returns the URIs
+    /// whose hosts are there now. A member that does not lead adds none; it reads the files again when it starts.
+    pub(super) async fn add_hosts(&self, uris: Vec<String>) -> Vec<String> {
+        let mut there = Vec::new();
+        let Some(leader) = &self.leader else { return there };
         for uri in uris {
-            match leader.operations().add_configured_host(uri, Meta::system("configuration")).await {
+            match leader.operations().add_configured_host(&uri, Meta::system("configuration")).await {
                 Ok(_) => tracing::info!(uri, "the host is added from the configuration"),
-                Err(error) => tracing::error!(uri, error = %ErrorChain(&error), "the host is not added"),
+                // `chronova host add` has added it, or the configuration has named it before.
+                Err(ChangeFleetReject::IsThere(host)) => tracing::info!(uri, host, "the host is there already"),
+                Err(error) => {
+                    tracing::error!(uri, error = %ErrorChain(&error), "the host is not added: SIGHUP tries it again");
+                    continue;
+                }
             }
+            there.push(uri);
         }
+        there
     }
 
     /// Starts the parts that every member runs, and the APIs. Without a `cluster`, this process also begins to lead.

@@ -1,4 +1,5 @@
-//! `audit forward`: every selected event reaches the receiver at least once and in order, whatever fails in between.
+//! `audit forward`: every selected event reaches a web server at least once and in order, whatever fails in between. A
+//! collector of syslog gets the events in order.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

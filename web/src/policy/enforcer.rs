@@ -318,7 +318,10 @@ mod tests {
     #[test]
     fn scope_counts_where_it_is_enforced() {
         let system = requester(&["admin"], None);
-        assert!(!allowed(&enforcer("", true).unwrap(), "os_compute_api:os-hypervisors:list", &system, "p"));
+        let default = enforcer("", true).unwrap();
+        assert!(!allowed(&default, "os_compute_api:os-hypervisors:list", &system, "p"));
+        assert!(allowed(&default, "os_compute_api:chronova:as_of", &system, "p"), "the past of other APIs is closed");
+        assert!(!allowed(&default, "os_compute_api:chronova:as_of", &requester(&["reader"], None), "p"));
         let config = PolicyConfig { enforce_scope: false, ..PolicyConfig::default() };
         let open = Enforcer::new(&config, &Overrides::default()).unwrap();
         assert!(allowed(&open, "os_compute_api:os-hypervisors:list", &system, "p"));

@@ -4,7 +4,7 @@ use chronova_events::envelope::Position;
 use chronova_events::store::EventStore as _;
 use serde_json::json;
 
-use crate::world::{Answer, World, id_of};
+use crate::world::{Answer, PASSWORD, World, id_of};
 
 async fn at(world: &World, token: &str, path: &str, moment: Position) -> Answer {
     world.call(token, "GET", &format!("{path}?as_of={moment}"), None).await
@@ -35,6 +35,8 @@ async fn only_administrators_see_the_past_and_it_has_no_passwords() {
     assert_eq!(shown.header("X-Chronova-As-Of"), then.to_string());
     let shown = shown.expect(200);
     assert_eq!((&shown["user"]["name"], shown["user"].get("password")), (&json!("alice"), None));
+    let system = world.token("admin", PASSWORD, "system").await;
+    assert_eq!(at(&world, &system, &of_user, then).await.expect(200)["user"]["name"], "alice");
     assert_eq!(at(&world, &admin, &grants, then).await.expect(200)["roles"][0]["name"], "member");
     assert_eq!(world.call(&admin, "GET", &grants, None).await.expect(200)["roles"], json!([]));
     assert_eq!(at(&world, &admin, &of_image, then).await.expect(200)["status"], "queued");

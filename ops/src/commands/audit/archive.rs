@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use super::super::locks::taken;
 use super::super::moments::{MomentArg, NoTime};
 use super::super::progress_line::ProgressLine;
 use super::super::{CommandFailure, Exit};
@@ -150,7 +151,8 @@ pub fn manifests(folder: &Path) -> Result<Vec<Manifest>, CommandFailure> {
     Ok(all)
 }
 
-/// Archives the events that `args` select.
+/// Archives the events that `args` select. The folder is locked meanwhile, because each command replaces temporary files
+/// of the same names.
 pub async fn run(
     args: &ArchiveArgs,
     store: &dyn EventStore,
@@ -159,9 +161,7 @@ pub async fn run(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let key = args.sign_key.as_deref().map(keys::signing_key).transpose()?;
-    if !args.dry_run {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(at(folder))?;
-    }
+    let _locked = if args.dry_run { None } else { Some(locked(folder)?) };
     let known = if folder.exists() { manifests(folder)? } else { Vec::new() };
     let mut next = known.last().map_or(1, |manifest| manifest.last.saturating_add(1));
     if let Some(newest) = known.last()
@@ -190,6 +190,14 @@ pub async fn run(
         next = manifest.last + 1;
     }
     Ok(Exit::Yes)
+}
+
+/// Creates the folder if it is not there, and locks it until the returned file is closed.
+fn locked(folder: &Path) -> Result<File, CommandFailure> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(at(folder))?;
+    let lock = File::open(folder).map_err(at(folder))?;
+    taken(lock.try_lock(), folder, "writes to this archive")?;
+    Ok(lock)
 }
 
 /// The first position recorded at or after `time`. All positions before it are older than `time`. Later positions may
@@ -342,6 +350,11 @@ pub async fn verify(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let all = manifests(folder)?;
+    // The folder may be the wrong one, or somebody has removed the manifests.
+    if all.is_empty() {
+        writeln!(out, "NOT valid: {} has no segments", folder.display())?;
+        return Ok(Exit::No);
+    }
     let mut chain = all.first().map_or_else(String::new, |first| first.before.clone());
     let mut next = all.first().map_or(1, |first| first.first);
     let mut exit = Exit::Yes;
@@ -350,10 +363,8 @@ pub async fn verify(
             Ok(problem) => problem,
             Err(failure) => Some(failure.to_string()),
         };
-        if let (None, Some(store)) = (&problem, store)
-            && hash_at(store, manifest.last).await?.to_string() != manifest.end
-        {
-            problem = Some("the log has other events there".to_owned());
+        if let (None, Some(store)) = (&problem, store) {
+            problem = differs(store, manifest).await?;
         }
         let problem = problem.or_else(|| manifest.unsigned(key?));
         // The segments after a damaged one are verified, too.
@@ -371,6 +382,19 @@ pub async fn verify(
     let first = all.first().map_or(0, |manifest| manifest.first);
     writeln!(out, "valid: {} segments, positions {first} to {}{with}", all.len(), next - 1)?;
     Ok(Exit::Yes)
+}
+
+/// Why the log does not have the events of a segment, if it does not have them.
+async fn differs(store: &dyn EventStore, manifest: &Manifest) -> Result<Option<String>, CommandFailure> {
+    let head = store.head().0;
+    if head < manifest.last {
+        return Ok(Some(format!("the log ends at position {head}")));
+    }
+    match hash_at(store, manifest.last).await {
+        Ok(hash) => Ok((hash.to_string() != manifest.end).then(|| "the log has other events there".to_owned())),
+        Err(CommandFailure::Usage(reason)) => Ok(Some(reason)),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// The position of the last event of a damaged segment that can be read and follows the chain.

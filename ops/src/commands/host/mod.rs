@@ -12,11 +12,12 @@ mod progress;
 use std::io::Write;
 use std::time::Duration;
 
+use chronova_web::audit::line::printable;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use self::progress::DrainProgress;
-use super::list_form::ListFormArgs;
+use super::list_form::{ListFormArgs, escaped};
 use super::operator_client::OperatorClient;
 use super::{CommandFailure, Exit};
 use crate::cli::ConfigPaths;
@@ -159,7 +160,7 @@ pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Re
         HostSubcommand::List { form, access } => list(&OperatorClient::open(config, access)?, *form, out),
         HostSubcommand::Show { host, access } => {
             let shown = OperatorClient::open(config, access)?.get(&path(host, ""))?;
-            writeln!(out, "{:#}", shown["host"])?;
+            writeln!(out, "{}", escaped(&format!("{:#}", shown["host"])))?;
             Ok(Exit::Yes)
         }
         HostSubcommand::Add { uri, access } => {
@@ -222,19 +223,25 @@ fn list(client: &OperatorClient, form: ListFormArgs, out: &mut dyn Write) -> Res
     }
     writeln!(out, "{:<32} {:>7}  {:<5} {:<9} REASON", "HOST", "SERVERS", "STATE", "TAKES NEW")?;
     for host in shown["hosts"].as_array().into_iter().flatten() {
-        let (name, servers) = (host["name"].as_str().unwrap_or_default(), host["servers"].as_u64().unwrap_or(0));
-        let state = if host["up"] == true { "up" } else { "down" };
-        let takes = if host["enabled"] == true { "yes" } else { "no" };
-        let mut why = host["disabled_reason"].as_str().unwrap_or_default().to_owned();
-        if !host["maintenance"].is_null() {
-            why = format!("maintenance: {why}");
-        }
-        if host["draining"] == true {
-            why = format!("{why} (being drained)");
-        }
-        writeln!(out, "{}", format!("{name:<32} {servers:>7}  {state:<5} {takes:<9} {why}").trim_end())?;
+        writeln!(out, "{}", row(host))?;
     }
     Ok(Exit::Yes)
+}
+
+/// One line of the list.
+fn row(host: &Value) -> String {
+    let text = |key: &str| printable(host[key].as_str().unwrap_or_default());
+    let (name, servers) = (text("name"), host["servers"].as_u64().unwrap_or(0));
+    let state = if host["up"] == true { "up" } else { "down" };
+    let takes = if host["enabled"] == true { "yes" } else { "no" };
+    let mut why = text("disabled_reason");
+    if !host["maintenance"].is_null() {
+        why = format!("maintenance: {why}");
+    }
+    if host["draining"] == true {
+        why = format!("{why} (being drained)");
+    }
+    format!("{name:<32} {servers:>7}  {state:<5} {takes:<9} {why}").trim_end().to_owned()
 }
 
 /// Reports the progress of the drain until it is over.
@@ -274,4 +281,18 @@ fn follow(
 #[expect(clippy::disallowed_methods, reason = "the command has this thread for itself")]
 pub(super) fn pause(duration: Duration) {
     std::thread::sleep(duration);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_does_not_control_the_terminal() {
+        let host = json!({"name": "h1", "servers": 2, "up": true, "enabled": false,
+            "disabled_reason": "off\u{1b}[2J\u{9b}2J\nh9", "maintenance": null, "draining": true});
+        let shown = row(&host);
+        assert!(shown.ends_with("  up    no        off?[2J?2J?h9 (being drained)"), "{shown}");
+        assert!(shown.starts_with("h1 ") && !shown.contains(char::is_control), "{shown:?}");
+    }
 }

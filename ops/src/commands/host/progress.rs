@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
+use chronova_web::audit::line::printable;
 use serde_json::Value;
 
 use super::super::Exit;
@@ -62,7 +63,7 @@ impl DrainProgress {
                 how = format!("{how}, {percent} %");
             }
             if self.moving.insert(text(server, "server").to_owned(), how.clone()).as_deref() != Some(how.as_str()) {
-                writeln!(out, "  leaves  {}  {how}", display_name(server))?;
+                writeln!(out, "  leaves  {}", printable(&format!("{}  {how}", display_name(server))))?;
             }
         }
         for server in all(drain, "left") {
@@ -80,7 +81,7 @@ impl DrainProgress {
 
     fn settle(&mut self, word: &str, server: &Value, how: &str, out: &mut dyn Write) -> io::Result<()> {
         match self.settled.insert((text(server, "server").to_owned(), how.to_owned())) {
-            true => writeln!(out, "  {word:<7} {}  {how}", display_name(server)),
+            true => writeln!(out, "  {word:<7} {}", printable(&format!("{}  {how}", display_name(server)))),
             false => Ok(()),
         }
     }

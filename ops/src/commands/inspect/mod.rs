@@ -19,6 +19,7 @@ use std::io::Write;
 
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::store::EventStore;
+use chronova_web::audit::line::printable;
 
 use super::list_form::ListFormArgs;
 use super::moments::AsOf;
@@ -83,7 +84,7 @@ pub async fn run(
         several => {
             writeln!(out, "{name} can be any of:")?;
             for candidate in several {
-                writeln!(out, "  {}", index.title(candidate))?;
+                writeln!(out, "  {}", printable(&index.title(candidate)))?;
             }
             return Ok(Exit::No);
         }

@@ -14,6 +14,7 @@ use chronova_events::store::EventStore;
 use chronova_projections::replay::BATCH;
 use chronova_projections::runner::ProjectionError;
 use chronova_projections::views::Views;
+use chronova_web::audit::line::printable;
 use serde_json::{Value, json};
 
 use super::super::list_form::ListFormArgs;
@@ -79,7 +80,7 @@ fn write_table(all: &[Surveyed], out: &mut dyn Write) -> io::Result<()> {
         let found = findings.as_ref().map_or_else(|| "-".to_owned(), |found| found.len().to_string());
         writeln!(out, "{:name$}  {:22}  {found:>8}  {}", row.name, when(row).join(", "), row.repairs)?;
         for finding in findings.iter().flatten() {
-            writeln!(out, "{:name$}    {finding}", "")?;
+            writeln!(out, "{:name$}    {}", "", printable(finding))?;
         }
     }
     writeln!(out)?;

@@ -7,6 +7,7 @@ use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::Scheduled;
 use chronova_events::store::EventStore;
+use chronova_web::audit::line::printable;
 
 use super::super::list_form::ListFormArgs;
 use super::super::{CommandFailure, Exit};
@@ -23,7 +24,7 @@ pub(super) async fn tell(
     if form.write(&all, out)? {
         return Ok(Exit::Yes);
     }
-    writeln!(out, "{title}")?;
+    writeln!(out, "{}", printable(title))?;
     if decisions.is_empty() {
         writeln!(out, "the log has no scheduling decision about it")?;
     }
@@ -37,7 +38,7 @@ pub(super) async fn tell(
 fn write_decision(at: Timestamp, decision: &Scheduled, out: &mut dyn Write) -> io::Result<()> {
     let chosen = decision.weighed.iter().find(|weighed| Some(weighed.host) == decision.chosen);
     let result = chosen.map_or("no suitable host", |weighed| weighed.hostname.as_str());
-    writeln!(out, "{at}  attempt {}: {result}", decision.attempt)?;
+    writeln!(out, "{at}  attempt {}: {}", decision.attempt, printable(result))?;
     let wanted: Vec<String> = decision.wanted.iter().map(|(class, amount)| format!("{amount} {class}")).collect();
     writeln!(out, "  asked for   {}", wanted.join(", "))?;
     if !decision.required.is_empty() {
@@ -47,7 +48,7 @@ fn write_decision(at: Timestamp, decision: &Scheduled, out: &mut dyn Write) -> i
     for check in &decision.checks {
         writeln!(out, "  {:<34} {:>6} left", check.name, check.left)?;
         for refused in &check.refused {
-            writeln!(out, "      {}: {}", refused.hostname, refused.reason)?;
+            writeln!(out, "      {}: {}", printable(&refused.hostname), printable(&refused.reason))?;
         }
     }
     for weighed in &decision.weighed {
@@ -56,13 +57,13 @@ fn write_decision(at: Timestamp, decision: &Scheduled, out: &mut dyn Write) -> i
             .iter()
             .map(|part| format!("{} {:+.3} ({})", part.weigher.trim_end_matches("Weigher"), part.weight, part.value))
             .collect();
-        writeln!(out, "  weight {:+.3}  {}  {}", weighed.weight, weighed.hostname, parts.join(", "))?;
+        writeln!(out, "  weight {:+.3}  {}  {}", weighed.weight, printable(&weighed.hostname), parts.join(", "))?;
     }
     if !decision.alternates.is_empty() {
-        writeln!(out, "  alternates  {}", decision.alternates.join(", "))?;
+        writeln!(out, "  alternates  {}", printable(&decision.alternates.join(", ")))?;
     }
     for lost in &decision.lost {
-        writeln!(out, "  lost        {}: {}", lost.hostname, lost.reason)?;
+        writeln!(out, "  lost        {}: {}", printable(&lost.hostname), printable(&lost.reason))?;
     }
     Ok(())
 }

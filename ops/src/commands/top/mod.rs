@@ -44,7 +44,7 @@ pub fn run(args: &TopArgs, config: &Config, out: &mut dyn Write) -> Result<Exit,
     loop {
         let hosts = client.get_patiently("/chronova/v1/hosts")?;
         let migrations = client.get_patiently("/compute/v2.1/os-migrations?status=running")?;
-        let (at, sample) = (Instant::now(), TopSample::of(&client.text("/metrics")?));
+        let (at, sample) = (Instant::now(), TopSample::of(&client.text_patiently("/metrics")?));
         let rates = before.as_ref().map(|(then, earlier)| sample.since(earlier, at - *then));
         let view = TopView { sample: &sample, rates, hosts: &hosts["hosts"], migrations: &migrations["migrations"] };
         let text = view.text(args.hosts, paint);

@@ -51,6 +51,7 @@ section! {
             help: "Host name or address for the catalogue, if a listener is bound to every address (0.0.0.0, ::).",
         }
         otlp_endpoint: Option<String> => here {
+            secret: true,
             help: "URL to which traces are sent by OTLP over HTTP, as JSON: http://127.0.0.1:4318/v1/traces for a \
                    collector on this machine. Unset: no traces.",
         }

@@ -9,9 +9,11 @@ use std::time::Instant;
 use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::entropy;
 use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Metadata, Subscriber};
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{FilterFn, filter_fn};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 use uuid::Uuid;
@@ -109,9 +111,17 @@ impl TraceLayer {
         Self { ended, lost }
     }
 
-    /// Whether a span belongs into traces.
-    pub(in crate::telemetry) fn takes(metadata: &Metadata<'_>) -> bool {
-        metadata.is_span() && (metadata.target() == TARGET || is(metadata, REQUEST) || is(metadata, FORWARDED))
+    /// Selects the spans that belong into traces. Their level is INFO, and the filter says so. Otherwise `tracing`, and
+    /// `log` with it, would ask the subscribers about each line of the level TRACE of every library.
+    pub(in crate::telemetry) fn filter() -> FilterFn {
+        let takes: fn(&Metadata<'_>) -> bool = Self::takes;
+        filter_fn(takes).with_max_level_hint(LevelFilter::INFO)
+    }
+
+    fn takes(metadata: &Metadata<'_>) -> bool {
+        metadata.is_span()
+            && *metadata.level() <= Level::INFO
+            && (metadata.target() == TARGET || is(metadata, REQUEST) || is(metadata, FORWARDED))
     }
 }
 
@@ -194,7 +204,6 @@ mod tests {
 
     use std::sync::mpsc::sync_channel;
 
-    use tracing_subscriber::filter::filter_fn;
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
@@ -206,7 +215,7 @@ mod tests {
     fn traced(room: usize, work: impl FnOnce()) -> (Vec<EndedSpan>, u64) {
         let (sender, receiver) = sync_channel(room);
         let lost = Arc::new(AtomicU64::new(0));
-        let layer = TraceLayer::new(sender, Arc::clone(&lost)).with_filter(filter_fn(TraceLayer::takes));
+        let layer = TraceLayer::new(sender, Arc::clone(&lost)).with_filter(TraceLayer::filter());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
         (receiver.try_iter().flatten().collect(), lost.load(Ordering::Relaxed))
     }
@@ -217,19 +226,19 @@ mod tests {
             let request = tracing::info_span!(target: "chronova_web::server", "request", request_id = REQUEST_ID,
                 operation = tracing::field::Empty, status = tracing::field::Empty);
             request.in_scope(|| {
-                let call = tracing::trace_span!(target: "spans", "service", service = "keystone");
+                let call = tracing::info_span!(target: "spans", "service", service = "keystone");
                 call.in_scope(|| tracing::info!("an event is no span"));
                 tracing::info_span!("of another target").in_scope(|| {});
             });
             request.record("operation", "servers.create");
             request.record("status", 503_u16);
             drop(request);
-            let process = tracing::trace_span!(target: "spans", parent: None, "process", kind = "build_instance",
+            let process = tracing::info_span!(target: "spans", parent: None, "process", kind = "build_instance",
                 process = "p-1", request_id = REQUEST_ID);
             process.in_scope(|| {
-                let step = tracing::trace_span!(target: "spans", "step", step = "spawn_guest",
+                let step = tracing::info_span!(target: "spans", "step", step = "spawn_guest",
                     error = tracing::field::Empty);
-                step.in_scope(|| tracing::trace_span!(target: "spans", "hypervisor", call = "spawn").in_scope(|| {}));
+                step.in_scope(|| tracing::info_span!(target: "spans", "hypervisor", call = "spawn").in_scope(|| {}));
                 step.record("error", "no room");
             });
         });
@@ -257,9 +266,9 @@ mod tests {
     #[test]
     fn calls_outside_of_requests_are_in_no_trace() {
         let (spans, _) = traced(16, || {
-            tracing::trace_span!(target: "spans", "hypervisor", call = "usage").in_scope(|| {});
+            tracing::info_span!(target: "spans", "hypervisor", call = "usage").in_scope(|| {});
             let process = "33333333-2222-4333-8444-555555555555";
-            tracing::trace_span!(target: "spans", "process", kind = "drain_host", process).in_scope(|| {});
+            tracing::info_span!(target: "spans", "process", kind = "drain_host", process).in_scope(|| {});
         });
         let [process] = &spans[..] else { panic!("{spans:#?}") };
         assert_eq!((process.name.as_str(), process.trace >> 96), ("process drain_host", 0x3333_3333));
@@ -270,7 +279,7 @@ mod tests {
     fn a_full_queue_loses_spans_and_nothing_else() {
         let (spans, lost) = traced(2, || {
             for _ in 0..5 {
-                tracing::trace_span!(target: "spans", "process", process = "p").in_scope(|| {});
+                tracing::info_span!(target: "spans", "process", process = "p").in_scope(|| {});
             }
         });
         assert_eq!((spans.len(), lost), (2, 3));

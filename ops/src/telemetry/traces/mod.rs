@@ -12,8 +12,9 @@
 //! without any exchange. The first half of that id is the id of the request's span. Calls that neither a request nor a
 //! process makes, such as heartbeats, are in no trace.
 //!
-//! The spans are `tracing` spans with the target [`TARGET`]. Without a collector nothing is subscribed to them, and each
-//! costs one load of an atomic. The export has no effect on requests: if the collector is slow or away, spans are lost.
+//! The spans are `tracing` spans with the target [`TARGET`] and the level INFO. They are not in log lines. Without a
+//! collector nothing is subscribed to them, and each costs two loads of an atomic. The export has no effect on requests:
+//! if the collector is slow or away, spans are lost.
 //!
 //! The crates of OpenTelemetry are not used. The exporter needs one small, stable message of the protocol
 //! (`ExportTraceServiceRequest`), and they would bring another version of tonic and prost.
@@ -27,7 +28,7 @@ pub use self::layer::TraceLayer;
 pub use self::otlp::TraceExporter;
 
 /// The target of spans that are only for traces.
-const TARGET: &str = "spans";
+pub(super) const TARGET: &str = "spans";
 
 #[derive(Debug, Error)]
 pub enum TraceError {

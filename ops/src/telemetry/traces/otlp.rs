@@ -38,7 +38,7 @@ impl TraceExporter {
     /// # Errors
     /// The address is not an `http` URL, or the thread does not start.
     pub fn start(endpoint: &str, instance: &str) -> Result<(Self, TraceLayer), TraceError> {
-        let wrong = || TraceError::Endpoint(endpoint.to_owned());
+        let wrong = || TraceError::Endpoint(without_credentials(endpoint));
         let url: ureq::http::Uri = endpoint.parse().map_err(|_| wrong())?;
         if url.scheme_str() != Some("http") || url.host().is_none() {
             return Err(wrong());
@@ -122,12 +122,22 @@ impl SpanSender {
             Ok(answer) => Some(format!("it answers {}", answer.status().as_u16())),
             Err(error) => Some(error.to_string()),
         };
+        let url = without_credentials(&self.url);
         match &problem {
-            Some(reason) if !self.fails => tracing::warn!(url = self.url, reason, "the collector takes no traces"),
-            None if self.fails => tracing::info!(url = self.url, "the collector takes traces again"),
+            Some(reason) if !self.fails => tracing::warn!(url, reason, "the collector takes no traces"),
+            None if self.fails => tracing::info!(url, "the collector takes traces again"),
             _ => {}
         }
         self.fails = problem.is_some();
+    }
+}
+
+/// The address without the user and the password that it may have. A password may contain any character.
+fn without_credentials(url: &str) -> String {
+    let Some((before, rest)) = url.rsplit_once('@') else { return url.to_owned() };
+    match before.split_once("://") {
+        Some((scheme, _)) => format!("{scheme}://{rest}"),
+        None => rest.to_owned(),
     }
 }
 
@@ -266,5 +276,19 @@ mod tests {
         for wrong in ["", "127.0.0.1:4318", "https://collector:4318/v1/traces", "grpc://127.0.0.1:4317", "http://"] {
             assert!(matches!(TraceExporter::start(wrong, ""), Err(TraceError::Endpoint(_))), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn credentials_in_the_address_are_not_shown() {
+        for (url, shown) in [
+            ("http://tracer:s3cret@collector:4318/v1/traces", "http://collector:4318/v1/traces"),
+            ("http://tracer:s3c/r@t@collector/v1/traces", "http://collector/v1/traces"),
+            ("tracer:s3cret@collector", "collector"),
+            ("http://collector:4318/v1/traces", "http://collector:4318/v1/traces"),
+        ] {
+            assert_eq!(without_credentials(url), shown);
+        }
+        let told = TraceExporter::start("https://tracer:s3cret@collector/", "").unwrap_err().to_string();
+        assert!(told.contains("https://collector/") && !told.contains("s3cret"), "{told}");
     }
 }

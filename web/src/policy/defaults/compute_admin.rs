@@ -1,10 +1,13 @@
 //! Compute: rules of all paths outside `/servers`.
 
-use super::rule::{RuleDefault, rule};
+use super::rule::{RuleDefault, ScopeType, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
-    // Chronova's own rule for queries about the past (`?as_of=`). The operation's own rule must hold, too.
-    rule("os_compute_api:chronova:as_of", "rule:context_is_admin").project().guards("GET with as_of"),
+    // Chronova's own rule for queries about the past (`?as_of=`). The operation's own rule must hold, too, and says
+    // whether an administrator of the system may call the operation.
+    rule("os_compute_api:chronova:as_of", "rule:context_is_admin")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("GET with as_of"),
     rule("compute:aggregates:images", "rule:context_is_admin").project().guards("POST /os-aggregates/{aggregate_id}/images"),
     rule("os_compute_api:extensions", "@").project().guards("GET /extensions; GET /extensions/{alias}"),
     rule("os_compute_api:limits", "@").project().guards("GET /limits"),

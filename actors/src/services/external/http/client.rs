@@ -293,7 +293,7 @@ impl ServiceClient {
             Ok(ServiceAnswer { status, headers, body: body.to_bytes() })
         };
         let (service, method) = (self.options.name, request.method.as_str());
-        let span = tracing::trace_span!(target: "spans", "service", service, method, status = Empty, error = Empty);
+        let span = tracing::info_span!(target: "spans", "service", service, method, status = Empty, error = Empty);
         let whole = whole.instrument(span.clone());
         let answer = tokio::time::timeout(self.options.timeout, whole).await.unwrap_or_else(|_| Err(self.late()));
         match &answer {

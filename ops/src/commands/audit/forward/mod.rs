@@ -1,7 +1,11 @@
-//! `chronova audit forward`: sends events to another system, in order and each at least once.
+//! `chronova audit forward`: sends events to another system, in order.
 //!
 //! The command reads the log beside a running server. The [`outbox`] says how far the events have been delivered. It is
 //! written after each delivery, so a crash repeats at most one batch. A receiver knows a repetition by the event's id.
+//!
+//! A web server confirms each batch, so it gets each event at least once. A collector of syslog confirms nothing. A batch
+//! counts as delivered when it is written to the connection, and it is lost if the collector or the network breaks down
+//! before the collector has read it.
 
 mod destination;
 mod outbox;
