@@ -228,6 +228,8 @@ async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() 
     world.options.hosts.imposed_ratios = vec![("VCPU".to_owned(), 2.0)];
     // The reconciler of the mirror must not run meanwhile.
     world.options.reconcile.period = Duration::from_hours(1);
+    world.options.hosts.resync = Duration::from_hours(1);
+    (world.options.hosts.power_sync, world.options.hosts.deleted_poll) = (None, None);
     let life = world.live(None, None).await;
     life.hosts_up(1).await;
     let host = world.fleet.uri().host_id(0);
@@ -271,8 +273,10 @@ async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() 
     // Without a change, no event is recorded.
     let end = world.log.head();
     let calls = world.fleet.calls(DriverCall::Capabilities);
+    let compared = world.fleet.calls(DriverCall::Guests);
     life.until(|_| world.fleet.calls(DriverCall::Capabilities) > calls + 2).await;
     assert_eq!(world.log.head(), end, "a report that changes nothing is recorded");
+    assert_eq!(world.fleet.calls(DriverCall::Guests), compared, "a report compares the host with the log");
     life.stop().await;
 }
 

@@ -15,7 +15,6 @@ use chronova_hypervisor::guest::HostCapabilities;
 
 use super::capacity::{capabilities, resources, settle_traits};
 use super::context::HostContext;
-use super::due::DueChecks;
 use super::fleet::ConnectedHost;
 use crate::aggregate::AggregateRoot as _;
 use crate::host::{HostCommand, HostRoot};
@@ -46,11 +45,9 @@ impl HostReporter<'_> {
         Ok(())
     }
 
-    /// Renews what the host has reported, as far as it is due.
-    pub(super) async fn renew(&self, host: HostId, due: DueChecks) {
-        if due.resources
-            && let Err(error) = self.renew_resources(host).await
-        {
+    /// Applies `provider.yaml` again. If `resources` is true, renews what the host has reported, too.
+    pub(super) async fn renew(&self, host: HostId, resources: bool) {
+        if resources && let Err(error) = self.renew_resources(host).await {
             tracing::warn!(%host, error, "reporting a host's resources again failed, retrying");
         }
         self.renew_additions(host).await;
