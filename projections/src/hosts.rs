@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chronova_events::codec;
 use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;
 use chronova_events::host::{Host, HostEvent, KnownHost};
@@ -19,13 +18,6 @@ pub struct Hosts {
     highest: u64,
     /// The names of the hosts that were removed. Actions of servers still name these hosts.
     former: BTreeMap<HostId, String>,
-}
-
-/// The content of a checkpoint of version 3.
-#[derive(Deserialize)]
-struct StoredHostsV3 {
-    by_id: BTreeMap<HostId, Arc<Host>>,
-    highest: u64,
 }
 
 impl Hosts {
@@ -55,6 +47,7 @@ impl Hosts {
 }
 
 impl Projection for Hosts {
+    // No `older`: version 3 lacks the names of removed hosts, so requests wait for the rebuild.
     const NAME: &'static str = "hosts";
     const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["host"];
@@ -73,15 +66,6 @@ impl Projection for Hosts {
         }
     }
 
-    /// Version 3 had no names of removed hosts.
-    fn older(version: u32, bytes: &[u8]) -> Option<Self> {
-        if version != 3 {
-            return None;
-        }
-        let StoredHostsV3 { by_id, highest } = codec::decode_snapshot(bytes).ok()?;
-        Some(Self { by_id, highest, former: BTreeMap::new() })
-    }
-
     fn weight(&self) -> u64 {
         self.by_id.len() as u64 * 2_048
     }
@@ -92,6 +76,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::OnceLock;
 
+    use chronova_events::codec;
     use chronova_events::envelope::{Meta, Position, Revision, StreamId, Timestamp};
     use chronova_events::host;
     use chronova_events::ids::EventId;
@@ -118,13 +103,6 @@ mod tests {
         view.apply(&recorded, &event);
     }
 
-    /// The shape of version 3, as that version wrote it.
-    #[derive(Serialize)]
-    struct HostsAsV3<'a> {
-        by_id: &'a BTreeMap<HostId, Arc<Host>>,
-        highest: u64,
-    }
-
     #[test]
     fn a_removed_host_keeps_its_name() {
         let (mut view, id) = (Hosts::default(), HostId(uuid::Uuid::from_u128(1)));
@@ -133,15 +111,5 @@ mod tests {
         assert_eq!(view.name_of(id), Some("h1"));
         fold(&mut view, id, "host.deregistered");
         assert_eq!((view.get(id), view.name_of(id)), (None, Some("h1")));
-    }
-
-    #[test]
-    fn a_checkpoint_of_the_version_before_is_read() {
-        let (mut view, id) = (Hosts::default(), HostId(uuid::Uuid::from_u128(1)));
-        fold(&mut view, id, "host.registered");
-        let bytes = codec::encode_snapshot(&HostsAsV3 { by_id: &view.by_id, highest: view.highest }).unwrap();
-        let read = Hosts::older(3, &bytes).unwrap();
-        assert_eq!((read.name_of(id), read.highest()), (Some("h1"), 1));
-        assert!(Hosts::older(2, &bytes).is_none());
     }
 }

@@ -271,6 +271,18 @@ impl Life {
         self.volumes.command(id, reset, user_meta()).await.map(drop).map_err(|error| error.to_string())
     }
 
+    /// Ends all attachments of the volume, as an operator's reset with `detached` does.
+    pub async fn reset_attachments(&self, id: VolumeId) -> Result<(), String> {
+        let reset = VolumeCommand::Reset { status: Some(VolumeStatus::Available), detached: true };
+        self.volumes.command(id, reset, user_meta()).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Reserves the server's volume once more, as a call whose answer was lost.
+    pub async fn reserve_again(&self, id: VolumeId, instance: InstanceId) -> Result<(), String> {
+        let reserved = self.volumes.reserve(AttachmentId::random(), id, instance, user_meta()).await;
+        reserved.map(drop).map_err(|error| error.to_string())
+    }
+
     pub async fn remove_snapshot(&self, id: VolumeId) -> Result<(), String> {
         let removed = self.volumes.remove_snapshot(snapshot_of(id), false, user_meta()).await;
         removed.map(drop).map_err(|error| error.to_string())

@@ -193,6 +193,32 @@ async fn set_ratio(life: &Life, host: HostId, class: &str, ratio: f64) {
     ledger(life, LedgerCommand::UpdateInventory { provider: id, generation, inventory, reserve: Reserve::All }).await;
 }
 
+/// An operator removes a host while its agent reports its resources again.
+#[actix_rt::test]
+async fn a_late_report_does_not_bring_back_the_provider_of_a_removed_host() {
+    let mut world = World::new(1);
+    world.options.hosts.resources_poll = Some(Duration::from_millis(50));
+    // A report reads the size of the image cache, so the test can stop it there.
+    (world.options.image_cache.reserve_disk, world.options.image_cache.interval) = (true, None);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let host = world.fleet.uri().host_id(0);
+    world.brakes.hold("cached_images");
+    world.brakes.reached("cached_images").await;
+    life.operations().remove_host(Meta::system("test"), host).await.unwrap();
+    let caught_up = || life.until(|context| context.views.position() >= life.store.head());
+    assert!(caught_up().await);
+    world.brakes.hold("capabilities");
+    world.brakes.release("cached_images");
+    // The next report begins after the end of the first.
+    world.brakes.reached("capabilities").await;
+    assert!(caught_up().await);
+    let left = life.context().views.placement.read(|view| view.ledger.providers.len());
+    assert_eq!(left, 0, "the provider of the removed host is back");
+    world.brakes.release("capabilities");
+    life.stop().await;
+}
+
 /// At each `update_resources_interval`, a host reports its ratios and traits again. Other ratios and traits stay as
 /// clients of Placement have set them.
 #[actix_rt::test]
@@ -202,6 +228,8 @@ async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() 
     world.options.hosts.imposed_ratios = vec![("VCPU".to_owned(), 2.0)];
     // The reconciler of the mirror must not run meanwhile.
     world.options.reconcile.period = Duration::from_hours(1);
+    world.options.hosts.resync = Duration::from_hours(1);
+    (world.options.hosts.power_sync, world.options.hosts.deleted_poll) = (None, None);
     let life = world.live(None, None).await;
     life.hosts_up(1).await;
     let host = world.fleet.uri().host_id(0);
@@ -247,8 +275,10 @@ async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() 
     // Without a change, no event is recorded.
     let end = world.log.head();
     let calls = world.fleet.calls(DriverCall::Capabilities);
+    let compared = world.fleet.calls(DriverCall::Guests);
     life.until(|_| world.fleet.calls(DriverCall::Capabilities) > calls + 2).await;
     assert_eq!(world.log.head(), end, "a report that changes nothing is recorded");
+    assert_eq!(world.fleet.calls(DriverCall::Guests), compared, "a report compares the host with the log");
     life.stop().await;
 }
 

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chronova_events::ids::InstanceId;
 use chronova_events::ledger::Provider;
@@ -177,6 +178,13 @@ async fn busy_processors_keep_new_servers_away() {
     world.fleet.set_busy(1, 10);
     let life = alive(&world).await;
     assert!(life.until(|context| context.fleet.metrics().0.len() == 2).await, "a host reports no metrics");
+    // The metrics are those of the last heartbeat, not copies. A heartbeat may come between the two calls.
+    let first = world.fleet.uri().host_id(0);
+    let shares = |context: &chronova_actors::process::context::StepContext| {
+        let [one, other] = [context.fleet.metrics(), context.fleet.metrics()];
+        Arc::ptr_eq(&one.0[&first], &other.0[&first])
+    };
+    assert!(life.until(shares).await);
     for n in 1..=3 {
         build(&life, n).await;
         life.settled().await;
@@ -185,7 +193,6 @@ async fn busy_processors_keep_new_servers_away() {
     // The processors change places.
     world.fleet.set_busy(0, 0);
     world.fleet.set_busy(1, 100);
-    let first = world.fleet.uri().host_id(0);
     let is_idle = |context: &chronova_actors::process::context::StepContext| {
         context.fleet.metrics().value(first, "cpu.percent").is_some_and(|busy| busy < 0.01)
     };

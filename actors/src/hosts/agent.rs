@@ -47,12 +47,17 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
     let mut signals = agent.driver.watch();
     let mut beat = interval(agent.context.options.heartbeat);
     let mut resync = interval(agent.context.options.resync_period());
+    let mut report = agent.context.options.resources_period().map(interval);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick comes at once and is skipped. The driver's first signal already registers the host, and a
     // heartbeat would register it a second time.
     beat.tick().await;
     resync.tick().await;
+    if let Some(report) = &mut report {
+        report.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        report.tick().await;
+    }
     loop {
         let member = agent.member.clone();
         // The output says whether the host is to report again, too.
@@ -64,6 +69,12 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
                 () = member.resync.notified() => false,
             }
         };
+        let report_due = async {
+            match &mut report {
+                Some(report) => report.tick().await,
+                None => std::future::pending().await,
+            }
+        };
         // The order is fixed, so that a seed determines a run. Ticks and requests are rare and come first, so that
         // frequent signals cannot starve them.
         tokio::select! {
@@ -73,6 +84,7 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
                 let due = agent.clock.due();
                 agent.resync(due).await;
             }
+            _ = report_due => agent.report_again().await,
             renewal = resync_requested => agent.resync(agent.clock.all().renewing(renewal)).await,
             signal = signals.next() => match signal {
                 Some(signal) => agent.take(signal).await,
@@ -345,9 +357,16 @@ impl Agent {
             self.apply(&member, instance, remedy).await;
         }
         self.correct_devices(member.host).await;
-        self.reporter().renew(member.host, due).await;
+        self.reporter().renew(member.host, due.resources).await;
         self.context.volumes.sweep_host(member.host, &self.driver, self.context.fleet.doubt()).await;
         leftovers::sweep(&self.context, member.host, &self.driver).await;
+    }
+
+    /// Makes a host that answers report its resources again.
+    async fn report_again(&self) {
+        if let Some(member) = self.member.as_ref().filter(|_| self.connected) {
+            self.reporter().renew(member.host, true).await;
+        }
     }
 
     async fn correct_devices(&mut self, host: HostId) {

@@ -58,7 +58,8 @@ pub fn settle_traits(found: &mut HostCapabilities, driver: &dyn Driver, options:
     found.traits.dedup();
 }
 
-/// Reports a known host's resources to the ledger, less the bytes of its image cache.
+/// Reports a known host's resources to the ledger, less the bytes of its image cache. A host whose provider was removed
+/// meanwhile gets no provider.
 pub(crate) async fn report(
     gateway: &CommandGateway,
     options: &HostOptions,
@@ -66,7 +67,8 @@ pub(crate) async fn report(
 ) -> Result<(), String> {
     let mut found = member.driver.capabilities().await.map_err(|error| error.to_string())?;
     settle_traits(&mut found, &*member.driver, options);
-    let report = resources(&found, options, member.cached())?;
+    let (provider, report) = (ProviderId(found.host.0), resources(&found, options, member.cached())?);
+    let report = LedgerCommand::IfKnown { provider, command: Box::new(report) };
     let sent = gateway.send::<LedgerRoot>(&CELL, report, Meta::system("host-watch")).await;
     sent.map(drop).map_err(|error| error.to_string())
 }

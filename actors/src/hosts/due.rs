@@ -1,8 +1,7 @@
 //! Decides which comparisons of a host with the log are due.
 //!
 //! An agent compares its host with the log often, and each time repairs what a process left behind. Nova's options say
-//! how often the agent compares the power states of all guests, how often it searches for guests of deleted servers, and
-//! how often the host reports its resources.
+//! how often the agent compares the power states of all guests, and how often it searches for guests of deleted servers.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use super::plan::ResyncAction;
 pub(super) struct DueChecks {
     power: bool,
     deleted: bool,
-    /// Whether the host reports its resources, traits and ratios again.
+    /// Whether the host reports its resources, traits and ratios again, too.
     pub(super) resources: bool,
 }
 
@@ -41,7 +40,6 @@ pub(super) struct ResyncClock {
     tick: Duration,
     power: PeriodicCheck,
     deleted: PeriodicCheck,
-    resources: PeriodicCheck,
 }
 
 #[derive(Debug)]
@@ -68,8 +66,7 @@ impl PeriodicCheck {
 impl ResyncClock {
     pub(super) fn new(options: &HostOptions) -> Self {
         let (power, deleted) = (PeriodicCheck::new(options.power_sync), PeriodicCheck::new(options.deleted_poll));
-        let resources = PeriodicCheck::new(options.resources_period());
-        Self { tick: options.resync_period(), power, deleted, resources }
+        Self { tick: options.resync_period(), power, deleted }
     }
 
     /// The checks that are due when the host has connected, or when a process asks for them. A host that connects has
@@ -80,6 +77,6 @@ impl ResyncClock {
 
     pub(super) fn due(&mut self) -> DueChecks {
         let (power, deleted) = (self.power.is_due(self.tick), self.deleted.is_due(self.tick));
-        DueChecks { power, deleted, resources: self.resources.is_due(self.tick) }
+        DueChecks { power, deleted, resources: false }
     }
 }

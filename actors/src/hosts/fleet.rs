@@ -28,7 +28,7 @@ pub struct ConnectedHost {
     pub(super) renewal: Notify,
     usage: RwLock<(HostUsage, i64)>,
     /// The metrics of the last heartbeat; empty unless the operator wants metrics.
-    metrics: RwLock<MetricsOfHost>,
+    metrics: RwLock<Arc<MetricsOfHost>>,
     /// The bytes of the host's image cache; zero if none are reserved.
     cached: AtomicU64,
     /// The hosts that left their marks on this host's storage.
@@ -68,7 +68,7 @@ impl ConnectedHost {
     pub(crate) fn measure(&self, usage: &HostUsage) {
         let (last, _) = self.usage();
         if let Some(found) = usage.cpu.and_then(|now| metrics::of_cpu(last.cpu.unwrap_or_default(), now)) {
-            *self.metrics.write().unwrap_or_else(PoisonError::into_inner) = found;
+            *self.metrics.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(found);
         }
     }
 }
@@ -197,10 +197,10 @@ impl ConnectedHosts {
         self.members.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// The metrics of the hosts that report any.
+    /// The metrics of the hosts that report any. Each decision of the scheduler reads them, so none is copied.
     pub fn metrics(&self) -> HostMetrics {
         let of_member = |member: &ConnectedHost| {
-            let found = member.metrics.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let found = Arc::clone(&member.metrics.read().unwrap_or_else(PoisonError::into_inner));
             (!found.is_empty()).then_some((member.host, found))
         };
         HostMetrics(self.members().iter().filter_map(|member| of_member(member)).collect())

@@ -5,6 +5,7 @@
 //! nanoseconds since the host's boot.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chronova_events::ids::HostId;
 use chronova_hypervisor::guest::CpuTimes;
@@ -14,7 +15,7 @@ pub type MetricsOfHost = BTreeMap<&'static str, f64>;
 
 /// The metrics of all hosts that report any.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct HostMetrics(pub BTreeMap<HostId, MetricsOfHost>);
+pub struct HostMetrics(pub BTreeMap<HostId, Arc<MetricsOfHost>>);
 
 impl HostMetrics {
     pub fn value(&self, host: HostId, name: &str) -> Option<f64> {

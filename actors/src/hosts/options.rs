@@ -102,10 +102,10 @@ impl HostOptions {
         if self.down_time > self.heartbeat { self.down_time } else { self.heartbeat * 5 / 2 }
     }
 
-    /// The period of the agents' clocks. It is the shortest period of their comparisons.
+    /// The period in which an agent compares its host with the log. It is the shortest period of the comparisons. A
+    /// host's report of its resources is no comparison, and has a clock of its own.
     pub(super) fn resync_period(&self) -> Duration {
-        let periods = [self.power_sync, self.deleted_poll, self.resources_period()];
-        periods.into_iter().flatten().fold(self.resync, Duration::min)
+        [self.power_sync, self.deleted_poll].into_iter().flatten().fold(self.resync, Duration::min)
     }
 
     /// The period in which a host reports its resources again; `None` means only when the host connects.

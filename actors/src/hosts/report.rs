@@ -15,7 +15,6 @@ use chronova_hypervisor::guest::HostCapabilities;
 
 use super::capacity::{capabilities, resources, settle_traits};
 use super::context::HostContext;
-use super::due::DueChecks;
 use super::fleet::ConnectedHost;
 use crate::aggregate::AggregateRoot as _;
 use crate::host::{HostCommand, HostRoot};
@@ -46,11 +45,9 @@ impl HostReporter<'_> {
         Ok(())
     }
 
-    /// Renews what the host has reported, as far as it is due.
-    pub(super) async fn renew(&self, host: HostId, due: DueChecks) {
-        if due.resources
-            && let Err(error) = self.renew_resources(host).await
-        {
+    /// Applies `provider.yaml` again. If `resources` is true, renews what the host has reported, too.
+    pub(super) async fn renew(&self, host: HostId, resources: bool) {
+        if resources && let Err(error) = self.renew_resources(host).await {
             tracing::warn!(%host, error, "reporting a host's resources again failed, retrying");
         }
         self.renew_additions(host).await;
@@ -66,7 +63,17 @@ impl HostReporter<'_> {
         }
         settle_traits(&mut found, &**self.driver, &self.context.options);
         let Some(known) = self.known(host) else { return Ok(()) };
-        let resources = self.resources(Some(&known), &found).await?;
+        let provider = ProviderId(host.0);
+        let has_provider = self.context.views.placement.read(|view| view.ledger.providers.contains_key(&provider));
+        let [report, apply, impose, adjust] = self.resources(Some(&known), &found).await?;
+        // An operator may remove the host meanwhile. Then its provider must not come back.
+        let report = match has_provider {
+            true => LedgerCommand::IfKnown { provider, command: Box::new(report) },
+            // A client of Placement has removed the provider.
+            false if self.is_registered(host).await? => report,
+            false => return Ok(()),
+        };
+        let resources = [report, apply, impose, adjust];
         // Most reports change nothing. The read model shows that without a command.
         let changes = |command: &LedgerCommand| {
             let decided = self.context.views.placement.read(|view| LedgerRoot::decide(&view.ledger, command.clone()));
@@ -84,6 +91,12 @@ impl HostReporter<'_> {
 
     fn known(&self, host: HostId) -> Option<KnownHost> {
         self.context.views.hosts.read(|hosts| hosts.get(host).cloned())
+    }
+
+    /// Whether the host is registered, as its own stream says.
+    async fn is_registered(&self, host: HostId) -> Result<bool, String> {
+        let state = self.context.gateway.look::<HostRoot>(&host).await;
+        state.map(|state| state.0.is_some()).map_err(|error| error.to_string())
     }
 
     /// The commands that bring the ledger up to date with the host. The first one is the report of its resources.

@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used)]
 //! Tests the action on each difference between a host and the log.
 
+use std::time::Duration;
+
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId};
@@ -9,6 +11,7 @@ use chronova_events::instance::{
 };
 use uuid::Uuid;
 
+use super::options::HostOptions;
 use super::plan::{ResyncAction, doubted, found, is_expected, missing, orphaned, spared};
 
 const HERE: HostId = HostId(Uuid::from_u128(1));
@@ -146,4 +149,17 @@ fn a_restored_log_removes_no_guest_of_a_server_that_it_has_elsewhere() {
     assert_eq!(doubted(orphaned(HERE, &believed), || false), ResyncAction::Doubt, "the disks stay");
     let gone = found(HERE, &deleted(), Power::Running);
     assert_eq!(doubted(gone, || false), ResyncAction::Reap, "the original has deleted the server as well");
+}
+
+/// A short `update_resources_interval` does not make the comparisons with the log more frequent.
+#[test]
+fn the_reports_of_a_host_have_a_clock_of_their_own() {
+    let seconds = Duration::from_secs;
+    for (poll, period) in [(Some(1), Some(1)), (Some(0), Some(60)), (None, None)] {
+        let options = HostOptions { resources_poll: poll.map(seconds), ..HostOptions::default() };
+        assert_eq!(options.resync_period(), seconds(60), "{poll:?}");
+        assert_eq!(options.resources_period(), period.map(seconds), "{poll:?}");
+    }
+    let often = HostOptions { power_sync: Some(seconds(5)), ..HostOptions::default() };
+    assert_eq!(often.resync_period(), seconds(5));
 }

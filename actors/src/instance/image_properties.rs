@@ -129,7 +129,8 @@ pub(super) fn check(properties: &SortedPairs) -> Result<(), InstanceReject> {
     Ok(())
 }
 
-/// Refuses hardware that the server's board does not have. Otherwise the next start of its guest would fail.
+/// Refuses hardware that the server's board does not have. Otherwise the next start of its guest would fail. If the
+/// properties change the board, the hardware in the image's other properties must fit, too.
 fn check_board(server: &Alive, properties: &SortedPairs) -> Result<(), InstanceReject> {
     let set = properties.iter().find(|(name, _)| name == "hw_machine_type").map(|(_, value)| value.as_str());
     // The recorded type precedes the image's.
@@ -141,7 +142,11 @@ fn check_board(server: &Alive, properties: &SortedPairs) -> Result<(), InstanceR
         "os_secure_boot" => value.eq_ignore_ascii_case("required") && board == "pc",
         _ => false,
     };
-    match properties.iter().find(unfit).cloned() {
+    let changes_board = server.machine_type.is_none() && set.is_some() && set != server.machine_type();
+    let stays = |(name, _): &&(String, String)| properties.iter().all(|(changed, _)| changed != name);
+    let image = server.hardware_image().filter(|_| changes_board);
+    let others = image.into_iter().flat_map(|image| &image.properties).filter(stays);
+    match properties.iter().chain(others).find(unfit).cloned() {
         Some((name, value)) => Err(InstanceReject::UnfitImageProperty { name, value, machine: machine.to_owned() }),
         None => Ok(()),
     }

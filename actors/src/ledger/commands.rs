@@ -24,6 +24,12 @@ pub enum LedgerCommand {
         cells: HostNumaCells,
         pci: ReportedPci,
     },
+    /// Does `command` if the provider exists, and nothing otherwise. So a late report of a host that was removed does
+    /// not create its provider again.
+    IfKnown {
+        provider: ProviderId,
+        command: Box<LedgerCommand>,
+    },
     /// Gives the providers of a host the custom inventories and traits of `provider.yaml`, and takes away those of earlier
     /// entries. Ignores an unknown host.
     ApplyProviderConfig {

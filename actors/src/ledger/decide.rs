@@ -20,6 +20,10 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
             events.extend(devices);
             Ok(events)
         }
+        LedgerCommand::IfKnown { provider, command } => match state.providers.contains_key(&provider) {
+            true => decide(state, *command),
+            false => Ok(vec![]),
+        },
         LedgerCommand::ApplyProviderConfig { host, configs } => match state.providers.contains_key(&host) {
             true => provider_config::applied(state, host, &configs),
             false => Ok(vec![]),
@@ -226,6 +230,18 @@ pub(super) mod tests {
         assert!(matches!(decide(&state, claim("a", 3)), Err(LedgerReject::HoldsOther(_))));
         assert_eq!(decide(&state, host(4)).unwrap(), vec![]);
         assert_eq!(decide(&state, release("nobody")).unwrap(), vec![]);
+    }
+
+    #[test]
+    fn a_late_report_does_not_create_the_provider_of_a_removed_host() {
+        let provider = ProviderId(uuid::Uuid::from_u128(1));
+        let again = |total| LedgerCommand::IfKnown { provider, command: Box::new(host(total)) };
+        let removed = given([host(4), LedgerCommand::DeleteProvider { provider }]);
+        assert_eq!(decide(&removed, again(4)), Ok(vec![]));
+        assert_eq!(decide(&Ledger::default(), again(4)), Ok(vec![]));
+        let known = given([host(4)]);
+        assert_eq!(decide(&known, again(8)), decide(&known, host(8)));
+        assert_ne!(decide(&known, again(8)), Ok(vec![]));
     }
 
     #[test]

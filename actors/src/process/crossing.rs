@@ -62,7 +62,7 @@ pub enum GuestLocation {
 }
 
 /// Decides with an operator's word about hosts that are down. `given_up`: an operator has reset the server's state to
-/// error. That counts only if the process would wait for a host that is down.
+/// error since these hosts went down. That counts only if the process would wait for a host that is down.
 pub fn judge_lost(source: GuestSighting, target: GuestSighting, given_up: bool) -> GuestLocation {
     use GuestSighting::{At, Fenced};
     match (source, target) {

@@ -30,6 +30,7 @@
 //! | `machine`, `tpm` | the machine type of a guest; its emulated TPM |
 //! | `drain_host` | drains a host by moves of its servers; [`departing`] plans the next action for each |
 //! | `live_migrate` | live migration; [`crossing`] decides where the guest is, [`on_the_way`] watches it |
+//! | `given_up` | whether an operator has given up the hosts of a live migration |
 
 pub mod ask_server;
 pub mod attach_interface;
@@ -56,6 +57,7 @@ pub mod drain_host;
 pub mod evacuate;
 pub mod extend_disk;
 mod failed_step;
+mod given_up;
 pub(crate) mod guest;
 pub(crate) mod imaging;
 pub mod interference;

@@ -14,6 +14,7 @@ use chronova_hypervisor::capability::live_migration::{
 
 use super::crossing::{GuestLocation, GuestSighting, judge_lost};
 use super::definition::{StepError, StepRun};
+use super::given_up::is_given_up;
 use super::guest;
 use super::live_migrate::{advance, forget, inbound, mine, tell, wanted};
 use super::moving::{self, MovingServer};
@@ -54,10 +55,18 @@ pub(super) async fn look(work: &StepRun, subject: &MovingServer) -> Result<Migra
     let target = subject.target()?;
     let ((source, seen_source), (_, seen_target)) =
         futures::join!(probe_host(work, &subject.moving.source), probe_host(work, target));
-    // Only a reset of its state puts a migrating server in error. In Nova, too, it lets an operator evacuate a server
-    // whose migration does not end.
-    let given_up = matches!(subject.server.phase, Phase::Error { .. });
-    Ok(MigrationEnds { source, verdict: judge_lost(seen_source, seen_target, given_up) })
+    let verdict = judge_lost(seen_source, seen_target, false);
+    // Only a reset of its state puts a migrating server in error.
+    let was_reset = matches!(subject.server.phase, Phase::Error { .. });
+    let lost = judge_lost(seen_source, seen_target, true);
+    if !was_reset || lost == verdict {
+        return Ok(MigrationEnds { source, verdict });
+    }
+    let ends = [(subject.moving.source.host, seen_source), (target.host, seen_target)];
+    let down: Vec<_> =
+        ends.into_iter().filter(|(_, seen)| *seen == GuestSighting::Down).map(|(host, _)| host).collect();
+    let given_up = is_given_up(work, &down).await;
+    Ok(MigrationEnds { source, verdict: if given_up { lost } else { verdict } })
 }
 
 async fn probe_host(work: &StepRun, end: &Placed) -> (Option<GuestMigrationState>, GuestSighting) {

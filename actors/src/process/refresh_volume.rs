@@ -7,8 +7,10 @@
 //!
 //! The service ends the access of a host with the old attachment, so the old one ends before the new one is connected.
 //! The second reservation keeps other servers away meanwhile, as in Nova's `nova-manage volume_attachment refresh`.
-//! From the end of the old attachment on, the only way is forward: an undo connects the new one, too. The event
-//! `VolumeSwapped` with the same volume records it.
+//! From the end of the old attachment on, the only way is forward: an undo connects the new one, too. If a reset of the
+//! volume has ended the reservation, the process reserves the volume again, as soon as the volume service allows it.
+//! The event `VolumeSwapped` with the same volume records the new attachment. It is the last change: from then on,
+//! another process may work on the volume.
 
 use chronova_events::ids::{AttachmentId, HostId, ProjectId};
 use chronova_events::instance::{Alive, BlockDevice, OngoingTask};
@@ -59,14 +61,17 @@ async fn reserve(work: &StepRun) -> Result<StepOutput, StepError> {
 }
 
 /// Ends the attachments of the server to the volume, except the one that the server has. A server that is deleted or
-/// being deleted has none.
+/// being deleted has none. After the record of the renewal, there are no other attachments of this process.
 async fn release(work: &StepRun) -> Result<(), StepError> {
-    let disk = task(work)?;
+    let (disk, process) = (task(work)?, work.running.process);
     let server = work.server().await?;
     let stays = server.filter(|server| !matches!(server.ongoing, Some(OngoingTask::Delete { .. })));
-    let known = stays.iter().flat_map(|server| &server.disks).find(|known| known.device.id == disk.device);
-    let kept = known.and_then(|known| known.device.attachment);
-    disks::release_others(work, disk.volume, kept.as_slice()).await
+    let Some(server) = stays else { return disks::release_others(work, disk.volume, &[]).await };
+    let known = server.disks.iter().find(|known| known.device.id == disk.device);
+    match known.filter(|known| known.work.map(|work| work.process()) == Some(process)) {
+        Some(known) => disks::release_others(work, disk.volume, known.device.attachment.as_slice()).await,
+        None => Ok(()),
+    }
 }
 
 /// Whether an earlier run of the step recorded the new attachment.
@@ -106,7 +111,7 @@ async fn go_on(work: &StepRun) -> Result<(), StepError> {
 /// Ends the old attachment, and gives the server the new one. A repetition succeeds, too.
 async fn exchange(work: &StepRun, server: &Alive, device: BlockDevice) -> Result<(), StepError> {
     let (disk, (at, hostname), volumes) = (task(work)?, host(server)?, &work.context.volumes);
-    let attachment = disks::reserved(work, new(work)?);
+    let attachment = reservation(work, &hostname).await?;
     disks::release(work, disk.volume, disk.attachment).await?;
     let name = device.device_name.as_deref();
     let way = volumes.connect(disk.volume, attachment, &hostname, name, work.meta.clone()).await?;
@@ -114,12 +119,33 @@ async fn exchange(work: &StepRun, server: &Alive, device: BlockDevice) -> Result
     let renewed = BlockDevice { attachment: Some(attachment), connection: Some(recorded(way)), ..device };
     plug_again(work, at, server, &renewed).await?;
     volumes.complete(disk.volume, attachment, work.meta.clone()).await?;
+    disks::release_others(work, disk.volume, &[attachment]).await?;
     let done = InstanceVolumeRecord::Swapped { process: work.running.process, device: Box::new(renewed) };
     match disks::record(work, done).await? {
-        true => disks::release_others(work, disk.volume, &[attachment]).await,
+        true => Ok(()),
         // The server is being deleted.
         false => release(work).await,
     }
+}
+
+/// The attachment that replaces the old one. The volume is reserved again if the reservation is gone, unless an earlier
+/// run has completed an attachment in its place.
+async fn reservation(work: &StepRun, hostname: &str) -> Result<AttachmentId, StepError> {
+    let (disk, proposed) = (task(work)?, new(work)?);
+    let reserved = disks::reserved(work, proposed);
+    let known = work.context.volumes.find(disk.volume, &ProjectId::new(""), true).await?.attachments;
+    if known.iter().any(|known| known.id == reserved) {
+        return Ok(reserved);
+    }
+    let made = disks::attached(work, disk.volume, hostname).await?;
+    if let Some(made) = made.into_iter().find(|made| *made != disk.attachment) {
+        return Ok(made);
+    }
+    tracing::warn!(
+        server = %work.instance_id(), volume = %disk.volume,
+        "the reservation of a volume whose attachment is renewed is gone; reserving the volume again"
+    );
+    Ok(work.context.volumes.reserve(proposed, disk.volume, work.instance_id(), work.meta.clone()).await?)
 }
 
 /// Replaces the disk in the definition of the guest. A guest that is not defined gets the disk when it is created

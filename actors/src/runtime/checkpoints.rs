@@ -16,6 +16,7 @@ use chronova_projections::runner::ProjectionError;
 use chronova_projections::views::Views;
 use chronova_projections::{rebuild, runner};
 use thiserror::Error;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 /// How often the server's log reports the progress of a long job.
@@ -44,6 +45,9 @@ pub struct KeptCheckpoints {
     log: Arc<dyn EventStore>,
     /// The read models of an older version, which are shown until they are rebuilt.
     provisional: BTreeSet<&'static str>,
+    /// Whether the read models of an older version were rebuilt. No checkpoint is written before that, because it would
+    /// show them as read models of the present version.
+    renewed: watch::Sender<bool>,
     /// Reports the progress of long jobs.
     telling: AbortHandle,
 }
@@ -92,7 +96,8 @@ impl KeptCheckpoints {
         let keeper = CheckpointKeeper::new(Arc::clone(&views), Arc::clone(&checkpoints), keeper, from);
         let history = History::new(Arc::clone(log), Arc::clone(&views), Some(checkpoints), history);
         let (log, works) = (Arc::clone(log), Arc::clone(works));
-        Ok(Self { views, history, keeper, works, remarks, log, provisional, telling })
+        let renewed = watch::Sender::new(provisional.is_empty());
+        Ok(Self { views, history, keeper, works, remarks, log, provisional, renewed, telling })
     }
 
     /// Writes checkpoints while the read models change; never ends.
@@ -100,6 +105,9 @@ impl KeptCheckpoints {
         if !self.remarks.is_empty() && self.provisional.is_empty() {
             self.keeper.write().await;
         }
+        // `self` has the sender, so the wait cannot fail.
+        let mut renewed = self.renewed.subscribe();
+        let _ = renewed.wait_for(|renewed| *renewed).await;
         Arc::clone(&self.keeper).keep().await;
     }
 
@@ -116,8 +124,11 @@ impl KeptCheckpoints {
     }
 
     /// Folds the events that the read models do not have yet, and writes a checkpoint unless the newest one already has
-    /// all events.
+    /// all events. Does nothing while read models of an older version are not rebuilt yet.
     pub(super) async fn write_last(&self) {
+        if !*self.renewed.borrow() {
+            return;
+        }
         match runner::catch_up(&*self.log, &self.views).await {
             Ok(position) if position == self.keeper.kept().position => {}
             // The keeper has logged its error. Nothing is lost, because the log has every event.
@@ -128,7 +139,11 @@ impl KeptCheckpoints {
 
     /// Rebuilds the named read models beside the live ones, and logs the result.
     async fn renew(&self, names: &BTreeSet<&'static str>, compare: usize) -> bool {
-        match rebuild::beside(&*self.log, &self.views, names, &self.works, compare).await {
+        let rebuilt = rebuild::beside(&*self.log, &self.views, names, &self.works, compare).await;
+        if rebuilt.is_ok() && self.provisional.is_subset(names) {
+            self.renewed.send_replace(true);
+        }
+        match rebuilt {
             Ok(rebuilt) if rebuilt.differences.is_empty() => {
                 tracing::info!(position = %rebuilt.position, "{} read models were rebuilt and exchanged", names.len());
                 true
@@ -162,5 +177,52 @@ async fn tell_progress(works: Arc<WorkRegistry>) {
         for progress in works.under_way() {
             tracing::info!("{}: {}", progress.what, progress.now());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use chronova_events::envelope::{Meta, NewEvent, StreamId, Timestamp};
+    use chronova_events::host;
+    use chronova_events::ids::HostId;
+    use chronova_events::sealed::keys::KeyRing;
+    use chronova_events::store::Expected;
+    use chronova_events::store::memory::MemoryStore;
+    use chronova_projections::checkpoint::{CheckpointOptions, relabel};
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// The next start must rebuild the read model again, if the member stops before the end of the rebuild.
+    #[tokio::test]
+    async fn no_checkpoint_is_written_before_an_older_read_model_is_rebuilt() {
+        let log: Arc<dyn EventStore> = MemoryStore::new();
+        for event in host::samples() {
+            let new = NewEvent::new(event, Timestamp(1), &Meta::system("test"));
+            log.append(&StreamId::new("host", HostId(Uuid::from_u128(1))), Expected::Any, vec![new]).await.unwrap();
+        }
+        let views = Views::new();
+        runner::catch_up(&*log, &views).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let keys = KeyRing::in_memory().unwrap();
+        let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions::default(), keys);
+        let saved = checkpoints.save(&views).unwrap();
+        relabel(&saved.path, "placement", 1).unwrap();
+        let older = async || checkpoints.open(&*log).await.unwrap().provisional;
+        assert_eq!(older().await, BTreeSet::from(["placement"]));
+
+        let (keeper, history) = (KeeperOptions::default(), HistoryOptions::default());
+        let loading = KeptCheckpoints::load(&log, Arc::clone(&checkpoints), keeper, history, &Arc::default());
+        let kept = Arc::new(loading.await.unwrap());
+        kept.write_last().await;
+        assert_eq!(older().await, BTreeSet::from(["placement"]), "the older state has the present version's number");
+        Arc::clone(&kept).renew_older().await;
+        assert_eq!(older().await, BTreeSet::new());
+        // A later checkpoint is written again.
+        let again = NewEvent::new(host::samples().remove(0), Timestamp(1), &Meta::system("test"));
+        log.append(&StreamId::new("host", HostId(Uuid::from_u128(2))), Expected::Any, vec![again]).await.unwrap();
+        kept.write_last().await;
+        assert_eq!(kept.keeper.kept().position, log.head());
     }
 }

@@ -6,7 +6,10 @@ use super::*;
 use crate::checkpoint::{CheckpointOptions, Checkpoints, differences, relabel};
 use crate::runner::{catch_up, follow};
 use crate::synthetic_log::SyntheticEvents;
-use chronova_events::envelope::{Meta, NewEvent, Timestamp};
+use chronova_events::envelope::{Meta, NewEvent, StreamId, Timestamp};
+use chronova_events::host::HostEvent;
+use chronova_events::ids::HostId;
+use chronova_events::registry::NounEvent as _;
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::Expected;
 use chronova_events::store::memory::MemoryStore;
@@ -112,6 +115,29 @@ async fn an_older_read_model_is_shown_until_it_is_rebuilt() {
     let rebuilt = beside(&*store, &live, &opened.provisional, &Arc::default(), 5).await.unwrap();
     assert_eq!(rebuilt.differences, [""; 0]);
     assert_eq!(differences(&live, &alone, 5), [""; 0]);
+}
+
+/// Version 3 of the hosts has no names of removed hosts. They must be known before the first request.
+#[tokio::test]
+async fn the_names_of_removed_hosts_are_filled_from_the_log() {
+    let (store, host) = (MemoryStore::new(), HostId(uuid::Uuid::from_u128(1)));
+    let is = |event: &HostEvent, kind: &str| event.kind() == kind;
+    for kind in ["host.registered", "host.deregistered"] {
+        let event = chronova_events::host::samples().into_iter().find(|event| is(event, kind)).unwrap();
+        let new = NewEvent::new(event, Timestamp(1), &Meta::system("test"));
+        store.append(&StreamId::new("host", host), Expected::Any, vec![new]).await.unwrap();
+    }
+    let alone = Views::new();
+    catch_up(&*store, &alone).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions::default(), keys());
+    let saved = checkpoints.save(&alone).unwrap();
+    relabel(&saved.path, "hosts", 3).unwrap();
+    let opened = checkpoints.open(&*store).await.unwrap();
+    assert_eq!((opened.provisional.len(), opened.absent.clone()), (0, BTreeSet::from(["hosts"])));
+    fill(&*store, &opened.views, &opened.absent, &Arc::default()).await.unwrap();
+    let name = opened.views.hosts.read(|hosts| hosts.name_of(host).map(str::to_owned));
+    assert_eq!(name.as_deref(), Some("h1"));
 }
 
 /// Two read models in the checkpoint have another version. These two are filled from the log, all others from the

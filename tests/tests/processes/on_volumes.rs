@@ -6,6 +6,7 @@ use chronova_actors::process::{
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
 use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::volumes::nth_volume;
 use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
@@ -120,6 +121,63 @@ async fn a_volume_gets_another_attachment() {
         life.stop().await;
         world.check().await;
     }
+}
+
+/// An operator resets the volume while its attachment is renewed. The volume is reserved for its server again.
+#[actix_rt::test]
+async fn a_renewed_attachment_survives_a_reset_of_its_volume() {
+    for step in ["detach_disk", "attach_disk"] {
+        let world = World::new(2);
+        let life = world.live(None, None).await;
+        life.hosts_up(2).await;
+        let id = InstanceId::random();
+        stopped_with_a_volume(&life, id).await;
+        world.brakes.hold(step);
+        life.refresh(id).await.unwrap();
+        world.brakes.reached(step).await;
+        life.reset_attachments(nth_volume(id, 1)).await.unwrap();
+        world.brakes.release(step);
+        life.settled().await;
+        life.power(id, PowerAction::Start).await.unwrap();
+        life.settled().await;
+        assert_eq!(life.status(id), "ACTIVE");
+        life.stop().await;
+        // The volume has exactly the attachment that the server has.
+        world.check().await;
+    }
+}
+
+/// The volume service has an attachment whose id the process never received. The control plane crashes around each
+/// append of the end.
+#[actix_rt::test]
+async fn a_lost_reservation_does_not_outlive_the_renewal() {
+    let mut fuse = 1;
+    loop {
+        let world = World::new(2);
+        let life = world.live(None, None).await;
+        life.hosts_up(2).await;
+        let id = InstanceId::random();
+        stopped_with_a_volume(&life, id).await;
+        world.brakes.hold("attach_disk");
+        life.refresh(id).await.unwrap();
+        world.brakes.reached("attach_disk").await;
+        life.reserve_again(nth_volume(id, 1), id).await.unwrap();
+        life.store.arm(Some(fuse));
+        world.brakes.release("attach_disk");
+        life.settled().await;
+        let crashed = life.store.is_blown();
+        life.stop().await;
+        let life = world.live(None, None).await;
+        life.hosts_up(2).await;
+        life.settled().await;
+        life.stop().await;
+        world.check().await;
+        if !crashed {
+            break;
+        }
+        fuse += 1;
+    }
+    assert!(fuse > 3, "the end took only {fuse} appends");
 }
 
 #[actix_rt::test]

@@ -99,6 +99,41 @@ async fn a_reset_of_the_state_ends_a_live_migration_between_dead_hosts() {
     is_saved(scene, [source, target]).await;
 }
 
+/// A reset while both hosts answer says nothing about hosts that are lost later: the guest has arrived meanwhile.
+#[actix_rt::test]
+async fn a_reset_of_a_healthy_live_migration_gives_no_host_up() {
+    let scene = Scene::on_the_way().await;
+    let (source, target) = scene.ends();
+    reset_to_error(&scene).await.unwrap();
+    scene.lose_after_the_switch_over(&[source, target]).await;
+    scene.life.until(|context| context.views.hosts.read(|view| view.all().all(|host| !host.up))).await;
+    // The process looks at the hosts at least twice in this time.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(scene.server().moving.is_some(), "the process has given up a guest that has arrived");
+    scene.world.fleet.revive_host(target, true).unwrap();
+    scene.life.settled().await;
+    assert_eq!((scene.home(), scene.boots(target)), (target, Some(1)));
+    assert_eq!(scene.status().await, MigrationStatus::Completed);
+    scene.world.fleet.revive_host(source, true).unwrap();
+    scene.life.hosts_up(2).await;
+    cleared(&scene).await;
+    scene.end().await;
+}
+
+/// An operator who reset the state too early resets it again.
+#[actix_rt::test]
+async fn a_second_reset_ends_a_live_migration_that_was_reset_too_early() {
+    let scene = Scene::sent(World::new(3)).await;
+    let (source, target) = scene.ends();
+    reset_to_error(&scene).await.unwrap();
+    lose_both(&scene, &[source, target]).await;
+    assert!(scene.life.evacuate(scene.id).await.is_err(), "the destination may still run the guest");
+    reset_to_error(&scene).await.unwrap();
+    scene.life.settled().await;
+    assert_eq!((scene.home(), scene.status().await), (source, MigrationStatus::Error));
+    is_saved(scene, [source, target]).await;
+}
+
 /// The control plane crashes around each append of the end.
 #[actix_rt::test]
 async fn the_end_of_a_live_migration_between_dead_hosts_survives_crashes() {

@@ -46,6 +46,18 @@ fn image_properties_change_while_the_guest_is_off_and_reach_it_at_its_next_start
     let both = both.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let refused = off.when(Request::SetImageProperties { properties: both.to_vec() });
     assert!(matches!(refused, Err(Reject::UnfitImageProperty { .. })), "{refused:?}");
+    // A new machine type must fit the properties that stay.
+    let ide = off.clone().and(set("hw_disk_bus", "ide"));
+    let (name, value, machine) = ("hw_disk_bus".to_owned(), "ide".to_owned(), "q35".to_owned());
+    assert_eq!(ide.when(set("hw_machine_type", "q35")), Err(Reject::UnfitImageProperty { name, value, machine }));
+    let accepted = || Ok(vec!["instance.image_properties_changed"]);
+    assert_eq!(ide.when(set("hw_machine_type", "pc")), accepted());
+    let both = [("hw_disk_bus", "sata"), ("hw_machine_type", "q35")];
+    let both = both.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(ide.when(Request::SetImageProperties { properties: both.to_vec() }), accepted());
+    // The recorded type precedes the image's, so the image's may be any.
+    let recorded = ide.and(Record::MachineType { machine_type: "pc".into() });
+    assert_eq!(recorded.when(set("hw_machine_type", "q35")), accepted());
     let changed = off.and(set("hw_disk_bus", "scsi")).and(set("hw_cdrom_bus", "sata"));
     let server = changed.0.alive().unwrap();
     let properties = &server.hardware_image().unwrap().properties;

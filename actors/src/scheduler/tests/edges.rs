@@ -1,5 +1,7 @@
 //! Tests the edges of filters and weighers: several limits, lists, absent hints, old names, and hosts without a choice.
 
+use std::sync::Arc;
+
 use chronova_events::envelope::{Meta, NewEvent, Position, Timestamp};
 use chronova_events::instance::{
     self, BuildSucceeded, InstanceEvent, MoveAdvanced, MoveStage, Rotation, SnapshotRequested, WorkAdvanced, WorkStage,
@@ -165,7 +167,7 @@ fn a_positive_multiplier_of_tasks_prefers_busy_hosts() {
 #[test]
 fn reported_metrics_are_demanded_and_weighed() {
     let mut cell = Cell::three();
-    let metrics = |busy: f64| BTreeMap::from([("cpu.percent", busy), ("cpu.frequency", 2_000.0)]);
+    let metrics = |busy: f64| Arc::new(BTreeMap::from([("cpu.percent", busy), ("cpu.frequency", 2_000.0)]));
     cell.metrics = HostMetrics(BTreeMap::from([(host_id(1), metrics(0.75)), (host_id(2), metrics(0.25))]));
     cell.options.weighers = vec!["MetricsWeigher"];
     cell.options.metrics_weight_setting =
