@@ -1,7 +1,8 @@
 //! Decides which comparisons of a host with the log are due.
 //!
 //! An agent compares its host with the log often, and each time repairs what a process left behind. Nova's options say
-//! how often the agent compares the power states of all guests, and how often it searches for guests of deleted servers.
+//! how often the agent compares the power states of all guests, and how often it searches for guests of deleted
+//! servers.
 
 use std::time::Duration;
 

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     async fn put(log: &MemoryStore, stream: &StreamId, event: impl Into<Event>) {
-        let new = NewEvent::new(event.into(), Timestamp(1), &Meta::system("test"));
+        let new = NewEvent::new(event, Timestamp(1), &Meta::system("test"));
         log.append(stream, Expected::Any, vec![new]).await.unwrap();
     }
 

@@ -212,8 +212,8 @@ mod tests {
         let older = async || checkpoints.open(&*log).await.unwrap().provisional;
         assert_eq!(older().await, BTreeSet::from(["placement"]));
 
-        let (keeper, history) = (KeeperOptions::default(), HistoryOptions::default());
-        let loading = KeptCheckpoints::load(&log, Arc::clone(&checkpoints), keeper, history, &Arc::default());
+        let (keeper, history, works) = (KeeperOptions::default(), HistoryOptions::default(), Arc::default());
+        let loading = KeptCheckpoints::load(&log, Arc::clone(&checkpoints), keeper, history, &works);
         let kept = Arc::new(loading.await.unwrap());
         kept.write_last().await;
         assert_eq!(older().await, BTreeSet::from(["placement"]), "the older state has the present version's number");
