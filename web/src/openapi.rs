@@ -312,7 +312,7 @@ mod tests {
         assert!(at(6)["paths"].get("/servers/{server_id}/remote-consoles").is_some());
         let keys = &at(35)["paths"]["/os-keypairs"]["get"]["parameters"];
         let names: Vec<&str> = keys.as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["user_id", "limit", "marker"]);
+        assert_eq!(names, ["user_id", "limit", "marker", "as_of"]);
         let actions = &at(1)["paths"]["/servers/{id}/action"]["post"]["requestBody"]["content"]["application/json"];
         assert!(actions["schema"]["oneOf"].as_array().unwrap().len() > 10);
     }

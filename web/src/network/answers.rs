@@ -3,7 +3,7 @@
 use chronova_actors::services::embedded::network::quota::RESOURCES;
 
 use crate::answers::{Answers, empty, json, ok};
-use crate::schema::{Property, Schema, array, choice, null_or, object, object_of, opt, req, shape};
+use crate::schema::{Property, Schema, array, choice, null_or, object, object_of, one_of, opt, req, shape};
 
 /// A list. The parameter `fields` chooses the fields, so none is always there.
 fn list(name: &'static str, resource: Schema, links: &'static str) -> Answers {
@@ -176,8 +176,10 @@ pub(super) fn rules() -> Answers {
     list("security_group_rules", rule(), "security_group_rules_links")
 }
 
+/// One rule, or several if the request had several.
 pub(super) fn rule_created() -> Answers {
-    created("security_group_rule", rule())
+    let one = object([req("security_group_rule", rule())]);
+    json(201, one_of([one, object([req("security_group_rules", array(rule()))])]))
 }
 
 pub(super) fn rule_shown() -> Answers {

@@ -118,7 +118,10 @@ fn of_compute(contract: &Path) -> Vec<AnswerSample> {
         if entry["kind"] != "response" || entry["removed"] == true || other_form {
             continue;
         }
-        let judges = judges(Service::Compute, operation, super::version(entry["version"].as_str().unwrap()));
+        let version = super::version(entry["version"].as_str().unwrap());
+        // Since 2.53 the list takes the pattern that the search took.
+        let moved = operation == "hypervisors.search" && version >= super::version("2.53");
+        let judges = judges(Service::Compute, if moved { "hypervisors.index" } else { operation }, version);
         if judges.is_empty() {
             refused.insert(operation.to_owned());
             continue;
