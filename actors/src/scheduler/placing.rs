@@ -155,7 +155,7 @@ impl Scheduler {
     /// # Errors
     /// No host fits, or the log is not available.
     pub async fn place(self: &Arc<Self>, asked: &SelectionRequest) -> Result<Selection, SelectionError> {
-        poll_until(|| self.views.servers.read(|servers| servers.get(asked.server).is_some())).await;
+        self.until_shown(asked.server).await;
         release_stale_claim(self, asked).await?;
         // A second attempt is for one server alone.
         if asked.batch > 1 && asked.attempt == 1 {
@@ -191,7 +191,16 @@ impl Scheduler {
             // The cause of the refusal is in the log. After this pause the read models usually show it.
             tokio::time::sleep(BEAT).await;
         }
-        Err(SelectionError::not_now("every host that seemed to fit was taken meanwhile"))
+        let last = lost.last().map_or("", |refused| refused.reason.as_str());
+        Err(SelectionError::not_now(format!("every host that seemed to fit was taken meanwhile: {last}")))
+    }
+
+    /// Waits until all read models show the server. The servers may be ahead of the server groups while a batch of events
+    /// is being folded, and a group that is not shown yet would restrict nothing.
+    async fn until_shown(&self, server: InstanceId) {
+        poll_until(|| self.views.servers.read(|servers| servers.get(server).is_some())).await;
+        let seen = self.views.position();
+        poll_until(|| self.views.steady().is_some() || self.views.position() > seen).await;
     }
 
     /// Decides, and shows the decision to later decisions. Also returns the number of the newest earlier decision that
