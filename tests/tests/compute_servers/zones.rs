@@ -340,8 +340,8 @@ async fn members_of_a_group_in_one_request_are_on_different_hosts() {
     ends_well(api).await;
 }
 
-/// With `[cinder] cross_az_attach` off, a server is in the zone of its volumes. A move by force takes it out of that zone,
-/// and its volumes stay attached.
+/// With `[cinder] cross_az_attach` off, a server is in the zone of its volumes. A forced live migration takes it out of
+/// that zone, and its volumes stay attached.
 #[actix_rt::test]
 async fn a_move_by_force_takes_a_server_out_of_the_zone_of_its_volume() {
     let mut world = World::new(3);

@@ -1,4 +1,5 @@
-//! Existing volumes that are attached to new servers, and multiattach volumes.
+//! The block devices of new servers: existing volumes, multiattach volumes, and mappings in images. [`local_disks`] has
+//! the local disks.
 
 use chronova_actors::ports::ImageDraft;
 use chronova_events::envelope::Meta;
