@@ -407,8 +407,8 @@ async fn aggregates_let_servers_of_like_images_gather_or_part() {
     }
 }
 
-/// A server whose request names the default zone is bound to it, and so to hosts without a zone. Its hosts leave that zone
-/// when they get one, and then the server finds no host.
+/// A server whose request names the default zone is bound to it, and so to hosts without a zone. A host that joins
+/// another zone leaves the default zone, so the server then finds no other host.
 #[actix_rt::test]
 async fn a_server_that_was_requested_in_the_default_zone_is_bound_to_hosts_without_a_zone() {
     let api = Api::start_of(World::new(2), "", None).await;
