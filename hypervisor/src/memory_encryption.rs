@@ -7,7 +7,8 @@ pub struct SevFacts {
     pub cbitpos: u32,
     /// How many bits guests lose of their physical addresses.
     pub reduced_phys_bits: u32,
-    /// How many such guests the processor can have at a time; `None`: the host's libvirt (before 8.0.0) does not tell.
+    /// How many such guests the processor can have at a time; `None`: the host's libvirt (before 8.0.0) does not report
+    /// it.
     pub max_guests: Option<u32>,
 }
 

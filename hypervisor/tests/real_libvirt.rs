@@ -265,7 +265,7 @@ async fn many_guests_are_created_and_destroyed_at_once() {
     assert_eq!(driver.storage_cleanup().unwrap().orphans().await.unwrap(), Vec::new());
 }
 
-/// A reader that takes no more bytes keeps a thread of the host. A change of another volume has another thread.
+/// A reader that takes no more bytes blocks a thread of the host. A change of another volume has another thread.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_of_a_volume_does_not_stop_changes() {
     let Some((uri, _)) = host() else { return };

@@ -18,8 +18,8 @@ use crate::Projection;
 use crate::servers_ever::ServersEver;
 use crate::sharing::{self, SharedValues};
 
-/// The most actions that are kept of one server. It is the largest page of Nova's list. Older actions are in the log
-/// only: `chronova inspect` shows them.
+/// The most actions that are kept of one server. The number is that of the largest page of Nova's list of actions.
+/// Older actions are in the log only: `chronova inspect` shows them.
 pub const MOST_ACTIONS: usize = 1_000;
 
 /// A server and the actions on it.
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!((process(0), process(MOST_ACTIONS - 1)), (Some(201), Some(last)));
     }
 
-    /// Each question about changes has the answer that all servers together give.
+    /// Each query of the index has the result of a search through all servers.
     #[test]
     fn the_index_of_changes_agrees_with_the_servers() {
         let mut servers = Servers::default();

@@ -1,5 +1,5 @@
-//! The servers of each project, deleted ones too, by their ids and by the times of their last changes. So a question
-//! about one project, or about changes since a time, does not read the servers of the whole cloud.
+//! The servers of each project, deleted ones too, by their ids and by the times of their last changes. So a query for
+//! one project, or for changes since a time, does not read the servers of the whole cloud.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -20,7 +20,7 @@ struct ProjectServers {
 }
 
 impl ServersEver {
-    /// Records a change of a server. `before`: the time of its last change before, `None` for a new server.
+    /// Records a change of a server. `before`: the time of the change before, `None` for a new server.
     pub(crate) fn change(&mut self, project: &ProjectId, id: InstanceId, before: Option<Timestamp>, now: Timestamp) {
         let of = match self.by_project.get_mut(project) {
             Some(of) => of,
@@ -57,7 +57,7 @@ impl ServersEver {
     ) -> impl Iterator<Item = InstanceId> + use<'a> {
         let key = |at: Timestamp| (at, InstanceId(uuid::Uuid::nil()));
         let from = since.map_or(Bound::Unbounded, |at| Bound::Included(key(at)));
-        // A range that ends before it begins is not allowed.
+        // `BTreeSet::range` panics if the range ends before it begins.
         let until = until.map(|until| until.max(since.unwrap_or(until)));
         let to = until.map_or(Bound::Unbounded, |at| Bound::Excluded(key(at)));
         let only = project.map(|project| self.by_project.get(project));

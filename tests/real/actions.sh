@@ -19,7 +19,7 @@ like "the guest has the flavor's watchdog in libvirt" "$GUEST" "<watchdog model=
 # The first memory region of the guest's video card: its first and its last address.
 read -r FIRST LAST _ <<<"$(inside "$ONE" 'for card in /sys/bus/pci/devices/*; do case $(cat $card/class) in 0x0300*) head -n 1 $card/resource;; esac; done' | tail -n 1)"
 same "the guest's video card has that memory" "$((LAST - FIRST + 1))" 33554432
-# The sectors before the only partition. Without the limit, 4 MB take a fraction of this time.
+# Writes to the sectors before the only partition. Without the limit, 4 MB take a fraction of this time.
 write_4_mb='read -r begun _ </proc/uptime; for n in 1 2 3 4 5; do dd if=/dev/zero of=/dev/vda bs=512 seek=200 count=1600 conv=fsync 2>/dev/null; done'
 TOOK=$(inside "$ONE" "$write_4_mb; read -r ended _ </proc/uptime; echo \$((\${ended%.*} - \${begun%.*}))" | tail -n 1)
 expect "4 MB on a disk of 1 MiB/s take the guest at least 3 s: ${TOOK:-no} s" [ "${TOOK:-0}" -ge 3 ]

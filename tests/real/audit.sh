@@ -1,10 +1,10 @@
 #!/bin/bash
-# Twelve questions of an auditor about a cloud on a simulated fleet, each answered by a command. The answers and their
+# Questions of an auditor about a cloud on a simulated fleet, each answered by a command. The answers and their
 # times go to a file, from which docs/audit.md has its examples.
 #
 #   tests/real/audit.sh [FILE]      writes FILE (default: no file is kept)
 #
-# CHRONOVA_AUDIT_EVENTS   the log gets synthetic events until it has so many (default: none), by CHRONOVA_DEV_BIN
+# CHRONOVA_AUDIT_EVENTS   CHRONOVA_DEV_BIN appends synthetic events until the log has this many (default: appends none)
 set -uo pipefail
 FILE=${1:-}
 . "$(dirname "$0")/../testbed/sim.sh"
@@ -22,7 +22,7 @@ scene() { timeout 300 python3 "$HERE/audit_scene.py" "$URL" "$PASSWORD" "$WORK/s
 of_scene() { python3 -c 'import json,sys; print(eval("json.load(open(sys.argv[1]))" + sys.argv[2]))' "$WORK/scene" "$1"; } # expression
 position() { at audit head | cut -d: -f1; }
 
-# Runs a command, and writes question, command, answer (of long lines and long answers the beginning) and seconds.
+# Runs a command, and writes the question, the command, the beginning of the answer, and the seconds.
 # ANSWER is the whole output, STATUS the exit status.
 ask() { # question, command...
   local question=$1 began ended; shift

@@ -52,8 +52,7 @@ within 180 "the second guest is booted" said images-two 'GUEST-READY hostname=im
 same "the second guest has the marker from the time of the image" "$(marker "$TWO")" first
 same "the first guest has the later marker" "$(marker "$ONE")" second
 
-# The disks of the second server are enlarged, as an operator can do, so that they are larger than its flavor says. A
-# rescue keeps the disks and their data.
+# An image of a server has its root disk, and not its ephemeral disk.
 expect "the second guest writes a marker of its own" mark "$TWO" third-word
 expect "the second guest writes a word on its ephemeral disk" inside "$TWO" 'echo kept-beside | dd of=/dev/vdb bs=512 seek=200 conv=fsync 2>/dev/null'
 expect "an image of the server with an ephemeral disk is made" os server image create --wait --name images-root images-two
@@ -63,6 +62,9 @@ same "the image has the size of the root disk alone" "$(stat -c %s "$WORK/root.r
 expect "the image has the marker of the root disk" grep -qzaF third-word "$WORK/root.raw"
 expect "the image does not have the word of the ephemeral disk" eval '! grep -qzaF kept-beside "$WORK/root.raw"'
 rm -f "$WORK/root.raw" "$WORK/root.qcow2"
+
+# The disks of the second server are enlarged, as an operator can do, so that they are larger than its flavor says. A
+# rescue keeps the disks and their data.
 expect "the second guest is stopped" os server stop images-two
 within 60 "the second server is SHUTOFF" is images-two SHUTOFF
 for disk in disk disk.eph0; do

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Network interfaces are attached to a running guest and detached again, both in the running domain and in its
 # persistent definition. The script also checks this from inside the guest. The guest runs from a volume that Chronova
-# makes from the image, so the script also checks that the volume keeps its data while the server is off, and outlives
-# the server.
+# makes from the image. So the script also checks that the volume keeps its data while the server is off, and that it
+# outlives the server.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open interfaces 10.85

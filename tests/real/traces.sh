@@ -1,6 +1,6 @@
 #!/bin/bash
-# Traces of a server's life on a simulated fleet: a collector gets the spans of the request, of the process that the
-# request began, of its steps, and of the calls to the host, all in one trace.
+# Traces of a server's life on a simulated fleet. A collector gets one trace for each request. The trace has the spans
+# of the request, of its process, of the steps of the process, and of the calls to the host.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 command -v python3 >/dev/null || cannot "no python3 is installed"

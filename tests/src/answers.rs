@@ -30,8 +30,9 @@ pub struct AnsweredRequest<'a> {
     pub body: &'a [u8],
 }
 
-/// Whether the answer is as its operation describes it. Operations without a description may answer anything. A path
-/// that is neither an operation's nor a version document's may only be refused.
+/// Checks that the answer is as its operation describes it. Operations without a description may answer anything. A
+/// path that is neither an operation's nor a version document's may only be refused. Paths of no service are not
+/// checked.
 pub fn check(routers: &Routers, answered: &AnsweredRequest<'_>) -> Result<(), String> {
     let path = answered.path.split('?').next().unwrap_or_default();
     let Some((service, below)) = Service::ALL.into_iter().find_map(|service| Some((service, below(service, path)?)))
@@ -116,7 +117,7 @@ fn route(
 ) -> Option<&'static Route> {
     let roots: &[&str] = if service == Service::Compute { &["/v2.1", "/v2"] } else { &[service.api_root()] };
     let rest = roots.iter().find_map(|root| below.strip_prefix(root))?;
-    // Like the pipeline, which decodes segments before it looks for the operation.
+    // The pipeline also decodes the segments before it looks for the operation.
     let segments = rest.split('/').filter(|part| !part.is_empty()).map(percent_decode);
     let path = segments.collect::<Option<Vec<String>>>()?;
     let method = Method::parse(&answered.method.to_ascii_uppercase());
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(judged("GET", "/healthz", 200, &plain, &json!({})), Ok(()), "no service has this path");
     }
 
-    /// Bodies of all services are compared, whether the path has a project and the answer a version or not.
+    /// The bodies of all services are compared, with and without a project in the path or a version in the answer.
     #[test]
     fn no_service_is_left_out() {
         for (path, version) in [

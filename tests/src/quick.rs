@@ -19,7 +19,7 @@ pub fn quick() -> RuntimeOptions {
             resync: Duration::from_millis(200),
             power_sync: Some(Duration::from_millis(200)),
             deleted_poll: Some(Duration::from_millis(200)),
-            // Tests count the calls to hosts.
+            // Hosts report only when they connect, because tests count the calls to hosts.
             resources_poll: None,
             ..HostOptions::default()
         },

@@ -277,7 +277,7 @@ impl Life {
         self.volumes.command(id, reset, user_meta()).await.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Reserves the server's volume once more, as a call whose answer was lost.
+    /// Reserves the server's volume once more, as if the answer to an earlier call had been lost.
     pub async fn reserve_again(&self, id: VolumeId, instance: InstanceId) -> Result<(), String> {
         let reserved = self.volumes.reserve(AttachmentId::random(), id, instance, user_meta()).await;
         reserved.map(drop).map_err(|error| error.to_string())

@@ -1,11 +1,11 @@
 """A visitor of Horizon, without a browser: fills in forms, follows the menu, and calls the addresses that Horizon's pages
-call. Each call prints one line: `ok` or `FAIL`, and the check.
+call. Each check prints one line: `ok` or `FAIL`, and its name.
 
     horizon.py HORIZON USER PASSWORD NAME WORK [--long]   NAME is the name of the image, the flavor and the network to
                                                           use. The long visit uses more forms, of all services
 
-Writes the console's address that Horizon gave into WORK/vnc and WORK/serial, and waits for WORK/serial.seen before it
-deletes the server. Exit status: 0 all checks passed; 1 a check failed.
+Writes the addresses of the two consoles into WORK/vnc and WORK/serial, and waits for WORK/serial.seen before it deletes
+the server. Exit status: 0 all checks passed; 1 a check failed.
 """
 
 import html
@@ -24,7 +24,7 @@ HORIZON, USER, PASSWORD, NAME, WORK = sys.argv[1:6]
 LONG = "--long" in sys.argv
 # Horizon on a busy machine takes seconds for a page that asks several services.
 TIMEOUT = 120
-# Pages that ask for a service that is not there (object storage) or that Horizon shows with a warning of its own.
+# Addresses that the visit does not open: log-in, log-out, downloads of credentials, settings and static files.
 SKIPPED = re.compile(r"/auth/|/logout|/api_access/.*(clouds|openrc)|^/settings/|/static/|/i18n/")
 
 jar = CookieJar()
@@ -188,7 +188,7 @@ check("the menu has the pages of an administrator", {"/project/instances/", "/ad
 for path in menu:
     page(path)
 
-# What the form of a new server asks before it is shown.
+# The requests that the form of a new server sends before it is shown.
 image = named(api("glance/images/"), NAME)
 flavor = named(api("nova/flavors/"), NAME)
 network = named(api("neutron/networks/"), NAME)
@@ -255,7 +255,7 @@ def settled(what, wanted, seconds=60):
 
 
 def servers_forms():
-    """Every form and button of a server; returns the larger flavor and a question for the server's ports."""
+    """Uses every form and button of a server. Returns the larger flavor, and a function that lists the ports."""
     for action, wanted in ("pause", "PAUSED"), ("pause", "ACTIVE"), ("suspend", "SUSPENDED"), ("suspend", "ACTIVE"):
         act(action)
         settled(f"the action {action}", wanted)

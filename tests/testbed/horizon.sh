@@ -7,7 +7,7 @@
 #
 # DIR has the configuration, and the log `uwsgi.log`. `url` has the address, and `pid` the id of uWSGI's process, which
 # leads its own session. The server runs as the package's user `horizon`, so that user must be able to enter the folder
-# of DIR. Sessions are in the process's memory, because the package's own choice needs no memcached.
+# of DIR. The sessions are in the process's memory, so no memcached is needed.
 set -euo pipefail
 COMMAND=${1:-} DIR=${2:-}
 [ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }
@@ -17,7 +17,7 @@ COMMAND=${1:-} DIR=${2:-}
 # The first answer takes many seconds, because Horizon then reads its parts.
 answers() { curl -fsS -m 30 -o /dev/null "$1/auth/login/" 2>/dev/null; }
 
-# Horizon reads its settings from the package `local`. The path of Python has this one first.
+# Horizon imports its settings from the package `local`. The option `pythonpath` puts this folder first.
 configure() { # address of the Identity API
   local port
   port=$(free_port)

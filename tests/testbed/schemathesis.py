@@ -56,7 +56,7 @@ def furnish(house):
 
 
 def settle(document):
-    """Takes the bodies away from answers that may have none: Schemathesis would expect a body in each."""
+    """Removes the content of responses that may be empty, because Schemathesis would expect a body in each."""
     for path in document["paths"].values():
         for operation in path.values():
             answers = operation.get("responses", {}) if isinstance(operation, dict) else {}

@@ -321,8 +321,8 @@ async fn a_host_that_cannot_fetch_an_image_does_not_hinder_the_others() {
     api.stop().await;
 }
 
-/// The aggregate and the images are checked before the answer. A host that cannot keep an image is found later, and
-/// hinders no other host.
+/// The aggregate and the images are checked before the answer. A host that cannot keep an image fails only after the
+/// answer, and hinders no other host.
 #[actix_rt::test]
 async fn several_images_are_brought_to_all_hosts_of_an_aggregate_that_can_keep_them() {
     let api = Api::start().await;

@@ -184,10 +184,10 @@ async fn hosts_are_disabled_and_forced_down() {
     api.stop().await;
 }
 
-/// Cells are no concept of users: no answer shows one, and no filter takes one.
+/// Users do not see cells: no answer shows one, and no filter takes one.
 #[actix_rt::test]
 async fn no_answer_shows_a_cell_and_no_filter_takes_one() {
-    /// The names in a JSON value that speak of cells. Those of a host's CPU are about NUMA.
+    /// Finds the names in a JSON value that contain `cell`. It skips `cpu_info`, whose cells are NUMA cells.
     fn names(value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Object(map) => {

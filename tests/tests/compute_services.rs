@@ -226,7 +226,7 @@ async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() 
     let mut world = World::new(1);
     world.options.hosts.resources_poll = Some(Duration::from_millis(50));
     world.options.hosts.imposed_ratios = vec![("VCPU".to_owned(), 2.0)];
-    // The reconciler of the mirror must not run meanwhile.
+    // The reconciler that mirrors hosts in Placement must not run meanwhile.
     world.options.reconcile.period = Duration::from_hours(1);
     world.options.hosts.resync = Duration::from_hours(1);
     (world.options.hosts.power_sync, world.options.hosts.deleted_poll) = (None, None);
@@ -282,7 +282,7 @@ async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() 
     life.stop().await;
 }
 
-/// The provider of a host whose name another provider has. The host comes up as soon as the name is free.
+/// Another provider in Placement has the host's name. The host comes up as soon as the name is free.
 #[actix_rt::test]
 async fn a_host_whose_name_is_taken_in_placement_waits_until_it_is_free() {
     let world = World::new(1);
@@ -391,7 +391,8 @@ async fn an_orphaned_service_is_listed_and_can_be_deleted() {
     api.stop().await;
 }
 
-/// A host is not renamed in place. Its new name makes it a new host, and the old one goes once it has no servers.
+/// A host is not renamed in place. Its new name makes it a new host. The old host can be deleted once it has no
+/// servers.
 #[actix_rt::test]
 async fn a_host_with_another_name_is_another_host() {
     let Api { mut world, life, .. } = {
@@ -417,7 +418,7 @@ async fn a_host_with_another_name_is_another_host() {
     };
     let (is_down, is_up) = ((old.clone(), "down".to_owned()), (new.clone(), "up".to_owned()));
     assert_eq!(services().await, [is_down, is_up.clone()]);
-    // The server stays with the old name, and so the old name cannot be removed.
+    // The server stays on the old host, so the old host cannot be deleted.
     let kept = api.get("/servers/detail?all_tenants=1&name=kept", "2.1").await["servers"][0].take();
     assert_eq!(kept["OS-EXT-SRV-ATTR:host"], *old);
     let (host, _) = compute(&api).await.into_iter().find(|(_, name)| *name == old).unwrap();

@@ -1,7 +1,7 @@
 //! The page `docs/features.md`: the maturity of each feature, the drivers that have it, and its evidence.
 //!
-//! Words and rules are those of Nova's documentation of its support matrix. The page is made from the table of features,
-//! from the optional parts of the drivers and from the requirements.
+//! The words and rules are those of Nova's documentation of its support matrix. The page is made from the table of
+//! features, from the optional parts of the drivers and from the requirements.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -56,7 +56,7 @@ fn rating(status: &str) -> &'static str {
 /// The five parts of the evidence for a complete feature.
 #[derive(Debug, Clone, Copy)]
 struct Evidence<'a> {
-    /// The API's documentation, which the route tables make, has the call.
+    /// The route tables, from which the API's documentation is generated, have the call.
     served: bool,
     /// The manual for operators has the page.
     documented: bool,
@@ -64,7 +64,7 @@ struct Evidence<'a> {
     tempest: bool,
     /// The requirement's status. A script on real hosts in every run stands for reliability in the real world.
     status: &'a str,
-    /// Whether the feature stays.
+    /// Whether no removal of the feature is planned.
     stays: bool,
 }
 
@@ -255,7 +255,8 @@ fn a_feature_is_a_concept_of_the_api() {
     }
 }
 
-/// The matrix has every entry of Nova's that is to be had here. Back ends of storage are no features.
+/// The matrix has every entry of Nova's matrix, except those that are not planned. Back ends of storage are no
+/// features.
 #[test]
 fn the_matrix_has_every_entry_of_novas() {
     let known: BTreeSet<&str> = FEATURES.iter().map(|feature| feature.row).collect();
@@ -315,7 +316,7 @@ fn a_feature_is_complete_with_all_five_parts_of_the_evidence() {
         }
     }
     assert_eq!(maturity(Standing::Optional, Evidence { status: "open", ..whole }), Maturity::Incomplete);
-    // A feature that is to be removed is not Complete, so a Complete feature is never Deprecated.
+    // A feature whose removal is planned is not Complete, so a Complete feature is never Deprecated.
     for status in [status, "done: a_test", "open"] {
         let leaving = Evidence { stays: false, status, ..whole };
         assert_eq!(maturity(Standing::Optional, leaving), Maturity::Deprecated, "{status}");

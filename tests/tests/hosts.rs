@@ -213,7 +213,7 @@ async fn a_power_failure_of_the_host_stops_its_servers() {
     world.check().await;
 }
 
-/// A host does not say what its guests can have if, for example, it lacks a CPU model that the options name.
+/// A host fails to report its capabilities if, for example, it lacks a CPU model that the options name.
 #[actix_rt::test]
 async fn a_host_that_does_not_say_what_guests_can_have_is_not_registered() {
     let world = World::new(1);
@@ -222,7 +222,7 @@ async fn a_host_that_does_not_say_what_guests_can_have_is_not_registered() {
     life.until(|_| world.fleet.calls(DriverCall::Capabilities) > 2).await;
     assert_eq!(life.context().views.hosts.read(|hosts| hosts.all().count()), 0);
     assert!(life.context().views.placement.read(|view| view.ledger.providers.is_empty()));
-    // The host is asked again, and then has what the options name.
+    // The agent asks the host again, which now reports its capabilities.
     world.fleet.set_faults(0, FaultPlan::default());
     life.hosts_up(1).await;
     life.stop().await;

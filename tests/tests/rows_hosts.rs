@@ -178,7 +178,7 @@ async fn busy_processors_keep_new_servers_away() {
     world.fleet.set_busy(1, 10);
     let life = alive(&world).await;
     assert!(life.until(|context| context.fleet.metrics().0.len() == 2).await, "a host reports no metrics");
-    // The metrics are those of the last heartbeat, not copies. A heartbeat may come between the two calls.
+    // Both calls return the same map, not copies. A heartbeat may come between the two calls, so they are repeated.
     let first = world.fleet.uri().host_id(0);
     let shares = |context: &chronova_actors::process::context::StepContext| {
         let [one, other] = [context.fleet.metrics(), context.fleet.metrics()];

@@ -430,7 +430,7 @@ async fn actions_of_servers_show_what_their_version_and_the_policy_let() {
     api.stop().await;
 }
 
-/// Nova's schema has no null there: an event without a compute host has the host of the conductor.
+/// Nova's schema allows no null host of an event. An event without a compute host has the host of the conductor.
 #[actix_rt::test]
 async fn every_event_of_an_action_names_a_host() {
     let api = Api::start().await;

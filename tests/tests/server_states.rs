@@ -372,7 +372,7 @@ async fn diagnostics_have_their_two_forms() {
         let count = standard[list].as_array().unwrap().len();
         assert!(count > 0 && standard[number] == count, "{number}: {standard}");
     }
-    // The driver supports no rates and no shares of a CPU. These fields are there, with null.
+    // The driver reports neither rates nor the utilisation of a CPU, so these fields are null.
     for (list, field) in [("cpu_details", "utilisation"), ("nic_details", "rx_rate"), ("nic_details", "tx_rate")] {
         assert_eq!(standard[list][0].get(field), Some(&Value::Null), "{list} {field}: {standard}");
     }

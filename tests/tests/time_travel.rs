@@ -380,7 +380,7 @@ async fn a_policy_file_opens_the_past_to_others() {
     api.stop().await;
 }
 
-/// A policy file that opens the past opens that of volumes and key pairs, too. Each project still sees its own alone.
+/// A policy file that allows `as_of` also allows it for volumes and key pairs. Each project still sees only its own.
 #[actix_rt::test]
 async fn the_past_of_volumes_and_keys_is_no_way_to_other_projects() {
     let api = Api::start_with("\"os_compute_api:chronova:as_of\": \"rule:project_reader_or_admin\"", None).await;

@@ -201,7 +201,7 @@ async fn a_server_on_volumes() {
     api.stop().await;
 }
 
-/// One device of each kind: as the API got it, as the log records it, as the guest has it, and as the API shows it.
+/// One device of each kind is the same in the request, in the log, in the guest and in the answers of the API.
 #[actix_rt::test]
 async fn every_kind_of_device_is_the_same_in_request_log_and_guest() {
     let api = Api::start_of(World::new(1), "", None).await;

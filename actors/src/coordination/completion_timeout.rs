@@ -1,7 +1,7 @@
-//! How long live migrations may take.
+//! The completion timeout of live migrations.
 //!
-//! Two members must not watch the same live migration. Only the leader does, so it is enough that the leader's memory has
-//! the time. SIGHUP replaces it, and the next poll of each migration reads it.
+//! Two members must not watch the same live migration. Only the leader watches, so only the leader's memory has the
+//! timeout. SIGHUP replaces the timeout, and the next poll of each migration reads it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ impl CompletionTimeout {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Replaces the time, also for migrations under way.
+    /// Replaces the timeout, also for migrations under way.
     pub fn set(&self, seconds: u64) {
         self.0.store(seconds, Ordering::Relaxed);
     }

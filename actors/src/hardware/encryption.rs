@@ -6,8 +6,8 @@ use crate::pci::alias;
 const SPEC: &str = "hw:mem_encryption";
 const PROPERTY: &str = "hw_mem_encryption";
 
-/// Nova's `get_mem_encryption_constraint`, and the limits of encrypted guests in Nova's documentation. If the image names
-/// no machine type, the host that the scheduler chooses checks again.
+/// Checks Nova's `get_mem_encryption_constraint`, and the limits of encrypted guests in Nova's documentation. If the
+/// image names no machine type, the host that the scheduler chooses checks again.
 pub(super) fn check_encryption(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     let (flavor, image) = (wishes.spec(SPEC).map(is_true), wishes.property(PROPERTY).map(is_true));
     let asks = match (flavor, image) {
@@ -25,7 +25,7 @@ pub(super) fn check_encryption(wishes: &HardwareWishes<'_>) -> Result<(), String
     let refused = |why: &str| Err(format!("Memory encryption ({asks}) {why}"));
     let emulated = wishes.image.and_then(super::emulation::emulated_architecture);
     if let Some(other) = emulated.or_else(|| wishes.property("hw_architecture")).filter(|arch| *arch != "x86_64") {
-        return refused(&format!("does not work with architecture {other}: take one of both out."));
+        return refused(&format!("does not work with architecture {other}: remove one of the two."));
     }
     if wishes.property("hw_firmware_type") != Some("uefi") {
         return refused("needs UEFI: set hw_firmware_type = uefi on the image.");
@@ -39,7 +39,7 @@ pub(super) fn check_encryption(wishes: &HardwareWishes<'_>) -> Result<(), String
             return refused(&format!("does not work with {bus} = ide: set virtio, scsi or sata."));
         }
     }
-    // The memory that a device of the host reaches would have to be unencrypted.
+    // A device of the host reads and writes only unencrypted memory of the guest.
     let gpus = |value: &str| !matches!(value.trim(), "" | "0");
     let devices = wishes.spec(alias::SPEC).is_some_and(alias::requests_devices);
     if devices || wishes.spec("resources:VGPU").is_some_and(gpus) {

@@ -192,7 +192,7 @@ fn encrypted_memory_needs_uefi_and_a_board_that_has_it() {
             vec![spec, ("pci_passthrough:alias", "gpu:0"), ("resources:VGPU", "0")],
             vec![uefi, q35, ("hw_disk_bus", "sata")],
         ),
-        // Without encryption nothing is demanded.
+        // Without encryption, none of these conditions applies.
         (vec![("hw:mem_encryption", "false")], vec![("hw_disk_bus", "ide")]),
         (vec![("pci_passthrough:alias", "gpu:1")], vec![]),
     ] {

@@ -60,7 +60,7 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
     }
     loop {
         let member = agent.member.clone();
-        // The output says whether the host is to report again, too.
+        // The output is true if the host must also report its resources again.
         let resync_requested = async {
             let Some(member) = &member else { return std::future::pending().await };
             tokio::select! {
@@ -112,7 +112,7 @@ struct Agent {
     clock: ResyncClock,
     connected: bool,
     /// Whether all guests of the host must be compared with the log. True after the host was away, and until the first
-    /// comparison since start-up. A guest that cannot be corrected stays suspect by itself.
+    /// comparison since start-up. Later, `suspects` of the fleet has the guests that could not be corrected.
     suspect: bool,
 }
 

@@ -16,7 +16,7 @@ use super::plan::ResyncAction;
 pub(super) struct DueChecks {
     power: bool,
     deleted: bool,
-    /// Whether the host reports its resources, traits and ratios again, too.
+    /// Whether the host must also report its resources, traits and ratios again.
     pub(super) resources: bool,
 }
 

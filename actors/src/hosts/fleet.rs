@@ -1,4 +1,4 @@
-//! Finds the driver of a host.
+//! The connected hosts: their drivers, and the answers to their last heartbeats.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub struct ConnectedHost {
     pub turns: HostTurns,
     /// Notify it to make the agent compare the host with the log soon.
     pub resync: Notify,
-    /// Notify it to make the host report its resources and traits soon, too.
+    /// Notify it to make the agent compare the host with the log and report its resources and traits soon.
     pub(super) renewal: Notify,
     usage: RwLock<(HostUsage, i64)>,
     /// The metrics of the last heartbeat; empty unless the operator wants metrics.
@@ -197,7 +197,8 @@ impl ConnectedHosts {
         self.members.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// The metrics of the hosts that report any. Each decision of the scheduler reads them, so none is copied.
+    /// The metrics of the hosts that report any. Each decision of the scheduler reads them, so the maps of the hosts
+    /// are shared, not copied.
     pub fn metrics(&self) -> HostMetrics {
         let of_member = |member: &ConnectedHost| {
             let found = Arc::clone(&member.metrics.read().unwrap_or_else(PoisonError::into_inner));

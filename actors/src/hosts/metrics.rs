@@ -1,6 +1,6 @@
 //! The metrics of hosts, which the scheduler may weigh (`[metrics] weight_setting`).
 //!
-//! They are measurements of the last heartbeats, so they are in no log. The names are those of Nova's monitor
+//! They are measurements of the last heartbeats. The log does not record them. The names are those of Nova's monitor
 //! `cpu.virt_driver`. Its shares are fractions from 0 to 1 of the time between two heartbeats, and its times are
 //! nanoseconds since the host's boot.
 
@@ -23,8 +23,8 @@ impl HostMetrics {
     }
 }
 
-/// The metrics of a host's processors between two heartbeats; `None` if no time has passed. A host that has booted since
-/// counts from its boot.
+/// The metrics of a host's processors between two heartbeats; `None` if no time has passed. If the host has booted in
+/// between, the metrics count from the boot.
 pub(super) fn of_cpu(last: CpuTimes, now: CpuTimes) -> Option<MetricsOfHost> {
     let parts = |times: CpuTimes| [times.kernel, times.user, times.idle, times.iowait];
     let has_booted = parts(now).iter().zip(parts(last)).any(|(now, last)| *now < last);

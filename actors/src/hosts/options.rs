@@ -43,8 +43,8 @@ pub struct HostOptions {
     /// `[DEFAULT] running_deleted_instance_poll_interval`: the period of the search for guests of deleted servers;
     /// `None` means never.
     pub deleted_poll: Option<Duration>,
-    /// `[DEFAULT] update_resources_interval`: the period in which a host reports its resources, traits and ratios again;
-    /// zero means [`HostOptions::resync`], `None` means only when the host connects.
+    /// `[DEFAULT] update_resources_interval`: the period in which a host reports its resources, traits and ratios again.
+    /// Zero means [`HostOptions::resync`]. `None` means that the host reports only when it connects.
     pub resources_poll: Option<Duration>,
     /// `[workarounds] handle_virt_lifecycle_events`: whether the agent reads a guest at once when the host reports a
     /// change of it.

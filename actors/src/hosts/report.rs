@@ -1,4 +1,4 @@
-//! A host's agent reports the host: its resources, traits and ratios.
+//! The reports of a host's agent: the resources, traits and ratios of the host.
 //!
 //! A host reports when it connects. It reports again every `[DEFAULT] update_resources_interval` and at SIGHUP. All
 //! commands can be repeated without harm.
@@ -45,7 +45,7 @@ impl HostReporter<'_> {
         Ok(())
     }
 
-    /// Applies `provider.yaml` again. If `resources` is true, renews what the host has reported, too.
+    /// Applies `provider.yaml` again. If `resources` is true, also reports the host's resources again.
     pub(super) async fn renew(&self, host: HostId, resources: bool) {
         if resources && let Err(error) = self.renew_resources(host).await {
             tracing::warn!(%host, error, "reporting a host's resources again failed, retrying");
@@ -53,8 +53,8 @@ impl HostReporter<'_> {
         self.renew_additions(host).await;
     }
 
-    /// Reports the host again if it differs from its last report, or if a client of Placement has changed what the host
-    /// reports (Nova's `update_available_resource`).
+    /// Reports the host again (Nova's `update_available_resource`). Sends nothing if the host and its provider in
+    /// Placement are as in the last report.
     async fn renew_resources(&self, host: HostId) -> Result<(), String> {
         let mut found = self.driver.capabilities().await.map_err(|error| error.to_string())?;
         // Another host that answers under the URI is registered when the driver connects to it.
@@ -185,7 +185,7 @@ impl HostReporter<'_> {
         });
     }
 
-    /// The bytes to reserve for the image cache. If the host does not report its cache, the last known number.
+    /// The bytes to reserve for the image cache. If reading the cache fails, the last known number.
     async fn look_at_cache(&self) -> u64 {
         let Some(member) = self.member.filter(|_| self.context.image_cache.reserve_disk) else {
             return 0;

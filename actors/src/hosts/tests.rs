@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-//! Tests the action on each difference between a host and the log.
+//! Tests the action on each difference between a host and the log, and the periods of an agent's work.
 
 use std::time::Duration;
 

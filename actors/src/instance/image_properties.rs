@@ -129,8 +129,8 @@ pub(super) fn check(properties: &SortedPairs) -> Result<(), InstanceReject> {
     Ok(())
 }
 
-/// Refuses hardware that the server's board does not have. Otherwise the next start of its guest would fail. If the
-/// properties change the board, the hardware in the image's other properties must fit, too.
+/// Refuses hardware that the server's board does not have, because the next start of its guest would fail. If the
+/// properties change the board, the other properties of the image must fit the new board.
 fn check_board(server: &Alive, properties: &SortedPairs) -> Result<(), InstanceReject> {
     let set = properties.iter().find(|(name, _)| name == "hw_machine_type").map(|(_, value)| value.as_str());
     // The recorded type precedes the image's.

@@ -109,8 +109,8 @@ fn refresh(server: &Alive, process: ProcessId, volume: VolumeId, new_attachment:
     one(VolumeSwapRequested { process, device, old: volume, old_attachment, new: volume, new_attachment })
 }
 
-/// Refuses to define or start the guest while the attachment of one of its volumes is renewed, because the host has no
-/// connection to the volume meanwhile.
+/// Refuses to define or start the guest while a process renews the attachment of one of its volumes. Meanwhile the host
+/// has no connection to the volume.
 pub(super) fn check_connected(server: &Alive, action: ServerAction) -> Result<(), InstanceReject> {
     let connects = matches!(
         action,

@@ -72,7 +72,8 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
     }
 }
 
-/// The class of guests with encrypted memory. As in Nova, a host without them has no inventory of it.
+/// The class of guests with encrypted memory. As in Nova, a host that cannot have such guests has no inventory of the
+/// class.
 const ENCRYPTED: &str = "MEM_ENCRYPTION_CONTEXT";
 
 fn report(

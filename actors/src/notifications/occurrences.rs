@@ -305,7 +305,7 @@ fn volume_of(instance: &Instance, device: chronova_events::ids::BlockDeviceId) -
     server.disks.iter().find(|disk| disk.device.id == device)?.device.volume
 }
 
-/// Whether the event is about an exchange of a volume for itself.
+/// Whether the event swaps a volume for itself, which renews the attachment.
 fn renews_attachment(event: &InstanceEvent, moment: &ServerMoment) -> bool {
     match event {
         InstanceEvent::VolumeSwapRequested(asked) => asked.old == asked.new,

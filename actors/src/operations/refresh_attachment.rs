@@ -52,8 +52,8 @@ impl Operations {
     /// makes for it. Returns when the server has the new attachment.
     ///
     /// # Errors
-    /// The server does not have the volume, is not stopped, is locked or is on another host; the volume service
-    /// refuses; or the log is not available.
+    /// The server does not have the volume, is not stopped, is locked or is on another host. The volume is not in use,
+    /// or the volume service refuses. The renewal failed or has not ended yet. Or the log is not available.
     pub async fn refresh_attachment(
         &self,
         meta: Arc<Meta>,

@@ -12,8 +12,8 @@ use crate::scheduler::RequestSpec;
 use crate::scheduler::request::ResourceRequest;
 
 impl Queries {
-    /// The classes of all flavors. With `of_servers`, also those of the flavors that servers keep: all servers, or
-    /// those of `project`.
+    /// The classes of all flavors. With `of_servers`, also the classes of the flavors that the servers of `project`, or
+    /// all servers, keep.
     pub fn requested_classes(&self, project: Option<&ProjectId>, of_servers: bool) -> BTreeSet<String> {
         let known = self.views.flavors.read(|view| view.flavors.by_id.values().cloned().collect::<Vec<_>>());
         let mut flavors: Vec<Arc<FlavorSnapshot>> = known.iter().map(|flavor| Arc::new(snapshot(flavor))).collect();
@@ -23,7 +23,7 @@ impl Queries {
         flavors.into_iter().flat_map(classes).collect()
     }
 
-    /// Servers share the copies of flavors, so each copy is there once.
+    /// The flavors of the servers. Servers share copies of flavors, and the result has each copy once.
     fn kept_flavors(&self, project: Option<&ProjectId>) -> Vec<Arc<FlavorSnapshot>> {
         self.views.servers.read(|servers| {
             let mut copies = BTreeMap::new();

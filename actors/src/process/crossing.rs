@@ -2,7 +2,7 @@
 //!
 //! The report of one host is not enough if the other host's report could contradict it. [`GuestLocation::Unknown`]
 //! means that the location is not known yet, so the process asks the hosts again. A host that is down may never answer
-//! again. Then an operator's word ends the wait ([`judge_lost`]), as in Nova.
+//! again. Then an operator ends the wait ([`judge_lost`]), as in Nova.
 
 use chronova_hypervisor::capability::live_migration::{GuestMigrationState, GuestPresence};
 
@@ -26,7 +26,7 @@ impl GuestSighting {
         matches!(self, Self::Down | Self::Fenced)
     }
 
-    /// The same report, without the operator's word.
+    /// The same report, as if no operator had declared the host down.
     fn unfenced(self) -> Self {
         if self.is_down() { Self::Down } else { self }
     }
@@ -61,8 +61,9 @@ pub enum GuestLocation {
     Lost,
 }
 
-/// Decides with an operator's word about hosts that are down. `given_up`: an operator has reset the server's state to
-/// error since these hosts went down. That counts only if the process would wait for a host that is down.
+/// Decides from the reports, and from an operator's declarations about hosts that are down. `given_up`: an operator has
+/// reset the server's state to error since these hosts went down. The reset counts only if the process would wait for a
+/// host that is down.
 pub fn judge_lost(source: GuestSighting, target: GuestSighting, given_up: bool) -> GuestLocation {
     use GuestSighting::{At, Fenced};
     match (source, target) {
@@ -78,7 +79,7 @@ pub fn judge_lost(source: GuestSighting, target: GuestSighting, given_up: bool) 
     }
 }
 
-/// Whether the wait may last: for a host that is down, and for no other.
+/// Whether the process waits only for hosts that are down, so that the wait may last.
 fn is_lasting(source: GuestSighting, target: GuestSighting) -> bool {
     let silent = source == GuestSighting::Silent || target == GuestSighting::Silent;
     // A destination that does not get the guest ends the migration by itself.

@@ -63,7 +63,7 @@ pub(super) fn chosen(work: &StepRun, subject: &MovingServer) -> Option<StepOutpu
     target.map(output)
 }
 
-/// The request spec of a server that leaves its host.
+/// The request spec for the destination of a server that leaves its host.
 pub(super) fn elsewhere(work: &StepRun, subject: &MovingServer) -> RequestSpec {
     let (context, excluded) = (&work.context, &work.running.excluded);
     let (zone, may_stay) = (&context.server_options.availability_zone, context.options.allow_resize_to_same_host);

@@ -44,8 +44,8 @@ pub(super) async fn copy_disk(work: &StepRun, image: ImageId) -> Result<(), Step
 /// The name of the call in the error of a driver that could not quiesce a guest.
 const QUIESCE: &str = "quiesce";
 
-/// Nova's `QemuGuestAgentNotEnabled` and `InstanceQuiesceFailed`. Users see the fault. The driver's text may have paths
-/// and addresses of the host, so only the text log has it.
+/// Nova's `QemuGuestAgentNotEnabled` and `InstanceQuiesceFailed`. Users see the fault. The driver's text about a failed
+/// quiesce may have paths and addresses of the host, so only the text log has it.
 pub(super) fn no_rest(work: &StepRun, error: &DriverError) -> StepError {
     if matches!(error, DriverError::NoAgent) {
         return StepError::fatal(400, &error.to_string(), "");

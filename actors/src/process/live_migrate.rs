@@ -10,10 +10,10 @@
 //! | `migrate` | starts the migration, and watches it to its end | aborting it |
 //!
 //! The last step ends only when the reports of both hosts show where the guest is ([`super::crossing`]). It never
-//! guesses, and it gives up only if the server is being deleted, or if the hosts are down and an operator says so: by a
-//! reset of the server's state, or by `forced_down` on both hosts. After the guest has migrated, nothing is undone: the
-//! process updates ports, claims and the source, and retries until this succeeds ([`post_live_migration`]). The same is
-//! true if an undo finds the guest at its destination.
+//! guesses. It gives up only if the server is being deleted, or if an operator gives up hosts that are down. An
+//! operator does so by a reset of the server's state, or by `forced_down` on both hosts. After the guest has migrated,
+//! nothing is undone: the process updates ports, claims and the source, and retries until this succeeds
+//! ([`post_live_migration`]). The same is true if an undo finds the guest at its destination.
 
 use std::time::Duration;
 
@@ -366,7 +366,7 @@ async fn call_back(work: &StepRun) -> Result<(), StepError> {
             return Ok(());
         }
         match look(work, &subject).await?.verdict {
-            // The agents of the hosts remove what is left there when the hosts are back.
+            // The agents of the hosts remove the leftovers when the hosts are back.
             GuestLocation::AtSource | GuestLocation::Lost => return Ok(()),
             GuestLocation::AtTarget => return post_live_migration(work, &subject).await,
             GuestLocation::Unknown | GuestLocation::Torn if is_being_deleted(&subject) => return Ok(()),

@@ -51,8 +51,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         match outcome {
             ProcessOutcome::Succeeded => {
                 let Some(subject) = moving::subject(work).await? else { return Ok(()) };
-                // As in Nova, a smaller flavor frees quota before the confirmation. A repetition must not do this,
-                // because a revert may have claimed quota for the old flavor since.
+                // As in Nova, a smaller flavor frees quota before the confirmation. A repetition of this conclusion
+                // must not free quota again, because a revert may have claimed it for the old flavor since.
                 if moving::is_mine(work, &subject.server) {
                     moving::count(work, &subject.server, &subject.moving.new_flavor).await?;
                 }

@@ -87,8 +87,8 @@ async fn probe_host(work: &StepRun, end: &Placed) -> (Option<GuestMigrationState
     }
 }
 
-/// Migrates the guest. Returns only when it is certain where the guest is, when the server is being deleted, when an
-/// operator has given up the hosts, or when the migration has ended.
+/// Migrates the guest. Returns only when it is certain where the guest is, or when the migration has ended. It also
+/// returns when the server is being deleted, or when an operator has given up the hosts.
 pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     let mut watch = MigrationWatch::new();
     loop {
@@ -417,7 +417,7 @@ fn allowed_time(seconds_per_gib: u64, data_gib: u64) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-/// The downtime in milliseconds that the next step allows, if that step is due. `steps` have been taken.
+/// The downtime in milliseconds that the next step allows, if that step is due. `steps` is the number of steps so far.
 fn due_downtime(options: &LiveOptions, data_gib: u64, steps: u64, since: Duration) -> Option<u64> {
     let (most, all) = (options.downtime, options.downtime_steps.max(1));
     let delay = options.downtime_delay.saturating_mul(data_gib).max(1);

@@ -71,7 +71,8 @@ impl Default for ProcessOptions {
 pub struct LiveOptions {
     /// `[DEFAULT] max_concurrent_live_migrations`: the most live migrations from one host at a time; 0 means no limit.
     pub per_host: usize,
-    /// Seconds for each GiB; 0 means no timeout. SIGHUP changes it ([`CompletionTimeout`](crate::coordination::completion_timeout::CompletionTimeout)).
+    /// The timeout at start-up, in seconds for each GiB; 0 means no timeout.
+    /// [`CompletionTimeout`](crate::coordination::completion_timeout::CompletionTimeout) has the present value.
     pub completion_timeout: u64,
     /// Whether a timeout forces the migration to complete, instead of aborting it.
     pub force_at_timeout: bool,

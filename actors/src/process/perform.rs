@@ -401,7 +401,7 @@ impl ProcessExecution<'_> {
     }
 }
 
-/// Tells traces why a step failed.
+/// Records in the step's span why the step failed.
 fn tell(span: &Span, error: &StepError) {
     span.record("error", tracing::field::display(error));
 }

@@ -58,7 +58,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// Lets the host's agent compare a resumed guest with the log at once, if it could not be compared before. The guest
+/// Lets the host's agent compare a resumed guest with the log at once, if the agent could not do so before. The guest
 /// has the devices that it had when it was suspended.
 async fn compare_resumed(work: &StepRun) -> Result<(), StepError> {
     let placed = work.server().await?.and_then(|server| server.placement);

@@ -7,10 +7,10 @@
 //!
 //! The service ends the access of a host with the old attachment, so the old one ends before the new one is connected.
 //! The second reservation keeps other servers away meanwhile, as in Nova's `nova-manage volume_attachment refresh`.
-//! From the end of the old attachment on, the only way is forward: an undo connects the new one, too. If a reset of the
-//! volume has ended the reservation, the process reserves the volume again, as soon as the volume service allows it.
-//! The event `VolumeSwapped` with the same volume records the new attachment. It is the last change: from then on,
-//! another process may work on the volume.
+//! After the end of the old attachment, an undo also connects the new one, because nothing can bring the old one back.
+//! If a reset of the volume has ended the reservation, the process reserves the volume again as soon as the volume
+//! service allows it. The event `VolumeSwapped` with the same volume records the new attachment. It is the last change:
+//! from then on, another process may work on the volume.
 
 use chronova_events::ids::{AttachmentId, HostId, ProjectId};
 use chronova_events::instance::{Alive, BlockDevice, OngoingTask};
@@ -60,8 +60,8 @@ async fn reserve(work: &StepRun) -> Result<StepOutput, StepError> {
     disks::reserve(work, new(work)?, task(work)?.volume).await
 }
 
-/// Ends the attachments of the server to the volume, except the one that the server has. A server that is deleted or
-/// being deleted has none. After the record of the renewal, there are no other attachments of this process.
+/// Ends the attachments of the server to the volume, except the recorded one. If the server is deleted or being
+/// deleted, ends all. After the record of the renewal, this process has no attachments to end.
 async fn release(work: &StepRun) -> Result<(), StepError> {
     let (disk, process) = (task(work)?, work.running.process);
     let server = work.server().await?;
@@ -108,7 +108,7 @@ async fn go_on(work: &StepRun) -> Result<(), StepError> {
     }
 }
 
-/// Ends the old attachment, and gives the server the new one. A repetition succeeds, too.
+/// Ends the old attachment, and gives the server the new one. The function can be repeated.
 async fn exchange(work: &StepRun, server: &Alive, device: BlockDevice) -> Result<(), StepError> {
     let (disk, (at, hostname), volumes) = (task(work)?, host(server)?, &work.context.volumes);
     let attachment = reservation(work, &hostname).await?;

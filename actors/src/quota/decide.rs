@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(state, Quota::default());
     }
 
-    /// The server has moved to a smaller flavor, and its revert needs the larger one.
+    /// The server was resized to a smaller flavor. Its revert claims quota for the larger one.
     #[test]
     fn a_revert_claims_only_the_quota_that_the_server_gave_up() {
         let (mut state, instance) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(1)));

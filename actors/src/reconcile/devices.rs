@@ -218,8 +218,8 @@ fn has_disks_at_work(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.work.is_some())
 }
 
-/// Whether the server is suspended. Its guest is off, and gets its devices from its saved memory. The agent cannot
-/// change these, so it compares the guest after the resume.
+/// Whether the server is suspended. Its guest is off, and a resume restores its devices from its saved memory. The
+/// agent cannot change these devices, so it compares the guest after the resume.
 fn is_suspended(server: &Alive) -> bool {
     matches!(server.phase, Phase::Suspended { .. })
 }

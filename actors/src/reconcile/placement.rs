@@ -48,7 +48,7 @@ pub(crate) fn plan_of(views: &Views, host: HostId) -> BTreeSet<ProviderChange> {
     changes(views, views.hosts.read(|hosts| hosts.get(host).map(|host| (host.id, host.enabled)).into_iter().collect()))
 }
 
-/// The changes of hosts; each has its id, and whether it is enabled.
+/// The changes after which the ledger matches these hosts. The boolean of a host says whether it is enabled.
 fn changes(views: &Views, hosts: Vec<(HostId, bool)>) -> BTreeSet<ProviderChange> {
     let mut changes = BTreeSet::new();
     views.host_aggregates.read(|aggregates| {

@@ -45,8 +45,8 @@ pub struct KeptCheckpoints {
     log: Arc<dyn EventStore>,
     /// The read models of an older version, which are shown until they are rebuilt.
     provisional: BTreeSet<&'static str>,
-    /// Whether the read models of an older version were rebuilt. No checkpoint is written before that, because it would
-    /// show them as read models of the present version.
+    /// Whether the read models of an older version were rebuilt. The keeper writes no checkpoint before that, because
+    /// the checkpoint would label them with the present version.
     renewed: watch::Sender<bool>,
     /// Reports the progress of long jobs.
     telling: AbortHandle,
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(older().await, BTreeSet::from(["placement"]), "the older state has the present version's number");
         Arc::clone(&kept).renew_older().await;
         assert_eq!(older().await, BTreeSet::new());
-        // A later checkpoint is written again.
+        // After the rebuild, checkpoints are written again.
         let again = NewEvent::new(host::samples().remove(0), Timestamp(1), &Meta::system("test"));
         log.append(&StreamId::new("host", HostId(Uuid::from_u128(2))), Expected::Any, vec![again]).await.unwrap();
         kept.write_last().await;

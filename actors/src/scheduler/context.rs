@@ -132,8 +132,8 @@ impl<'a> SchedulingContext<'a> {
 }
 
 impl SchedulerHints {
-    /// Nova finds the servers of all projects. Then a user who knows the id of another project's server could find out
-    /// on which host it is. So here another project's server is like a server that does not exist.
+    /// In Nova, hints find the servers of all projects. So a user who knows the id of another project's server can find
+    /// out its host. Here, another project's server is like a server that does not exist.
     fn of(request: &RequestSpec, fleet: &FleetView, servers: &Servers) -> Self {
         let is_own = |id: &InstanceId| {
             let server = servers.get(*id).and_then(|row| row.server());

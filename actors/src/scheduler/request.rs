@@ -53,8 +53,8 @@ impl RequestSpec {
         }
     }
 
-    /// The request of a server that leaves its host, with its new flavor and the requested destination. `may_stay` says
-    /// whether a resize may stay on the host (`[DEFAULT] allow_resize_to_same_host`).
+    /// The request spec of a server that leaves its host, with its new flavor and the requested destination. `may_stay`
+    /// says whether a resize may stay on the host (`[DEFAULT] allow_resize_to_same_host`).
     pub fn of_move(
         server: &Alive,
         moving: &Moving,

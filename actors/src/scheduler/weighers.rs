@@ -133,7 +133,8 @@ pub const WEIGHERS: &[Weigher] = &[
     },
 ];
 
-/// The sum of the metrics, each times its ratio. If the host does not report one of them, the option's weight.
+/// The sum of the metrics, each times its ratio. If the host does not report one of them, the result is
+/// `[metrics] weight_of_unavailable`.
 fn metrics(host: &HostState<'_>) -> f64 {
     let options = host.context.options;
     let weighed = options.metrics_weight_setting.iter().map(|(name, ratio)| Some(host.metric(name)? * ratio));

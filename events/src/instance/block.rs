@@ -193,7 +193,7 @@ pub struct InstanceDisk {
 }
 
 impl InstanceDisk {
-    /// Whether a process renews the attachment of the volume. It exchanges the volume for itself.
+    /// Whether a process renews the attachment of the volume. Such a process swaps the volume for itself.
     pub fn renews_attachment(&self) -> bool {
         matches!(self.work, Some(DiskWork::Swapping { to, .. }) if self.device.volume == Some(to))
     }

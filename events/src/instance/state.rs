@@ -210,8 +210,8 @@ impl Alive {
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         self.updated_at = at;
-        // A host that was down still has the old connection in the guest's definition. A disk that was plugged again has
-        // no boot order there.
+        // After a renewal, the guest needs another definition. If its host was down, the old definition has the old
+        // connection. Otherwise the disk was attached again, and has no boot order.
         self.outdated_definition |= block::ends_renewal(&self.disks, event);
         block::evolve(&mut self.disks, event);
         moving::evolve(self, event, at);

@@ -7,7 +7,8 @@
 //! A fuse can also blow right before its append, which then never reaches the log ([`FuseStore::lose`]). Hosts and
 //! other services keep the effects of all calls since the previous append.
 //!
-//! A store can also lose the reply of one append and go on ([`FuseStore::lose_reply`]), as a broken connection does.
+//! A store can also lose the reply of one append and continue ([`FuseStore::lose_reply`]), as after a broken
+//! connection.
 //!
 //! Appends are performed one at a time, so that "the nth append" is the same one in every run.
 

@@ -49,8 +49,8 @@ pub use volume_store::VolumeStore;
 
 use crate::driver::{Driver, DriverError, DriverResult};
 
-/// The table of optional parts: variant, trait, accessor of the driver, the words of a refusal, and the standard traits
-/// of a host whose driver offers the part.
+/// The table of optional parts: variant, Rust trait, accessor of the driver, words of a refusal, standard traits. A host
+/// has these standard traits if its driver offers the part.
 macro_rules! capabilities {
     ($($variant:ident: $part:ident, $accessor:ident, $words:literal $(, traits $($name:literal)+)?;)+) => {
         /// An optional part of a driver.

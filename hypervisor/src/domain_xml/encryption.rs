@@ -1,8 +1,8 @@
 //! Encrypted memory of a guest (`hw:mem_encryption`, `hw_mem_encryption`) with AMD's SEV.
 //!
-//! Rules and words are those of Nova's libvirt driver (`_set_features`, `_guest_configure_sev`). The host cannot read the
-//! guest's memory. So a virtio device must use the guest's DMA addresses (`iommu='on'`), for which the guest keeps
-//! unencrypted pages.
+//! The rules and elements are those of Nova's libvirt driver (`_set_features`, `_guest_configure_sev`). The host cannot
+//! read the guest's memory. So a virtio device must use the guest's DMA addresses (`iommu='on'`), for which the guest
+//! keeps unencrypted pages.
 
 use super::error::{HardwareError, is_true};
 use super::facts::HostFacts;
@@ -12,7 +12,8 @@ use crate::guest::GuestSpec;
 use crate::memory_encryption::SevFacts;
 use crate::xml::Element;
 
-/// The policy of Nova's guests: no debugging, no sharing of keys, no moving to other machines, and only SEV.
+/// The policy of Nova's guests: no debugging, no sharing of keys, no transfer to a platform outside the domain or
+/// without SEV.
 const POLICY: &str = "0x0033";
 
 /// The encryption that flavor or image requests. The API has already refused requests in which they conflict.
@@ -32,7 +33,8 @@ pub(super) fn parse<'a>(
     host.sev.map(Some).ok_or_else(|| HardwareError::NotOnThisHost { property, value: "true".to_owned() })
 }
 
-/// A disk on an IDE bus cannot reach encrypted memory. Other disks of the guest never have this bus on q35.
+/// Refuses volumes on an IDE bus, because such a disk cannot reach encrypted memory. The guest's local disks never have
+/// this bus on q35.
 pub(super) fn check_disks(guest: &GuestSpec, hardware: &Hardware) -> Result<(), HardwareError> {
     let mut volumes = guest.volumes.iter().filter(|_| hardware.encryption.is_some());
     match volumes.find(|disk| disk.bus == DiskBus::Ide.name()) {

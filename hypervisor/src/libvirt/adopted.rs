@@ -68,8 +68,8 @@ fn own_disks(xml: &str, instance: InstanceId) -> DriverResult<Vec<AdoptedDisk>> 
 }
 
 /// Checks a guest that Nova defined, before it gets a new definition. Each disk that the guest keeps must be among our
-/// disks. If one is not, the check fails: the new definition would name a new disk, created from the image, and the
-/// guest would lose its data.
+/// disks. If one is not, the check fails. Otherwise the new definition would name a new disk, created from the image,
+/// and the guest would lose its data.
 pub(super) fn keep_disks(
     site: HostStorage<'_>,
     guest: &Domain,

@@ -180,7 +180,7 @@ fn device<'a, 'i>(domain: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     child(child(domain, "devices")?, name)
 }
 
-/// Whether the host's IOMMU is on. An old libvirt that does not tell it counts as no.
+/// Whether the host's IOMMU is on. If an old libvirt does not report it, the answer is no.
 fn has_iommu(document: &Document<'_>) -> bool {
     let host = child(document.root_element(), "host");
     host.and_then(|host| child(host, "iommu")).is_some_and(|iommu| iommu.attribute("support") == Some("yes"))
@@ -375,8 +375,8 @@ pub(super) fn usage(
     })
 }
 
-/// The seconds since the host's boot, which libvirt does not tell. Each of the host's processors has counted them. Time
-/// that a hypervisor below the host has taken is missing.
+/// The seconds since the host's boot. libvirt does not report them, so they are the mean of the times of all
+/// processors. Time that a hypervisor below the host has taken is missing.
 fn uptime(times: CpuTimes, cpus: u32) -> u64 {
     let all = [times.kernel, times.user, times.idle, times.iowait].into_iter().fold(0, u64::saturating_add);
     all / u64::from(cpus.max(1)) / 1_000_000_000
@@ -425,8 +425,8 @@ mod tests {
         assert_eq!(emulates("xen", &able, VirtType::Kvm), None, "a host without KVM is accepted");
     }
 
-    /// A host with vmx or svm, and a libvirt that offers KVM, runs its guests with KVM. The reasons of all others say what
-    /// to do.
+    /// A host with vmx or svm, and a libvirt that offers KVM, runs its guests with KVM. Otherwise the reason says what
+    /// an operator can do.
     #[test]
     fn a_host_that_cannot_use_kvm_names_the_cause() {
         let decides = |arch: &str, features: &[&str], kvm: bool, virt_type: VirtType| {

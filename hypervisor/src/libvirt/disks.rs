@@ -246,7 +246,7 @@ pub(super) fn abandon(domain: &Domain, old: &str) -> DriverResult<()> {
 fn mirror(connect: &Connect, new: &VolumeDisk, facts: &HostFacts) -> DriverResult<String> {
     const CALL: &str = "disk exchange";
     if new.network.is_some() {
-        // The copy replaces the source alone, so the device stays as it is.
+        // The copy replaces only the source of the disk, so `iommu` of the device stays as it is.
         let xml = domain_xml::render_disk(new, facts, false);
         // A running guest keeps the serial of the old disk. The source must therefore name the new volume, so that the
         // disk can be found and detached.

@@ -7,7 +7,7 @@
 //! | `call_threads`, `gates` | the threads for a host's blocking calls; locks for calls that must not overlap |
 //! | `events`, `watch` | libvirt's event loop; turns lifecycle events into host signals |
 //! | `error` | translates libvirt's errors |
-//! | `capabilities`, `cells`, `pci`, `node` | a host's properties, resources and usage; its NUMA cells; its PCI devices; its id and memory |
+//! | `capabilities`, `cells`, `pci`, `node` | a host's properties, resources and usage; its NUMA cells; its PCI devices; its id, memory and processor times |
 //! | `cpu_models` | the operator's CPU models and flags, checked against the host |
 //! | `pool`, `images`, `cached_image`, `unused_images` | volumes; the image cache; one of its images; the unused ones |
 //! | `storage`, `sparse` | the back ends of guests' disks; streams with holes |

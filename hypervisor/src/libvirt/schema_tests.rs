@@ -1,10 +1,11 @@
-//! Definitions of guests against the schema of the installed libvirt.
+//! Validates the definitions of guests against the schema of the installed libvirt.
 
 #![allow(clippy::unwrap_used)]
 use virt::connect::Connect;
 
-/// A host defines a guest only if the definition fits the schema of its libvirt. libvirt's mock host asks the same schema,
-/// so it shows for each golden definition whether a real host would take it. The mock host has one type of domains.
+/// A host defines a guest only if the definition fits the schema of its libvirt. libvirt's test driver validates
+/// against the same schema. So it shows for each golden definition whether a real host would accept it. The test driver
+/// only has domains of type `test`.
 #[test]
 fn the_schema_of_libvirt_accepts_every_golden_definition() {
     let connect = Connect::open(Some("test:///default")).unwrap();
@@ -25,7 +26,7 @@ fn the_schema_of_libvirt_accepts_every_golden_definition() {
         tried += 1;
         let xml = std::fs::read_to_string(&path).unwrap();
         wrong.extend(define(&xml).err().map(|error| format!("{name}: {error}")));
-        // The schema is really asked: it knows no such element.
+        // The test driver must refuse an element that the schema does not have. Otherwise it validates nothing.
         let unknown = xml.replace("<on_crash>", "<on_whim/>\n  <on_crash>");
         wrong.extend(define(&unknown).ok().map(|()| format!("{name}: an unknown element is accepted")));
     }

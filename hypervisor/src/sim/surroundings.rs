@@ -71,7 +71,7 @@ impl SimMachine {
         }
     }
 
-    /// Each answer is a second of the processors after the last one.
+    /// Each call advances the times of the processors by one second.
     pub(super) fn usage(&mut self) -> HostUsage {
         self.cpu.user += self.busy * 10_000_000;
         self.cpu.idle += self.busy.abs_diff(100) * 10_000_000;

@@ -1,4 +1,4 @@
-//! The smaller resources: bare metal, shares, topology, usage audits, migrations of a server.
+//! The smaller resources: bare metal, shares, topology, usage audits, migrations of a server, availability zones.
 
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE};
 use chronova_tests::world::World;

@@ -1,5 +1,5 @@
-//! The fields of instance actions and of their events have the types of Nova's API reference
-//! (`api-ref/source/os-instance-actions.inc`): null is admitted only where it says so.
+//! The types of the fields of instance actions and their events, as in Nova's API reference
+//! (`api-ref/source/os-instance-actions.inc`). A field may be null only if the reference says so.
 
 use std::time::Duration;
 
@@ -78,7 +78,8 @@ fn has_types(object: &Value, rows: &[FieldRow], more: &[&str], minor: u32) {
     assert_eq!(other, Vec::<&String>::new(), "at 2.{minor}: {object}");
 }
 
-/// A failed build, a server with a resize that nobody confirms, a lock, and a delete.
+/// Creates a server whose build fails. Creates another server, locks, unlocks, resizes and deletes it; Chronova
+/// confirms the resize. Returns the ids of both.
 async fn servers(api: &Api) -> [String; 2] {
     api.flavor("2", 1024, 2).await;
     api.flavor("huge", 900_000, 1).await;

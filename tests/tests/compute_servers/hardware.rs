@@ -1,4 +1,4 @@
-//! Secure boot, emulated TPMs and machine types through the API, on simulated hosts that offer them.
+//! Secure boot, emulated TPMs, machine types and limits of guests through the API, on simulated hosts that offer them.
 
 use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot};
 use chronova_events::envelope::Meta;
@@ -107,7 +107,7 @@ async fn a_server_with_a_tpm_is_started_and_moved_by_its_owner_alone() {
     assert_eq!((status(&api, &id).await.as_str(), host().await), ("ACTIVE", home.clone()));
     assert_eq!(api.world.brakes.take_stops(), [], "the guest was stopped");
     assert!(api.life.fault(id.parse().unwrap()).contains(only), "{}", api.life.fault(id.parse().unwrap()));
-    // So does a hard reboot by an administrator, or by the service after its host came back.
+    // A hard reboot by an administrator, or by Chronova after the host is back, fails in the same way.
     assert_eq!(act(&api, ADMIN, &id, json!({"reboot": {"type": "HARD"}})).await.status, 202);
     let (process, asker) = (ProcessId::random(), CallerRights { overrides_lock: true });
     let resume = InstanceRequest::Power { process, action: PowerAction::RebootHard, asker };

@@ -226,7 +226,7 @@ async fn dedicated_processors_are_pcpu_and_shared_ones_vcpu() {
 }
 
 /// The example of Nova's documentation. A host has 24 cores with two threads each. One core is the host's own, 8 cores
-/// are dedicated, and 15 cores are shared by eight CPUs for each thread.
+/// are dedicated, and 15 cores are shared. Each shared thread has 8 virtual CPUs.
 #[actix_rt::test]
 async fn the_host_of_novas_example_has_its_inventories() {
     let mut world = World::of(SimUri { vcpus: 48, threads: 2, memory_mib: 8192, disk_gib: 100, ..SimUri::new(1) });
@@ -248,7 +248,7 @@ async fn the_host_of_novas_example_has_its_inventories() {
     api.stop().await;
 }
 
-/// The request is refused, before a host sees it.
+/// The API refuses the request before a host sees it.
 #[actix_rt::test]
 async fn contradictory_switches_of_flavor_and_image_are_refused_by_the_request() {
     let api = start().await;

@@ -340,8 +340,8 @@ async fn members_of_a_group_in_one_request_are_on_different_hosts() {
     ends_well(api).await;
 }
 
-/// With `[cinder] cross_az_attach` off, a server is in the zone of its volumes. A move by force takes it out of that zone,
-/// and its volumes stay attached.
+/// With `[cinder] cross_az_attach` off, a server is in the zone of its volumes. A forced live migration takes it out of
+/// that zone, and its volumes stay attached.
 #[actix_rt::test]
 async fn a_move_by_force_takes_a_server_out_of_the_zone_of_its_volume() {
     let mut world = World::new(3);
@@ -407,8 +407,8 @@ async fn aggregates_let_servers_of_like_images_gather_or_part() {
     }
 }
 
-/// A server whose request names the default zone is bound to it, and so to hosts without a zone. Its hosts leave that zone
-/// when they get one, and then the server finds no host.
+/// A server whose request names the default zone is bound to it, and so to hosts without a zone. A host that joins
+/// another zone leaves the default zone, so the server then finds no other host.
 #[actix_rt::test]
 async fn a_server_that_was_requested_in_the_default_zone_is_bound_to_hosts_without_a_zone() {
     let api = Api::start_of(World::new(2), "", None).await;

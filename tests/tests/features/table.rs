@@ -3,7 +3,7 @@
 
 use chronova_hypervisor::capability::Capability;
 
-/// A kind of users.
+/// A kind of user. Nova's documentation calls it a persona.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Persona {
     /// Creates and deletes servers.
@@ -54,7 +54,7 @@ pub(crate) struct Feature {
     pub(crate) tempest: Option<&'static str>,
     /// The requirement whose status names the tests.
     pub(crate) row: &'static str,
-    /// Whether the feature is to be removed.
+    /// Whether the removal of the feature is planned.
     pub(crate) leaves: bool,
 }
 

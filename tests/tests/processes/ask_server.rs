@@ -114,8 +114,8 @@ async fn a_request_beyond_the_quota_does_not_reach_the_server() {
     world.check().await;
 }
 
-/// The server has moved to a smaller flavor. Its revert needs quota for the larger one, and leaves nothing behind if
-/// there is none.
+/// The server has moved to a smaller flavor. Its revert needs quota for the larger one. Without enough quota, the
+/// revert changes nothing.
 #[actix_rt::test]
 async fn a_revert_beyond_the_quota_does_not_reach_the_server() {
     let (world, id) = (World::new(HOSTS), InstanceId::random());

@@ -282,8 +282,8 @@ async fn a_comparison_does_not_attach_a_device_that_a_process_detaches_meanwhile
     }
 }
 
-/// A server whose guest has an interface that is not the server's, because its host failed while it attached the
-/// interface. The host is back, but cannot detach the interface.
+/// A server whose guest has a foreign interface, because its host failed while it attached the interface. The host is
+/// back, but cannot detach the interface.
 async fn with_a_foreign_interface() -> (World, Life, usize) {
     let (world, life, host) = with_a_server().await;
     let faults = |call, effect| FaultPlan::default().with(call, FaultTrigger::Always, effect);

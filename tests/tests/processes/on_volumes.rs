@@ -147,8 +147,8 @@ async fn a_renewed_attachment_survives_a_reset_of_its_volume() {
     }
 }
 
-/// The volume service has an attachment whose id the process never received. The control plane crashes around each
-/// append of the end.
+/// The volume service has an attachment whose id the process never received. The control plane crashes at each append
+/// from the new attachment of the disk to the end of the process.
 #[actix_rt::test]
 async fn a_lost_reservation_does_not_outlive_the_renewal() {
     let mut fuse = 1;

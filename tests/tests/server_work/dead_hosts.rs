@@ -53,7 +53,7 @@ async fn nothing_is_decided_about_hosts_that_do_not_answer() {
     scene.end().await;
 }
 
-/// Waits until both hosts of the migration are recorded as down.
+/// Kills the hosts, and waits until they are recorded as down.
 async fn lose_both(scene: &Scene, hosts: &[usize]) {
     for host in hosts {
         scene.world.fleet.kill_host(*host);
@@ -69,7 +69,7 @@ async fn reset_to_error(scene: &Scene) -> Result<(), String> {
     scene.life.instance(scene.id, InstanceRequest::DeclareState { state: DeclaredState::Error }).await
 }
 
-/// Evacuates the server to the third host, and removes what the two others have when they are back.
+/// Evacuates the server to the third host. Then the two other hosts come back and lose their leftovers.
 async fn is_saved(scene: Scene, [source, target]: [usize; 2]) {
     scene.life.evacuate(scene.id).await.unwrap();
     scene.life.settled().await;
@@ -134,7 +134,7 @@ async fn a_second_reset_ends_a_live_migration_that_was_reset_too_early() {
     is_saved(scene, [source, target]).await;
 }
 
-/// The control plane crashes around each append of the end.
+/// The control plane crashes at each append from the reset to the end of the process.
 #[actix_rt::test]
 async fn the_end_of_a_live_migration_between_dead_hosts_survives_crashes() {
     let mut fuse = 1;

@@ -242,7 +242,7 @@ async fn the_time_of_a_live_migration_is_bounded() {
     }
 }
 
-/// SIGHUP changes the time of a migration that is under way. It had none before.
+/// SIGHUP sets a timeout for a migration that began without one.
 #[actix_rt::test]
 async fn a_migration_under_way_follows_a_changed_timeout() {
     let mut world = World::new(2);
@@ -462,7 +462,7 @@ async fn a_failed_live_migration_leaves_the_server_on_its_host_with_a_reason() {
     scene.end().await;
 }
 
-/// Waits until the leftovers on a returned host are removed, which happens when the host is compared with the log.
+/// Waits until the agent of a host that came back has removed the leftovers.
 async fn cleared(scene: &Scene) {
     let clear = async {
         while !scene.world.fleet.leaks().is_empty() || !scene.world.fleet.doubles().is_empty() {

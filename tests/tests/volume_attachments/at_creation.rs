@@ -1,4 +1,5 @@
-//! Existing volumes that are attached to new servers, and multiattach volumes.
+//! The block devices of new servers: existing volumes, multiattach volumes, and mappings in images. [`local_disks`] has
+//! the local disks.
 
 use chronova_actors::ports::ImageDraft;
 use chronova_events::envelope::Meta;
@@ -90,8 +91,8 @@ async fn volumes_are_given_in_the_older_syntax_too() {
     api.stop().await;
 }
 
-/// A system is installed from a CD-ROM on a volume. `shutdown=preserve` of the client is `delete_on_termination` off, in the
-/// older syntax and in the newer one.
+/// A user installs a system from a CD-ROM image onto a volume. `shutdown=preserve` of the client is
+/// `delete_on_termination` off, in the older syntax and in the newer one.
 #[actix_rt::test]
 async fn a_server_from_an_iso_keeps_its_data_volume_as_requested() {
     let api = Api::start_of(World::new(1), "", None).await;

@@ -334,7 +334,8 @@ async fn an_attachment_and_its_release_may_be_repeated() {
     world.check().await;
 }
 
-/// The log has the request, but its reply is lost. The quota of a volume that exists must not be released.
+/// The log has the request, but its reply is lost. The service must not release the quota of a volume or snapshot that
+/// exists.
 #[actix_rt::test]
 async fn a_lost_reply_releases_no_quota() {
     let world = World::new(2);

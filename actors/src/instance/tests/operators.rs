@@ -21,7 +21,7 @@ fn image_properties_change_while_the_guest_is_off_and_reach_it_at_its_next_start
     assert_eq!(off.when(set("hw_disk_buss", "scsi")), Err(unknown));
     let bad = Reject::BadImageProperty { name: "hw_disk_bus".into(), value: "nvme".into() };
     assert_eq!(off.when(set("hw_disk_bus", "nvme")), Err(bad));
-    // Hardware that the board lacks would fail the next start.
+    // With hardware that the board lacks, the next start would fail.
     for (machine, name, value, works) in [
         ("q35", "hw_disk_bus", "ide", false),
         ("pc-q35-7.2", "hw_cdrom_bus", "IDE", false),
@@ -41,7 +41,7 @@ fn image_properties_change_while_the_guest_is_off_and_reach_it_at_its_next_start
         let unfit = Reject::UnfitImageProperty { name, value, machine };
         assert_eq!(answer.as_ref().err(), (!works).then_some(&unfit), "{unfit}");
     }
-    // The new machine type counts, if both are set at once.
+    // If the request also sets the machine type, the disk bus must fit the new type.
     let both = [("hw_disk_bus", "ide"), ("hw_machine_type", "q35")];
     let both = both.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let refused = off.when(Request::SetImageProperties { properties: both.to_vec() });

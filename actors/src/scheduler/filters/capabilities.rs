@@ -86,8 +86,8 @@ pub(super) fn attribute(host: &HostState<'_>, path: &[&str]) -> Option<Value> {
     (!value.is_null()).then_some(value)
 }
 
-/// The number of the host's servers with the property that the name of a statistic asks for. The names are those of
-/// Nova's `compute/stats.py`. `None` if there is no such statistic.
+/// The value of a statistic of Nova's `compute/stats.py`: the number of the host's servers with a state, task, project
+/// or operating system. `None` if there is no such statistic.
 fn servers_counted(host: &HostState<'_>, name: &str) -> Option<usize> {
     let (kind, wanted) = ["num_vm_", "num_task_", "num_proj_", "num_os_type_"]
         .into_iter()

@@ -12,7 +12,7 @@ pub const LONGEST: usize = 2_048;
 /// The deepest nesting of conditions.
 pub const DEEPEST: usize = 16;
 
-/// How deep lists and objects are nested in a text of JSON.
+/// The depth to which lists and objects are nested in a JSON text.
 pub fn depth(text: &str) -> usize {
     let (mut open, mut deepest, mut quoted, mut escaped) = (0_usize, 0, false, false);
     for sign in text.chars() {

@@ -46,7 +46,7 @@ fn image_properties_name_what_hosts_run() {
     assert_eq!(pass(&[("img_hv_type", "kvm")]), ["h1"]);
     assert_eq!(pass(&[("img_hv_type", "qemu"), ("hw_vm_mode", "hvm")]), ["h1", "h2"]);
     assert_eq!(pass(&[("img_hv_type", "xen")]), Vec::<String>::new());
-    // The property's older name. QEMU means KVM, too, and these hosts run no other hypervisor.
+    // The property's older name. Hosts with KVM also match QEMU. These hosts run no other hypervisor.
     assert_eq!(pass(&[("hypervisor_type", "qemu")]), ["h1", "h2"]);
     assert_eq!(pass(&[("hypervisor_type", "QEMU")]), ["h1", "h2"]);
     assert_eq!(pass(&[("hypervisor_type", "kvm")]), ["h1"]);

@@ -102,7 +102,7 @@ fn soft_affinity_counts_members() {
     }
 }
 
-/// A build of the server with the host's number fails on the host.
+/// Records that a build failed on the host. The server has the host's number.
 fn failed_build(cell: &mut Cell, host: u128) {
     let failed = chronova_events::process::StepFailed {
         step: "spawn_guest".into(),
@@ -117,8 +117,8 @@ fn failed_build(cell: &mut Cell, host: u128) {
     cell.take(process.to_string(), chronova_events::process::ProcessEvent::from(failed));
 }
 
-/// Each weigher has a key of its own, and the smallest value of a host's aggregates takes the place of the option. The
-/// weigher of images is tested through the API, and that of metrics in `reported_metrics_are_demanded_and_weighed`.
+/// Each weigher has a key of its own. The smallest value in a host's aggregates overrides the option. The weigher of
+/// images is tested through the API, and that of metrics in `reported_metrics_are_demanded_and_weighed`.
 #[test]
 fn aggregates_override_the_multiplier_of_each_weigher() {
     let weights = |cell: &Cell, weigher: &str, policy: ServerGroupPolicy| -> Vec<f64> {

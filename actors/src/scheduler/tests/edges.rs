@@ -1,4 +1,5 @@
-//! Tests the edges of filters and weighers: several limits, lists, absent hints, old names, and hosts without a choice.
+//! Tests of filters, weighers and prefilters with unusual input: several limits, lists, absent hints, old property
+//! names, negative amounts, single hosts. Also metrics, required traits, and counted servers and tasks.
 
 use std::sync::Arc;
 
@@ -140,7 +141,7 @@ fn a_single_host_is_not_weighed_and_negative_amounts_count_as_nothing() {
     assert_eq!(parts("h1"), ("RAMWeigher", 0.0, 0.0));
     assert_eq!(parts("h2"), ("RAMWeigher", 4096.0, 1.0));
 
-    // The weights of CPUs and of tasks begin at 0, too, although each host has some.
+    // The weighers of CPUs and tasks also normalize from 0, not from the smallest amount of a host.
     let mut cell = Cell::three();
     cell.use_up(1, "VCPU", 4);
     for (server, host) in [(1, 1), (2, 2), (3, 2), (4, 3)] {
@@ -219,7 +220,7 @@ fn each_hardware_property_of_an_image_requires_its_trait() {
         let refused = cell.decide(&request).reasons.checks;
         let words = format!("lacks trait {name}");
         assert!(refused.iter().flat_map(|check| &check.refused).any(|host| host.reason == words), "{key}: {refused:?}");
-        // All properties count together.
+        // A host needs the traits of all properties.
         let both = imaged(&[(key, value), ("hw_disk_bus", "usb")]);
         if key != "hw_disk_bus" {
             assert_eq!(cell.fitting(&both), Vec::<String>::new(), "{key} and hw_disk_bus");
@@ -261,7 +262,7 @@ fn all_properties_of_an_image_must_be_those_of_one_host() {
     assert_eq!(pass("aarch64", "kvm"), Vec::<String>::new(), "each host has one of the two");
 }
 
-/// Each kind of work that Nova's `io_workload` counts, until it ends.
+/// Nova's `io_workload` counts each of these kinds of work until it ends.
 #[test]
 fn each_kind_of_work_counts_towards_the_limit_of_a_host() {
     let mut cell = Cell::three();

@@ -1,4 +1,5 @@
-//! Guests with encrypted memory (AMD SEV). No machine of the tests has such a processor, so the definitions are the proof.
+//! Guests with encrypted memory (AMD SEV). No machine of the tests has such a processor, so these tests compare only
+//! the definitions.
 
 use super::*;
 use crate::memory_encryption::SevFacts;

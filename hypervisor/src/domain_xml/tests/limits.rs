@@ -1,4 +1,5 @@
-//! The limits of a flavor on disks and interfaces, its topology, and old names.
+//! The limits of a flavor on disks and interfaces, its CPU topology, and the names of the property that hides the
+//! hypervisor.
 
 use super::*;
 

@@ -9,14 +9,9 @@ async fn ephemeral_disks_and_swap_are_deleted_with_the_server() {
     let flavor = json!({"flavor": {"id": "scratch", "name": "scratch", "ram": 512, "vcpus": 1, "disk": 1,
         "OS-FLV-EXT-DATA:ephemeral": 2, "swap": 512}});
     assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
-    let blank = |more: Value| {
-        let mut disk = json!({"source_type": "blank", "destination_type": "local", "boot_index": -1});
-        disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        disk
-    };
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
-    let one = blank(json!({"volume_size": 1}));
-    let swap = blank(json!({"guest_format": "swap", "volume_size": 256}));
+    let one = blank(&json!({"volume_size": 1}));
+    let swap = blank(&json!({"guest_format": "swap", "volume_size": 256}));
     let mappings = [None, Some(json!([root, one, swap]))];
     for devices in mappings {
         let mut request = Api::wish("scratch");

@@ -314,7 +314,8 @@ fn delete(record: &VolumeRecord, process: ProcessId, force: bool, cascade: bool)
     );
     let busy = |status: SnapshotStatus| matches!(status, SnapshotStatus::Creating | SnapshotStatus::Deleting);
     if cascade && record.snapshots.values().any(|snapshot| busy(snapshot.status)) {
-        // The words resemble Cinder's for one snapshot. A snapshot in `error_deleting` can be deleted, too.
+        // The message resembles Cinder's message about one snapshot. A snapshot in `error_deleting` can be deleted,
+        // too.
         let words = "Snapshot status must be available or error to be deleted with its volume.";
         return Err(invalid(words));
     }

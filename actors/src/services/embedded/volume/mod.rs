@@ -209,7 +209,7 @@ pub enum VolumeCommand {
 /// The most metadata pairs; Cinder's default.
 pub const MAX_PAIRS: usize = 128;
 
-/// The refusals. Those that Cinder has, too, have Cinder's messages.
+/// The refusals. If Cinder has the same refusal, the message is Cinder's.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum VolumeReject {
     #[error("The volume could not be found.")]

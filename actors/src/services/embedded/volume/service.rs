@@ -50,7 +50,7 @@ impl Default for VolumeOptions {
     }
 }
 
-/// Why the service refused a request. Refusals that Cinder has, too, have Cinder's messages.
+/// Why the service refused a request. If Cinder has the same refusal, the message is Cinder's.
 #[derive(Debug, Clone, Error)]
 pub enum VolumeError {
     #[error("{0}")]

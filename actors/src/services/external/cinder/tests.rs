@@ -210,7 +210,7 @@ async fn a_lost_answer_costs_no_second_volume() {
     assert_eq!(stub.count("POST /v3/p1/volumes"), 1);
 }
 
-/// Cinder gets the zone of the server's host, or null, which stands for Cinder's own default.
+/// Cinder gets the zone of the new volume, or null, which stands for Cinder's own default.
 #[tokio::test]
 async fn a_new_volume_is_requested_of_cinder_in_its_zone() {
     for zone in [Some("north"), None] {

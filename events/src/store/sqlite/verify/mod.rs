@@ -32,7 +32,7 @@ use crate::chain::{Anchor, EventHash};
 use crate::envelope::{Position, StreamId};
 use crate::store::StoreError;
 
-/// How far a verification is. The caller keeps a clone, and reads it meanwhile.
+/// The progress of a verification. The caller keeps a clone, and reads it during the verification.
 #[derive(Debug, Clone, Default)]
 pub struct VerifyProgress(Arc<(AtomicU64, AtomicU64)>);
 

@@ -1,5 +1,5 @@
-//! Removes from a host the data of volumes and snapshots that no longer belongs there. For example, the host was down
-//! when a volume was deleted.
+//! Removes from a host the data of volumes and snapshots that no longer belongs there. Such data is left if, for
+//! example, the host was down when a volume was deleted.
 
 use std::sync::Arc;
 
