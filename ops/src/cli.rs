@@ -96,7 +96,7 @@ enum Command {
     /// Drain a compute host, or put it into maintenance and back; calls the running server.
     #[command(subcommand)]
     Host(commands::host::HostSubcommand),
-    /// Show the fleet, the processes and the rates of the running server, again and again.
+    /// Show hosts, running migrations, processes and rates of the running server, and refresh them.
     Top(commands::top::TopArgs),
     /// Do what nova-manage does. The program also does this if its own name is nova-manage.
     Manage(Box<commands::manage::ManageArgs>),
@@ -186,8 +186,8 @@ impl ConfigPaths {
         self.data_dir = self.data_dir.take().or(before.data_dir);
     }
 
-    /// Adds `nova.conf` and the files of `nova.conf.d`, as far as the folder has them. Packages of SUSE put overrides into
-    /// the latter (`010-nova.conf`).
+    /// Adds `nova.conf` and `nova.conf.d`, if the folder has them. Packages of SUSE put overrides into `nova.conf.d`
+    /// (`010-nova.conf`).
     fn find_in(&mut self, folder: &std::path::Path) {
         let (file, more) = (folder.join("nova.conf"), folder.join("nova.conf.d"));
         self.config_file.extend(file.is_file().then_some(file));
@@ -269,7 +269,7 @@ fn run_command(command: Command) -> ExitCode {
     }
 }
 
-/// Has the configuration of Nova's tools, if the command line names no file and no directory.
+/// The folder with the configuration of Nova's tools. It counts if the command line names no file and no directory.
 const NOVA_FOLDER: &str = "/etc/nova";
 /// Nova's code for a failure that no sub-command documents.
 const NOVA_FAILURE: u8 = 255;

@@ -86,7 +86,7 @@ impl LogSettings {
             None if self.debug => format!("info,{}", OUR_TARGETS.map(|target| format!("{target}=debug")).join(",")),
             None => "info".to_owned(),
         };
-        // Spans that are only for traces do not belong into log lines.
+        // Spans that are only for traces do not belong in log lines.
         let without_traces: Directive = format!("{}=off", traces::TARGET).parse().map_err(TelemetryError::Filter)?;
         Ok(EnvFilter::try_new(directives).map_err(TelemetryError::Filter)?.add_directive(without_traces))
     }

@@ -1,5 +1,5 @@
 //! Tests the listeners of the real binary: TLS, with certificates from openssl and with curl as the client, metrics, and
-//! a front server before the APIs.
+//! a reverse proxy in front of the APIs.
 //!
 //! Without openssl or curl, the tests of TLS print the reason and skip.
 
@@ -128,10 +128,10 @@ fn an_incomplete_tls_configuration_stops_the_start() {
     }
 }
 
-/// The site of the front server, as its clients know it.
+/// The site of the reverse proxy, as its clients know it.
 const SITE: &str = "https://cloud.example";
 
-/// Starts a front server that has the APIs below `/cloud`, beside other sites. Returns its address.
+/// Starts a reverse proxy that has the APIs below `/cloud`, beside other sites. Returns its address.
 fn front_server(behind: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -167,7 +167,7 @@ fn pass_on(mut client: &TcpStream, behind: &str) -> std::io::Result<()> {
     std::io::copy(&mut server, &mut client).map(drop)
 }
 
-/// Sends a request to the front server. Returns the answer's status, head and body.
+/// Sends a request to the reverse proxy. Returns the answer's status, head and body.
 fn sent(front: &str, method: &str, path: &str, body: &Value) -> (u16, String, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let mut stream = TcpStream::connect(front).unwrap();

@@ -158,7 +158,9 @@ const INTRODUCTION: &str = "\
 
 Made from `tests/tests/features/table.rs` and the [requirements](requirements/README.md) by `cargo xtask gen`; do not edit.
 
-The words are those of Nova's [support matrix](https://docs.openstack.org/nova/zed/user/support-matrix.html).
+The features are those of Nova's [support matrix](https://docs.openstack.org/nova/zed/user/support-matrix.html). The words
+for users, maturity and rating are those of its
+[feature classification](https://docs.openstack.org/nova/zed/user/feature-classification.html).
 
 | maturity | |
 |---|---|
@@ -170,7 +172,7 @@ The words are those of Nova's [support matrix](https://docs.openstack.org/nova/z
 
 | rating | |
 |---|---|
-| Unknown | nobody has looked |
+| Unknown | not assessed |
 | Not Implemented | no test, because there is nothing to test |
 | Implemented | tests on simulated hosts |
 | Regularly Tested | scripts on real hosts prove a part of it, or prove it in long runs |
@@ -197,7 +199,7 @@ The host also lacks the traits of the part.
 fn page() -> String {
     let (rows, served, tempest, drivers) = (rows(), served(), tempest(), drivers());
     let mut page = INTRODUCTION.to_owned();
-    page += "\n| feature | for | standing | maturity | rating |";
+    page += "\n| feature | for | status | maturity | rating |";
     for (name, _) in &drivers {
         let _ = write!(page, " {name} |");
     }

@@ -5,7 +5,7 @@
 //! lines of [`route::Route`] tables, one folder per API.
 //!
 //! Invariants: a command reaches the gateway only through [`dispatch`], with a [`policy::Permit`]. Handlers do not name
-//! microversions; tables and `versions` modules do. Every answer of an operation carries the request id.
+//! microversions; tables, `answers` and `versions` modules do. Every answer of an operation carries the request id.
 
 mod address;
 mod body;

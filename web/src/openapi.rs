@@ -2,8 +2,8 @@
 //!
 //! A document holds the operations of one version with the schemas that validate their requests. Routes with the same
 //! path and method, such as the actions of servers, become one operation. Its body is the body of any of these routes,
-//! and its answers are those of any of them. OpenAPI has no word for an answer that may have a body or none; such an
-//! answer is marked with `x-may-be-empty`.
+//! and its answers are those of any of them. OpenAPI cannot say that an answer may have a body or none, so
+//! `x-may-be-empty` marks such an answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -203,7 +203,7 @@ fn headers_of_all(service: Service) -> Map<String, Value> {
     common_headers(service).iter().map(|name| ((*name).to_owned(), header_shape(true))).collect()
 }
 
-/// The statuses with which an operation refuses, and `default` for those that any operation may have.
+/// The statuses with which an operation refuses, and `default` for all others.
 fn refusals(service: Service, routes: &[&Route]) -> Vec<String> {
     let has_body = routes.iter().any(|route| !matches!(route.body, BodySpec::None));
     let changes = routes.iter().any(|route| !matches!(route.method, Method::Get | Method::Head));

@@ -156,7 +156,7 @@ pub struct Route {
     pub access: RouteAccess,
     pub body: BodySpec,
     pub query: Option<SchemaFn>,
-    /// The success answers; `None` for removed operations, and for operations that do not describe theirs yet.
+    /// The success answers; `None` for removed operations and for the metadata service, whose answers are files.
     pub answers: Option<AnswersFn>,
     /// The answer to a version outside the range: 404, rarely 405.
     pub outside: u16,

@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn every_operation_describes_its_answers() {
         let mut missing = Vec::new();
-        // The answers of the metadata service are files of a guest's tree, in the forms of OpenStack and of EC2.
+        // The answers of the metadata service are files for guests, in the formats of OpenStack and EC2.
         for service in Service::ALL.into_iter().filter(|service| *service != Service::Metadata) {
             let routes = of(service).iter().copied().flatten().filter(|route| route.removed.is_none());
             missing.extend(routes.filter(|route| route.answers.is_none()).map(|route| route.op));

@@ -35,7 +35,7 @@ enum AuditAction {
         #[command(flatten)]
         args: commands::audit::servers::PastServersArgs,
     },
-    /// Show who had roles on a project at a moment, and why.
+    /// Show who had roles on a project, at a moment or in a period, and why.
     Roles {
         #[command(flatten)]
         place: ConfigPaths,

@@ -62,7 +62,7 @@ fn write_yaml(value: &Value, depth: usize, out: &mut dyn Write) -> io::Result<()
 }
 
 /// The JSON with DEL and the C1 control characters as escapes. JSON may have them in a text as they are, but a terminal
-/// takes some of them for the beginning of a command.
+/// takes some of them for the start of a control sequence.
 pub(super) fn escaped(json: &str) -> String {
     let one = |c: char| match c {
         '\u{7f}'..='\u{9f}' => format!("\\u{:04x}", u32::from(c)),
@@ -74,7 +74,7 @@ pub(super) fn escaped(json: &str) -> String {
     }
 }
 
-/// A key without quotes, unless YAML could take it for something else than a text.
+/// A key without quotes, unless YAML could read it as another type than text.
 fn key_in_yaml(key: &str) -> String {
     const OTHER_MEANINGS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let plain = key.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -29,7 +29,7 @@ pub(super) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// A line about `what` reads the events after position `before` up to position `end`. `what` begins the line.
+    /// The line of work that reads the events after position `before` up to `end`. The line begins with `what`.
     pub(super) fn new(what: &str, before: u64, end: u64) -> Self {
         let terminal = io::stderr().is_terminal().then(|| -> Box<dyn Write + Send> { Box::new(io::stderr()) });
         Self::on(terminal, what, (before, end), Instant::now())

@@ -141,7 +141,7 @@ pub async fn run(args: &VerifyArgs, place: &LogPlace, out: &mut dyn Write) -> Re
     Ok(if good { Exit::Yes } else { Exit::No })
 }
 
-/// Shows how far the verification is until it ends.
+/// Shows the progress of the verification until it ends.
 async fn watched<T>(work: impl Future<Output = T>, progress: &VerifyProgress) -> T {
     let (mut line, mut looks) = (ProgressLine::new("verifies the log", 0, 0), tokio::time::interval(LOOKS));
     let mut work = std::pin::pin!(work);

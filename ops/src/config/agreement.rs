@@ -382,8 +382,8 @@ fn memory_in_files(config: &Config) -> Vec<Clash> {
     }
 }
 
-/// Hosts never swap out encrypted memory. Guests without encryption may have a host of their own ratio, so this is a
-/// warning.
+/// Hosts never swap out encrypted memory. The ratio also applies to hosts without encrypted guests, where it does no
+/// harm. So this is a warning.
 fn encrypted_memory(config: &Config) -> Vec<Clash> {
     let encrypts = config.libvirt.num_memory_encrypted_guests.is_some_and(|guests| guests > 0);
     let warning = Clash {

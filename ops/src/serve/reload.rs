@@ -1,4 +1,4 @@
-//! At SIGHUP a running server again reads the log level, the policy and the certificates of the APIs, and adds new
+//! At SIGHUP a running server rereads the log level, the policy and the certificates of the APIs, and adds new
 //! hosts. Its hosts report their resources and traits again, and live migrations follow a changed
 //! `live_migration_completion_timeout`.
 //!
@@ -23,7 +23,7 @@ pub(super) struct Reload {
     pub(super) logging: Logging,
     pub(super) certificate: Option<ServedCertificate>,
     pub(super) read_config: ReadConfig,
-    /// The URIs of `[chronova] hypervisors` whose hosts are there, as they were read last.
+    /// The URIs of `[chronova] hypervisors` at the last read, without those whose hosts could not be added.
     pub(super) hypervisors: RefCell<Vec<String>>,
 }
 

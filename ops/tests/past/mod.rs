@@ -287,7 +287,7 @@ async fn audit_diff_compares_access() {
         assert!(all.contains(item), "{item}: {all}");
     }
     assert!(!all.contains("alice's name: member"), "{all}");
-    // Granted and revoked in between is no difference.
+    // A role that was granted and revoked in between is no difference.
     let (exit, equal) = asked.diff(access(head - 2, None)).await.unwrap();
     assert!(exit == Exit::Yes, "{equal}");
 }

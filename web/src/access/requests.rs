@@ -2,8 +2,8 @@
 //!
 //! A request of a known user is recorded if its answer is 403, 409 or 413, or 404 for a resource that exists in another
 //! project. A 404 for anything else is no refusal, as clients look for names and wait for deletions. No resource is
-//! hidden from an administrator, so a 404 to one is no refusal either. Requests without a valid token are not recorded,
-//! because their user is unknown. Failed log-ins have records of their own.
+//! hidden from an administrator, so a 404 to an administrator is no refusal either. Requests without a valid token are
+//! not recorded, because their user is unknown. Failed log-ins have records of their own.
 
 use std::sync::Arc;
 

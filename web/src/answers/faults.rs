@@ -6,7 +6,8 @@ use crate::microversion::Microversion;
 use crate::schema::{Property, Schema, array, integer, object, object_of, opt, req, string};
 use crate::service::Service;
 
-/// The names that Nova gives to faults. The last ones are of Chronova's own operations and of image properties.
+/// The names that Nova gives to faults. The last seven are Chronova's own: two about image properties, and five that
+/// tell `chronova manage` the exit code.
 const NOVA: [&str; 18] = [
     "badRequest",
     "unauthorized",
@@ -54,8 +55,8 @@ fn nova() -> Schema {
     object_of(named).min_properties(1).max_properties(1)
 }
 
-/// `{"errors": [{"status": 404, "title": "Not Found", ...}]}`. A refusal before the version is known has no code, and a
-/// refusal of the version has the versions that would do.
+/// `{"errors": [{"status": 404, "title": "Not Found", ...}]}`. A refusal before the version is known has no `code`. A
+/// refusal of the version has the oldest and the newest supported one.
 fn placement() -> Schema {
     let error = object([
         req("status", integer()),

@@ -6,9 +6,9 @@
 //! }
 //! ```
 //!
-//! A line of a route table names such a function ([`Route::answers`](crate::route::Route::answers)). The schemas allow
-//! no other keys than those that are named, so a test that gets an answer with another key fails. They cost nothing
-//! before somebody reads the OpenAPI document. [`faults`] has the bodies of refusals.
+//! A line of a route table names such a function ([`Route::answers`](crate::route::Route::answers)). A schema allows
+//! only the keys that it names, and the tests compare answers with it. So an answer with another key fails a test. Only
+//! the OpenAPI document and tests build the schemas. [`faults`] has the bodies of refusals.
 
 pub mod faults;
 
@@ -54,7 +54,7 @@ pub enum AnswerContent {
     Other(&'static str),
 }
 
-/// The headers of every answer of an operation at a version.
+/// The headers of every answer of a service whose version is negotiated.
 pub const fn common_headers(service: Service) -> &'static [&'static str] {
     const REQUEST: &str = "x-openstack-request-id";
     match service {
@@ -95,12 +95,12 @@ pub fn accepted() -> Answers {
     empty(202)
 }
 
-/// 204
+/// 204 without a body.
 pub fn no_content() -> Answers {
     empty(204)
 }
 
-/// A body that is no JSON.
+/// A status with a body that is not JSON.
 pub fn other(status: u16, media_type: &'static str) -> Answers {
     form(status, AnswerContent::Other(media_type))
 }

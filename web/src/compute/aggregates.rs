@@ -92,8 +92,8 @@ fn shown(ctx: &Ctx, number: u64) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"aggregate": AGGREGATE.render(&find(ctx, number)?, ctx.version)})))
 }
 
-/// Warns operators of a zone with the name of the default zone, in which also all hosts without a zone are. A server that
-/// was requested there cannot leave the zone, although its hosts leave the zone as soon as they get another one.
+/// Warns operators of a zone with the name of the default zone, which also has all hosts without a zone. A server that
+/// was requested in that zone cannot leave it, but its hosts leave it as soon as they get another one.
 fn warn_of_default_zone(ctx: &Ctx, aggregate: &str, zone: Option<&str>) -> Result<(), Fault> {
     let default = ctx.queries()?.server_options.availability_zone.as_str();
     if zone == Some(default) {

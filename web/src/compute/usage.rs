@@ -126,7 +126,7 @@ fn project_usage(project: &ProjectId, rows: &[Arc<ServerRow>], period: &UsagePer
     shown
 }
 
-/// The number of servers that are read at once. Other requests wait for the read model meanwhile.
+/// The number of servers that are read under one lock. Other requests wait for the lock meanwhile.
 const READ_AT_ONCE: usize = 1_024;
 
 /// The servers of the period, in the order of their ids, which is the order of the pages. Reads the servers of the
@@ -155,8 +155,8 @@ fn rows(ctx: &Ctx, period: &UsagePeriod, of: Option<&ProjectId>) -> Result<pagin
     Ok(paging::ResultPage { items, more })
 }
 
-/// The server after which the page begins. As in Nova, any server may be the marker, but here only one that the answer
-/// may show.
+/// The server after which the page begins. As in Nova, it need not be in the period. If the answer is about one project,
+/// it belongs to this project.
 fn marker(ctx: &Ctx, servers: &View<Servers>, of: Option<&ProjectId>) -> Result<Option<InstanceId>, Fault> {
     let Some(text) = ctx.query.first("marker") else { return Ok(None) };
     let is_of =

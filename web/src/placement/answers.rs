@@ -6,7 +6,7 @@ use crate::answers::{Answers, empty, json, no_content, ok};
 use crate::microversion::v;
 use crate::schema::{Property, Schema, array, object, req, shape};
 
-/// The headers of most readings, which `replies::dated` adds.
+/// The headers of most reads, which `replies::dated` adds.
 fn dated(answers: Answers) -> Answers {
     let since = v(1, 15);
     answers.header_from("Last-Modified", since).header_from("Cache-Control", since)

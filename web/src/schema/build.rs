@@ -117,7 +117,7 @@ pub fn object<const N: usize>(properties: [Property; N]) -> Schema {
     schema
 }
 
-/// An object with the keys of a list that is not constant.
+/// Like [`object`], for keys that are computed.
 pub(crate) fn object_of(properties: Vec<Property>) -> Schema {
     object([]).plus(properties)
 }
@@ -269,7 +269,7 @@ impl Schema {
         self
     }
 
-    /// An object none of whose keys must be there.
+    /// An object whose keys are all optional.
     pub fn optional(mut self) -> Self {
         for part in &mut self.parts {
             if let SchemaPart::Properties(properties) = part {

@@ -31,7 +31,7 @@ pub(super) fn volume_shown() -> Answers {
     ok(one("volume", SHOWN.shape()))
 }
 
-/// The answers to changes lack what only readings show.
+/// The answers to changes lack the fields that only reads show.
 fn plain() -> Schema {
     SHOWN.shape().without(&[
         "os-vol-host-attr:host",
@@ -259,7 +259,7 @@ fn listed_attachment() -> Schema {
     ])
 }
 
-/// The way to the disk of a volume.
+/// The data of a volume's `connection_info`.
 fn way() -> Schema {
     object([
         req("pool", shape::string()),

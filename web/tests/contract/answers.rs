@@ -12,7 +12,7 @@ use chronova_web::service::Service;
 use chronova_web::tables;
 use serde_json::{Value, json};
 
-/// Samples that no answer has to look like, and why.
+/// Samples whose form no answer needs, and why.
 const OTHER_FORMS: [(&str, &str); 3] = [
     ("v2.69/", "a cell is down, and here all hosts belong to the one cell that answers"),
     ("down-cell", "a cell is down, and here all hosts belong to the one cell that answers"),

@@ -10,7 +10,7 @@ async fn at(world: &World, token: &str, path: &str, moment: Position) -> Answer 
     world.call(token, "GET", &format!("{path}?as_of={moment}"), None).await
 }
 
-/// The rights of today decide about the past: by default, users see not even their own past.
+/// The caller's present rights decide: by default, users do not even see their own past.
 #[actix_web::test]
 async fn only_administrators_see_the_past_and_it_has_no_passwords() {
     let world = World::new().await;

@@ -106,7 +106,7 @@ impl Manifest {
         format!("{format} {version}\n{file}\n{first}\n{last}\n{before}\n{end}\n{sha256}\n{archived_at}\n")
     }
 
-    /// Why the manifest is not signed by `key`, if it is not.
+    /// The reason, if `key` has not signed the manifest.
     fn unsigned(&self, key: &VerifyingKey) -> Option<String> {
         let Some(signature) = &self.signature else { return Some("it is not signed".to_owned()) };
         let bytes = STANDARD.decode(signature).ok().and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
@@ -384,7 +384,7 @@ pub async fn verify(
     Ok(Exit::Yes)
 }
 
-/// Why the log does not have the events of a segment, if it does not have them.
+/// The reason, if the log does not have the events of a segment.
 async fn differs(store: &dyn EventStore, manifest: &Manifest) -> Result<Option<String>, CommandFailure> {
     let head = store.head().0;
     if head < manifest.last {

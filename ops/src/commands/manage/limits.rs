@@ -12,7 +12,7 @@ use super::keystone::{KeystoneLimits, UnifiedLimits};
 use super::{Align, CommandFailure, ManageExit, PrettyTable};
 
 /// The names of resources in Keystone, and Nova's legacy names. Quotas have no limit of their own for dedicated CPUs,
-/// so these get the limit of the others.
+/// so `class:PCPU` gets the limit of `class:VCPU`.
 const NAMES: [(&str, &str); 11] = [
     ("class:MEMORY_MB", "ram"),
     ("class:PCPU", "cores"),

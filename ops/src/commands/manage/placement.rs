@@ -13,7 +13,7 @@ use super::{CommandFailure, ManageExit};
 const BAD_INPUT: ManageExit = 127;
 /// The servers of one page, as in Nova. With --max-count, a page has that many servers.
 const BATCH: u64 = 50;
-/// The largest page of the server's list.
+/// The largest page of the API's list of servers.
 const LARGEST_BATCH: u64 = 1_000;
 
 #[derive(Debug, Subcommand)]

@@ -28,7 +28,7 @@ impl Paint {
     }
 }
 
-/// The migrations that a view lists at most.
+/// The largest number of migrations in a view.
 const MIGRATIONS: usize = 10;
 
 pub(super) struct TopView<'a> {

@@ -181,8 +181,8 @@ section! {
         }
         compute_monitors: Vec<String> => runtime.hosts.monitors {
             choices: &["cpu.virt_driver", "virt_driver"],
-            help: "Measurements of hosts for [metrics] weight_setting. cpu.virt_driver measures the processors of each \
-                   host with each heartbeat.",
+            help: "Monitors whose metrics [metrics] weight_setting can name. With cpu.virt_driver, Chronova measures \
+                   the processors of each host at each heartbeat.",
         }
         password_length: u32 => compute.password_length by Whole {
             min: Some(0.0), unit: "characters",

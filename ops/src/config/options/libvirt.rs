@@ -167,8 +167,8 @@ section! {
         }
         num_memory_encrypted_guests: Option<u32> => drivers.libvirt.encrypted_guests {
             min: Some(0.0),
-            help: "Most guests with encrypted memory (hw:mem_encryption) of one host, which are its inventory of \
-                   MEM_ENCRYPTION_CONTEXT. Unset: as many as the host's processor can have.",
+            help: "Largest number of guests with encrypted memory (hw:mem_encryption) on one host: its inventory of \
+                   MEM_ENCRYPTION_CONTEXT. Unset: as many as the host's processor supports.",
         }
         live_migration_scheme: Option<String> => runtime.live.scheme {
             help: "Transport that a source host uses to reach a destination's libvirtd (tcp, tls, ssh).",
@@ -208,8 +208,8 @@ section! {
         }
         live_migration_completion_timeout: u32 => runtime.live.completion_timeout by Whole {
             min: Some(0.0), unit: "seconds",
-            help: "Longest time of a live migration for each GiB to move; 0 is no limit. SIGHUP changes it, also for \
-                   migrations under way.",
+            help: "Longest time of a live migration for each GiB to move; 0 is no limit. A new value takes effect at \
+                   SIGHUP, also for migrations under way.",
         }
         live_migration_timeout_action: String => runtime.live.force_at_timeout by TimeoutActionWords {
             choices: &["abort", "force_complete"],

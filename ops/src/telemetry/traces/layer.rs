@@ -37,7 +37,7 @@ const NAMED_BY: [(&str, &str); 6] = [
 
 pub struct TraceLayer {
     ended: SyncSender<Option<EndedSpan>>,
-    /// The number of spans that found the queue full.
+    /// The number of spans that were lost because the queue was full.
     lost: Arc<AtomicU64>,
 }
 
@@ -111,8 +111,8 @@ impl TraceLayer {
         Self { ended, lost }
     }
 
-    /// Selects the spans that belong into traces. Their level is INFO, and the filter says so. Otherwise `tracing`, and
-    /// `log` with it, would ask the subscribers about each line of the level TRACE of every library.
+    /// Selects the spans that belong in traces. Their level is INFO, and the filter gives INFO as its maximum.
+    /// Otherwise `tracing`, and `log` with it, would ask the subscribers about each TRACE line of every library.
     pub(in crate::telemetry) fn filter() -> FilterFn {
         let takes: fn(&Metadata<'_>) -> bool = Self::takes;
         filter_fn(takes).with_max_level_hint(LevelFilter::INFO)

@@ -20,9 +20,9 @@ const BATCH: usize = 512;
 const WAIT: Duration = Duration::from_secs(2);
 /// The time limit of one message.
 const ANSWER: Duration = Duration::from_secs(5);
-/// The time limit of the last messages: a server that stops does not wait for a collector that hangs.
+/// How long a server that stops waits for the last messages: a collector may hang.
 const LAST: Duration = Duration::from_secs(5);
-/// The interval between two looks whether the last messages are sent.
+/// The interval at which a server that stops checks whether the last messages are sent.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Exports spans until it is dropped. Then it sends the last ones, if the collector takes them in time.

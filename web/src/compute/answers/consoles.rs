@@ -4,7 +4,7 @@ use super::one;
 use crate::answers::{Answers, ok};
 use crate::schema::{object, opt, req, shape};
 
-/// The actions before 2.6.
+/// The console actions, until 2.5.
 pub fn of_old() -> Answers {
     ok(one("console", object([req("type", shape::string()), req("url", shape::string())])))
 }

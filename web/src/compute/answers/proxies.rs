@@ -15,7 +15,7 @@ pub fn images() -> Answers {
     ok(page("images", image, "images_links"))
 }
 
-/// Images that were made of a server name the server.
+/// An image of a server names the server.
 fn image() -> Schema {
     object([
         req("id", shape::uuid()),

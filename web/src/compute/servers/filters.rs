@@ -101,7 +101,7 @@ pub(super) struct ServerListQuery {
     /// Whether the list has no deleted servers, only deleted servers, or both deleted and live servers.
     pub deleted: DeletedFilter,
     holds: Vec<ServerPredicate>,
-    /// The time since which the servers have changed, and the time before which; `None` if the query names neither.
+    /// The times in `changes-since` and `changes-before`; `None` if the query has neither.
     changed: Option<(Option<Timestamp>, Option<Timestamp>)>,
     /// Whether a list without deleted servers has soft-deleted servers.
     pub soft_deleted: bool,
@@ -142,13 +142,12 @@ impl ServerListQuery {
         row.instance.known().is_some_and(|server| server.request.project == *project)
     }
 
-    /// Whether the list is of servers that changed in a time, instead of all servers.
+    /// Whether the query asks only for changed servers (`changes-since`, `changes-before`).
     pub(super) fn is_of_changes(&self) -> bool {
         self.changed.is_some()
     }
 
-    /// The servers among which the listed ones are, as few as the indexes of the read model allow. They are in no
-    /// particular order.
+    /// The servers that may be in the list: as few as the indexes of the read model allow, in no particular order.
     pub(super) fn candidates(&self, servers: &Servers) -> Vec<Arc<ServerRow>> {
         let project = self.project.as_ref();
         match (self.changed, self.deleted) {

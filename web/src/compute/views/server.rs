@@ -294,7 +294,7 @@ fn hints(server: &Alive) -> Value {
     json!(hints)
 }
 
-/// An image or a flavor with its bookmark.
+/// An image or a flavor with its bookmark link.
 fn linked() -> Schema {
     object([req("id", shape::string()), req("links", shape::links())])
 }

@@ -126,7 +126,7 @@ pub async fn run(
     let key = keys::signing_key(&args.sign_key)?;
     let mut file = AnchorFile::open(&args.out)?;
     let wrong = |problem: &str| CommandFailure::Usage(problem.to_owned());
-    // In this order: a log that begins meanwhile is empty, and its head is not before its first event.
+    // The first event is read first. If the log begins in between, the command only says that the log is empty.
     let log = first_event(store).await?.ok_or_else(|| wrong("the log is empty"))?;
     let chain = store.anchor().await?.ok_or_else(|| wrong("the log has no hash chain"))?;
     let mut tree = LogTree::of(store, cache, chain.position.0).await?;

@@ -1,7 +1,7 @@
 //! Time stamps of an authority (RFC 3161).
 //!
-//! Chronova writes the request and keeps the whole reply. `openssl ts -verify` checks the reply's signature; here only
-//! its status and its digest are checked, so that a wrong reply is not kept.
+//! Chronova writes the request and keeps the whole reply. It checks only the reply's status and digest, so that it keeps
+//! no wrong reply. `openssl ts -verify` checks the signature.
 
 use std::path::Path;
 

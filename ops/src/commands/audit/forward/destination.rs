@@ -46,7 +46,7 @@ impl Destination {
         let wrong = |reason: &str| CommandFailure::Usage(format!("{}: {reason}", args.to));
         let receiver = if let Some(address) = args.to.strip_prefix("syslog+tcp://") {
             let address = address.trim_end_matches('/').to_owned();
-            // Such a mistake would be repeated like a failed connection.
+            // Otherwise the command would retry a malformed address like a failed connection.
             if address.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
                 return Err(wrong("the address of a collector is syslog+tcp://HOST:PORT"));
             }

@@ -3,8 +3,8 @@
 //! The command reads the log beside a running server. The [`outbox`] says how far the events have been delivered. It is
 //! written after each delivery, so a crash repeats at most one batch. A receiver knows a repetition by the event's id.
 //!
-//! A web server confirms each batch, so it gets each event at least once. A collector of syslog confirms nothing. A batch
-//! counts as delivered when it is written to the connection, and it is lost if the collector or the network breaks down
+//! A web server confirms each batch, so it gets each event at least once. A collector of syslog confirms nothing. A
+//! batch counts as delivered when it is written to the connection. It is lost if the collector or the network fails
 //! before the collector has read it.
 
 mod destination;

@@ -49,7 +49,8 @@ struct PeriodHolder {
     spans: Vec<RoleSpan>,
 }
 
-/// When a user had a role. A span that was there at the start of the period begins with it.
+/// A span of time in which a user had a role. If the user had the role before the period, the span begins with the
+/// period.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct RoleSpan {
     since: String,
@@ -57,7 +58,7 @@ struct RoleSpan {
     until: Option<String>,
 }
 
-/// All holders of one sort so far, by user.
+/// All holders of one kind so far, by user.
 #[derive(Debug, Default)]
 struct HeldSoFar(BTreeMap<String, PeriodHolder>);
 
