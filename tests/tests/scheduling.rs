@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronova_actors::server_group::{ServerGroupCommand, ServerGroupRoot};
 use chronova_events::envelope::{Meta, Position};
@@ -25,9 +26,12 @@ fn id(n: u128) -> InstanceId {
     InstanceId(Uuid::from_u128(n))
 }
 
-/// A world with hosts that never become full.
+/// A world with hosts that never become full. The tests add the members of a group before they request the servers, and
+/// no process protects these members from the reconciler. So it must not run meanwhile.
 fn roomy(hosts: usize) -> World {
-    World::of(SimUri { vcpus: 64, memory_mib: 65_536, disk_gib: 1_000, ..SimUri::new(hosts) })
+    let mut world = World::of(SimUri { vcpus: 64, memory_mib: 65_536, disk_gib: 1_000, ..SimUri::new(hosts) });
+    world.options.reconcile.period = Duration::from_hours(1);
+    world
 }
 
 async fn life(world: &World) -> Life {
