@@ -21,7 +21,9 @@ pub async fn verify(store: &ReadOnlyPostgres, options: &VerifyOptions) -> Result
     while walk.at < head.position {
         match store.read_all(walk.at, page).await {
             Ok(events) => {
-                events.iter().for_each(|event| walk.take(event));
+                for event in &events {
+                    walk.take(event);
+                }
                 options.progress.add(events.len() as u64);
             }
             // The damaged event is on this page: read its events one by one.
