@@ -236,6 +236,8 @@ async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() 
     let id = ProviderId(host.0);
     set_ratio(&life, host, "DISK_GB", 3.0).await;
     set_ratio(&life, host, "VCPU", 9.0).await;
+    // The read models show the changes of the client after its commands.
+    life.until(|context| context.views.position() >= world.log.head()).await;
     life.until(|_| (ratio(&life, host, "VCPU") - 2.0).abs() < f64::EPSILON).await;
     assert!((ratio(&life, host, "DISK_GB") - 3.0).abs() < f64::EPSILON, "a ratio that no option sets has changed");
 
@@ -246,8 +248,7 @@ async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() 
     ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove }).await;
     let has = |name: &str| provider(&life, host).traits.contains(name);
     let own = |_: &chronova_actors::process::context::StepContext| has("COMPUTE_NODE") && has("HW_CPU_X86_AVX2");
-    // The read model shows the change of the client after its command.
-    life.until(|_| has("CUSTOM_FAST") && has("HW_GPU_API_VULKAN")).await;
+    life.until(|context| context.views.position() >= world.log.head()).await;
     life.until(|context| own(context) && !has("COMPUTE_REMOTE_MANAGED_PORTS") && !has(DISABLED)).await;
     assert!(has("CUSTOM_FAST") && has("HW_GPU_API_VULKAN"), "traits of clients are gone");
 
@@ -259,6 +260,7 @@ async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() 
         .unwrap();
     life.until(|_| has(DISABLED)).await;
     ledger(&life, LedgerCommand::SetTraits { provider: id, generation: None, traits: vec![] }).await;
+    life.until(|context| context.views.position() >= world.log.head()).await;
     life.until(|context| own(context) && has(DISABLED)).await;
     assert!(!has("CUSTOM_FAST"), "a trait that its client removed is back");
     let now = life.context().views.hosts.read(|hosts| hosts.get(host).unwrap().clone());
