@@ -161,7 +161,7 @@ fn marker(ctx: &Ctx, servers: &View<Servers>, of: Option<&ProjectId>) -> Result<
     let Some(text) = ctx.query.first("marker") else { return Ok(None) };
     let is_of =
         |row: &&Arc<ServerRow>| row.server().is_some_and(|server| of.is_none_or(|of| server.request.project == *of));
-    let known = text.parse().ok().filter(|id| servers.read(|servers| servers.get(*id).filter(is_of).is_some()));
+    let known = text.parse().ok().filter(|id| servers.read(|servers| servers.get(*id).is_some_and(|row| is_of(&row))));
     known.map(Some).ok_or_else(|| super::reject::no_marker(text))
 }
 

@@ -273,7 +273,9 @@ impl Schema {
     pub fn optional(mut self) -> Self {
         for part in &mut self.parts {
             if let SchemaPart::Properties(properties) = part {
-                properties.iter_mut().for_each(|property| property.required = false);
+                for property in properties.iter_mut() {
+                    property.required = false;
+                }
             }
         }
         self

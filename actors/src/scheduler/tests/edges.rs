@@ -318,7 +318,7 @@ async fn with_server(cell: &mut Cell, events: Vec<InstanceEvent>) {
         log.append(&stream, Expected::Any, vec![new]).await.unwrap();
     }
     for recorded in log.read_all(Position::START, 100).await.unwrap() {
-        cell.servers.apply(&recorded, &recorded.event().unwrap());
+        cell.servers.apply(&recorded, recorded.event().unwrap());
     }
 }
 
