@@ -149,7 +149,7 @@ fn success(route: &'static Route, version: Microversion, answered: &AnsweredRequ
     let always = form.headers(version).filter(|header| header.always);
     present(always.map(|header| header.name), answered.headers)?;
     match form.content {
-        AnswerContent::Json(_) if !without_body => fits(&*judge(route, form, version), answered.body),
+        AnswerContent::Json(_) if !without_body => fits(&judge(route, form, version), answered.body),
         AnswerContent::Json(_) | AnswerContent::Empty | AnswerContent::Other(_) => Ok(()),
     }
 }
@@ -204,7 +204,7 @@ mod tests {
             ("Vary", HEADER),
         ];
         let pairs = all.iter().chain(more);
-        pairs.map(|(name, value)| (HeaderName::try_from(*name).unwrap(), HeaderValue::from_static(*value))).collect()
+        pairs.map(|(name, value)| (HeaderName::try_from(*name).unwrap(), HeaderValue::from_static(value))).collect()
     }
 
     fn judged(method: &str, path: &str, status: u16, headers: &HeaderMap, body: &Value) -> Result<(), String> {

@@ -91,7 +91,7 @@ async fn serve(config: Config, logging: Logging, read_config: ReadConfig) -> Res
     let reload = Reload { logging, certificate: serving.tls.clone(), read_config, hypervisors };
     let mut ended = Ok(WorkEnd::Leads);
     if let Some(membership) = &membership {
-        ended = follow((&reload, &mut signals), &config, &mut control_plane, membership, &opener).await;
+        ended = Box::pin(follow((&reload, &mut signals), &config, &mut control_plane, membership, &opener)).await;
     }
     if let Ok(WorkEnd::Leads) = ended {
         let over = handed_over(membership.as_ref());
@@ -151,7 +151,7 @@ async fn follow(
     opener: &StartupGateOpener,
 ) -> Result<WorkEnd> {
     let leads = async { membership.lead().await.map(|()| WorkEnd::Leads) };
-    let ended = until_told((reload, signals), config, control_plane, leads).await?;
+    let ended = Box::pin(until_told((reload, signals), config, control_plane, leads)).await?;
     if let WorkEnd::Leads = ended {
         control_plane.lead(config, membership).await?;
         opener.open(&control_plane.app);

@@ -46,7 +46,7 @@ impl KeystoneLimits {
         let mut client = Self { agent, root, token, service, region };
         let found = client.list("services", &[("name", SERVICE)])?;
         let id = found.first().and_then(|service| service["id"].as_str());
-        client.service = id.ok_or_else(|| usage(format!("Keystone has no service {SERVICE}")))?.to_owned();
+        id.ok_or_else(|| usage(format!("Keystone has no service {SERVICE}")))?.clone_into(&mut client.service);
         Ok(client)
     }
 

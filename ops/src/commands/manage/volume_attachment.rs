@@ -128,10 +128,7 @@ fn renew(
     out: &mut dyn Write,
 ) -> Result<ManageExit, CommandFailure> {
     let path = format!("/chronova/v1/servers/{}/attachments/{}", plain(instance), plain(volume));
-    let refused = match cloud.call("PUT", &path, Some(&json!({"connector": {"host": host}})))? {
-        Ok(_) => return Ok(0),
-        Err(refused) => refused,
-    };
+    let Err(refused) = cloud.call("PUT", &path, Some(&json!({"connector": {"host": host}})))? else { return Ok(0) };
     let code = match (refused.status, refused.key.as_str()) {
         (404, "volumeNotAttached") => 6,
         (404, _) => 4,

@@ -54,6 +54,7 @@ impl TraceExporter {
 }
 
 impl Drop for TraceExporter {
+    #[expect(clippy::disallowed_methods, reason = "the process ends, and waits for the last spans for a limited time")]
     fn drop(&mut self) {
         // If the queue is full or the collector does not answer, the thread ends with the process.
         let asked = self.end.try_send(None).is_ok();

@@ -79,8 +79,9 @@ impl Destination {
             }
             EventReceiver::Syslog { address, connection } => {
                 // RFC 6587: each message has its length before it.
-                let messages = rendered(batch, personal, syslog_message)?.into_iter();
-                let framed: String = messages.map(|message| format!("{} {message}", message.len())).collect();
+                let framed = rendered(batch, personal, syslog_message)?
+                    .into_iter()
+                    .fold(String::new(), |framed, message| framed + &format!("{} {message}", message.len()));
                 let sent = write(address, connection, framed.as_bytes());
                 Ok(sent.map_err(|error| {
                     *connection = None;
