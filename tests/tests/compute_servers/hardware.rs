@@ -4,7 +4,6 @@ use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::PowerAction;
-use chronova_hypervisor::options::MachineTypes;
 use chronova_hypervisor::sim::DriverCall;
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::World;
