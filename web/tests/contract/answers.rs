@@ -119,8 +119,9 @@ fn of_compute(contract: &Path) -> Vec<AnswerSample> {
             continue;
         }
         let version = super::version(entry["version"].as_str().unwrap());
-        // Since 2.53 the list takes the pattern that the search took.
-        let moved = operation == "hypervisors.search" && version >= super::version("2.53");
+        // Since 2.53 the list takes the pattern of the search, and shows the servers.
+        let moved =
+            ["hypervisors.search", "hypervisors.servers"].contains(&operation) && version >= super::version("2.53");
         let judges = judges(Service::Compute, if moved { "hypervisors.index" } else { operation }, version);
         if judges.is_empty() {
             refused.insert(operation.to_owned());
