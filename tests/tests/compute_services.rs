@@ -186,11 +186,18 @@ fn ratio(life: &Life, host: HostId, class: &str) -> f64 {
 
 /// Sets the allocation ratio of a class, as a client of Placement does.
 async fn set_ratio(life: &Life, host: HostId, class: &str, ratio: f64) {
-    let known = provider(life, host);
-    let mut inventory = known.inventories[class].inventory.clone();
-    inventory.allocation_ratio = ratio;
-    let (id, generation) = (ProviderId(host.0), known.generation);
-    ledger(life, LedgerCommand::UpdateInventory { provider: id, generation, inventory, reserve: Reserve::All }).await;
+    // The host may report between the read and the change. Then the client reads again.
+    loop {
+        let known = provider(life, host);
+        let mut inventory = known.inventories[class].inventory.clone();
+        inventory.allocation_ratio = ratio;
+        let (id, generation) = (ProviderId(host.0), known.generation);
+        let update = LedgerCommand::UpdateInventory { provider: id, generation, inventory, reserve: Reserve::All };
+        match life.context().gateway.send::<LedgerRoot>(&CELL, update, Meta::system("test")).await {
+            Ok(_) => return,
+            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
 }
 
 /// An operator removes a host while its agent reports its resources again.
@@ -275,6 +282,8 @@ async fn each_update_of_a_hosts_resources_undoes_what_clients_changed_of_them() 
     life.until(recorded).await;
 
     // Without a change, no event is recorded.
+    let calls = world.fleet.calls(DriverCall::Capabilities);
+    life.until(|_| world.fleet.calls(DriverCall::Capabilities) > calls + 2).await;
     let end = world.log.head();
     let calls = world.fleet.calls(DriverCall::Capabilities);
     let compared = world.fleet.calls(DriverCall::Guests);
