@@ -521,7 +521,9 @@ async fn removed_operations_answer_404_after_their_last_version() {
     // Operations that Nova has removed answer 410 at every version.
     for path in [
         "/os-fping",
+        "/os-fping/x",
         "/os-security-group-default-rules",
+        "/os-security-group-default-rules/x",
         "/os-fixed-ips/10.0.0.1",
         "/os-floating-ips-bulk",
         "/os-floating-ip-dns",
@@ -536,7 +538,7 @@ async fn removed_operations_answer_404_after_their_last_version() {
             assert_eq!(get(path, version).await, 410, "{path} at {version}");
         }
     }
-    // No operation changes cells.
+    // No operation changes cells, networks or the default rules.
     let cell = || Some(json!({"cell": {"name": "c"}}));
     for (method, path, body) in [
         ("POST", "/os-cells", cell()),
@@ -544,8 +546,16 @@ async fn removed_operations_answer_404_after_their_last_version() {
         ("PUT", "/os-cells/c", cell()),
         ("DELETE", "/os-cells/c", None),
         ("POST", "/os-cells/sync_instances", Some(json!({}))),
+        ("POST", "/os-networks/add", Some(json!({"id": null}))),
+        ("POST", "/os-networks/x/action", Some(json!({"disassociate": null}))),
+        ("POST", "/os-networks/x/action", Some(json!({"associate_host": "h"}))),
+        ("POST", "/os-security-group-default-rules", Some(json!({}))),
+        ("DELETE", "/os-security-group-default-rules/x", None),
     ] {
-        assert_eq!(api.call(method, path, "2.1", ADMIN, body).await.status, 410, "{method} {path}");
+        for version in ["2.1", "2.93"] {
+            let gone = api.call(method, path, version, ADMIN, body.clone()).await;
+            assert_eq!(gone.status, 410, "{method} {path} at {version}");
+        }
     }
     for path in ["/os-networks", "/os-tenant-networks"] {
         for version in ["2.1", "2.35", "2.36", "2.93"] {

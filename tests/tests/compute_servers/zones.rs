@@ -158,6 +158,12 @@ async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
     // An evacuation can be forced, too, but a cold migration has no `force`.
     let there = json!({"migrate": {"host": hosts[0], "force": true}});
     assert_eq!(act(&api, &id, "2.56", there).await.0, 400);
+    for body in [
+        json!({"resize": {"flavorRef": "1", "force": true}}),
+        json!({"unshelve": {"availability_zone": "north", "force": true}}),
+    ] {
+        assert_eq!(act(&api, &id, "2.77", body.clone()).await.0, 400, "{body}");
+    }
     api.world.fleet.kill_host(2);
     api.life.hosts_up_of(2, 3).await;
     for name in &hosts[..2] {
