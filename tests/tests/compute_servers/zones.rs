@@ -207,6 +207,14 @@ async fn a_server_of_no_zone_moves_from_zone_to_zone() {
     switch(&api, &home, "disabled").await;
     assert_eq!(act(&api, &id, "2.1", json!({"unshelve": null})).await.0, 202);
     assert_eq!(zone_of().await, second);
+    // Both zones have room, and the request chooses one.
+    switch(&api, &home, "enabled").await;
+    for zone in [&first, &second, &first] {
+        assert_eq!(act(&api, &id, "2.1", json!({"shelve": null})).await.0, 202);
+        assert_eq!(act(&api, &id, "2.1", json!({"shelveOffload": null})).await.0, 202);
+        assert_eq!(act(&api, &id, "2.77", json!({"unshelve": {"availability_zone": zone}})).await.0, 202);
+        assert_eq!(zone_of().await, *zone);
+    }
     ends_well(api).await;
 }
 
