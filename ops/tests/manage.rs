@@ -35,6 +35,15 @@ fn categories_and_sub_commands_are_listed() {
         site.manage("bash-completion libvirt", 0),
         "get_machine_type update_machine_type list_unset_machine_type\n"
     );
+    // A help lists every word that completes the line.
+    for category in ["", "db"] {
+        let mut command = Command::new(site.cloud.folder.path().join("nova-manage"));
+        let output = command.args(category.split_whitespace()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        for name in site.manage(format!("bash-completion {category}").trim_end(), 0).split_whitespace() {
+            assert!(text.contains(&format!("\n  {name}")), "{name}: {text}");
+        }
+    }
     assert_eq!(site.manage("version", 0), concat!(env!("CARGO_PKG_VERSION"), "\n"));
     for (words, lists) in [(&[][..], "upgrade"), (&["upgrade"][..], "check")] {
         let output = Command::new(site.cloud.folder.path().join("nova-status")).args(words).output().unwrap();

@@ -40,6 +40,11 @@ goes_to() { # host
   same "nothing of the server is left on $from" "$(left_on "$from" "$ID")" ""
   counts_on "$ONE"
 }
+screen_answers() { # host
+  local screen address=${1}_IP
+  screen=$(on "$1" vncdisplay "$ID" | sed 's/.*://')
+  expect "the screen answers on the new host" hosts ctl timeout 20 bash -c "exec 3<>/dev/tcp/${!address}/$((5900 + screen)) && head -c 4 <&3 | grep -q ^RFB"
+}
 
 # ----------------------------------------------------------------------------------------------------- captured traffic
 
@@ -77,6 +82,7 @@ expect "the guest's memory went by TLS" [ "$(between tls $((8 * MIB)) "$QEMU")" 
 like "the control plane's traffic used TLS" "$(of tls | cut -f 2-3)" "^10\.231\.0\.2:[0-9]+.10\.231\.0\.1[12]:$LIBVIRT$"
 SCREEN=$(on "$SECOND" dumpxml "$ID")
 like "the guest's screen listens on all addresses after the move" "$SCREEN" "<listen type='address' address='0.0.0.0'/>"
+screen_answers "$SECOND"
 long_run || { expect "the server is deleted" os server delete --wait "$ONE"; verdict; }
 FIRST=$SECOND SECOND=$(other "$SECOND")
 
@@ -94,9 +100,7 @@ esac
 expect "the hosts' libvirtds still use TLS" [ "$(between tls 4096 $LIBVIRT)" = 1 ]
 ARRIVED=$(on "$SECOND" dumpxml "$ID")
 like "the guest's screen listens on all addresses after the second move" "$ARRIVED" "<listen type='address' address='0.0.0.0'/>"
-SCREEN=$(on "$SECOND" vncdisplay "$ID" | sed 's/.*://')
-SECOND_IP=${SECOND}_IP
-expect "the screen answers on the new host" hosts ctl timeout 20 bash -c "exec 3<>/dev/tcp/${!SECOND_IP}/$((5900 + SCREEN)) && head -c 4 <&3 | grep -q ^RFB"
+screen_answers "$SECOND"
 
 wire_open
 with "${SECRET[@]}"

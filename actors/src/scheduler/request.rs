@@ -433,6 +433,7 @@ pub(super) mod tests {
             of(&[("resources:VCPU", "2"), ("resources:MEMORY_MB", "2048"), ("resources:DISK_GB", "1")]),
             "DISK_GB=1 MEMORY_MB=2048 VCPU=2"
         );
+        assert_eq!(of(&[("resources:MEMORY_MB", "0"), ("resources:DISK_GB", "0")]), "VCPU=4");
         assert_eq!(
             of(&[("trait:HW_A", "required"), ("trait:HW_B", "forbidden")]),
             "DISK_GB=10 MEMORY_MB=512 VCPU=4 +HW_A -HW_B"

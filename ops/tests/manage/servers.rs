@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::site::{CELL0, ManagedCloud, NOBODY};
+use super::site::{CELL0, CELL1, ManagedCloud, NOBODY};
 
 #[test]
 fn volume_attachments_are_shown_and_refreshed() {
@@ -149,6 +149,8 @@ fn machine_types_are_shown_and_changed() {
         format!("No machine type registered for instance {unplaced}\n")
     );
     assert_eq!(site.manage("libvirt list_unset_machine_type", 3), format!("{unplaced}\n"));
+    let of_cell = site.manage(&format!("libvirt list_unset_machine_type --cell-uuid {CELL1}"), 3);
+    assert_eq!(of_cell, format!("{unplaced}\n"));
     site.manage(&format!("libvirt list_unset_machine_type --cell-uuid {CELL0}"), 0);
     let (code, table, _) = site.run("nova-status", &["upgrade", "check"]);
     assert_eq!(code, 1, "{table}");

@@ -120,6 +120,7 @@ async fn refused_consoles_get_novas_messages() {
         ("2.6", "serial", "serial", "Unavailable console type serial."),
         ("2.6", "rdp", "rdp-html5", "Unavailable console type rdp."),
         ("2.6", "vnc", "serial", "Invalid console type serial"),
+        ("2.6", "vnc", "xvpvnc", "Invalid console type xvpvnc"),
         ("2.7", "mks", "webmks", "is not one of"),
         ("2.8", "mks", "webmks", "Unavailable console type webmks."),
         ("2.98", "spice", "spice-direct", "is not one of"),
