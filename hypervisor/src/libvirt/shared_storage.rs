@@ -17,9 +17,9 @@ use crate::volumes;
 
 const CALL: &str = "storage mark";
 
-/// The hosts that share this host's storage. Each of them has left its mark on the storage.
+/// The hosts that share this host's storage, by their marks on it, and this host itself.
 fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet<HostId>> {
-    // The id of the directory's pool is the host's id.
+    // The host's id is the UUID of the pool in its own directory ([`pool::open`]).
     let own = HostId(pool::open(connect, options)?.uuid().during(CALL)?);
     let Some(pool) = storage::shared_pool(connect, options)? else { return Ok(BTreeSet::from([own])) };
     let mark = volumes::host_mark(own);
@@ -48,7 +48,7 @@ impl SharedStorage for LibvirtDriver {
         let link = Arc::clone(&self.link);
         self.change("undefine", instance, self.options.call_deadline, move |connect, _| {
             let Some(domain) = domain::lookup(connect, instance)? else { return Ok(()) };
-            if domain.is_active().during(CALL)? {
+            if domain.is_active().during("undefine")? {
                 return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
             }
             link.guests_known().leave(instance);
