@@ -17,6 +17,7 @@ mod limits;
 mod options;
 mod placement;
 mod pretty_table;
+mod transport;
 mod volume_attachment;
 
 use std::io::{self, Write};
