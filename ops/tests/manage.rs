@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
+#[path = "manage/claims.rs"]
+mod claims;
 mod cloud;
 #[path = "manage/limits.rs"]
 mod limits;
