@@ -68,9 +68,12 @@ fn volume_attachments_are_shown_and_refreshed() {
     let actions = site.client().get(&format!("/compute/v2.1/servers/{server}/os-instance-actions")).unwrap().body;
     assert_eq!(actions["instanceActions"][0]["action"], "refresh_volume_attachment", "{actions}");
     site.act(&server, &json!({"os-start": null}), "ACTIVE");
-    // So does a user who shelves and unshelves the server.
-    site.act(&server, &json!({"shelve": null}), "SHELVED_OFFLOADED");
-    site.act(&server, &json!({"unshelve": null}), "ACTIVE");
+    // So does a user without an administrator's rights who shelves and unshelves the server.
+    for (action, status) in [("shelve", "SHELVED_OFFLOADED"), ("unshelve", "ACTIVE")] {
+        let path = format!("/compute/v2.1/servers/{server}/action");
+        site.client().post_as("ann:admin", &path, &json!({action: null})).unwrap().expect(202);
+        site.settle(&server, status);
+    }
     let again: Value = serde_json::from_str(&site.manage(&show(&server, &volume, "--json"), 0)).unwrap();
     assert!(again["attachment_id"].is_string() && again["attachment_id"] != renewed["attachment_id"], "{again}");
     let host = site.client().get("/chronova/v1/hosts").unwrap().expect(200).text("/hosts/0/name");
@@ -88,6 +91,17 @@ fn volume_attachments_are_shown_and_refreshed() {
     site.manage("volume_attachment get_connector --host nowhere", 1);
     site.cloud.stop();
     site.manage(&show(&server, &volume, ""), 1);
+    // After a restart, a user of the project sees that an administrator refreshed the attachment.
+    site.cloud.start();
+    let path = format!("/compute/v2.1/servers/{server}/os-instance-actions");
+    let listed = site.client().get_as("ann:admin", &path).unwrap().expect(200).body;
+    let is_refresh = |action: &&Value| action["action"] == "refresh_volume_attachment";
+    let refresh = listed["instanceActions"].as_array().unwrap().iter().find(is_refresh).unwrap().clone();
+    assert_eq!(refresh["user_id"], "admin");
+    let path = format!("{path}/{}", refresh["request_id"].as_str().unwrap());
+    let shown = site.client().get_as("ann:admin", &path).unwrap().expect(200).body["instanceAction"].take();
+    assert_eq!((&shown["action"], &shown["instance_uuid"]), (&refresh["action"], &json!(server)));
+    assert!(shown["events"].as_array().is_some_and(|events| !events.is_empty()), "{shown}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod image_property;
 mod keystone;
 mod libvirt;
 mod limits;
+mod logging;
 mod options;
 mod placement;
 mod pretty_table;
@@ -28,6 +29,7 @@ use super::CommandFailure;
 use crate::config::Config;
 
 pub(super) use cloud::{RefusedRequest, RunningCloud};
+pub use logging::LoggingOptions;
 pub use options::{NovaOptions, files_last};
 pub(super) use pretty_table::{Align, PrettyTable};
 
