@@ -198,10 +198,15 @@ async fn evacuated_servers_reach_the_requested_host_with_their_disks() {
         assert_eq!(scene.api.call("POST", &path, version, ADMIN, Some(body)).await.status, 200);
     }
     scene.api.life.settled().await;
+    let console = json!({"os-getConsoleOutput": {}});
     for (id, version) in &ids {
         let now = scene.api.get(&format!("/servers/{id}"), "2.46").await["server"].take();
         let wanted = if *version == "2.95" { "SHUTOFF" } else { "ACTIVE" };
         assert_eq!((&now["status"], &now["OS-EXT-SRV-ATTR:host"]), (&json!(wanted), &json!(others[1])), "{now}");
+        let log = scene.api.call("POST", &format!("/servers/{id}/action"), "2.1", ADMIN, Some(console.clone())).await;
+        assert_eq!(log.status, 200, "{:?}", log.body);
+        // A guest that has not been started on its host has written nothing. As in Nova, an empty log is no error.
+        assert_eq!(log.body["output"] == "", wanted == "SHUTOFF", "{:?}", log.body);
     }
     let guests = scene.api.world.fleet.guests(scene.index(&others[1]));
     assert_eq!(guests[&volume_backed.parse().unwrap()].volumes.len(), 1);
