@@ -13,7 +13,7 @@ use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
-/// The number of usual periods between two runs. A plan reads all allocations, and a warning need not be repeated often.
+/// The number of usual periods between two runs. A plan reads all allocations, and one warning an hour is enough.
 const PERIODS: u32 = 60;
 
 /// Consumers with an orphaned allocation, each with the provider of the allocation.

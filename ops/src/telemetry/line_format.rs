@@ -1,6 +1,6 @@
-//! The form of text lines that the operator chooses, in the words of oslo.log: `[DEFAULT] logging_context_format_string`
-//! for lines that a request caused, `logging_default_format_string` for all other lines, and
-//! `logging_debug_format_suffix` at the end of lines of the level DEBUG.
+//! The form of text lines that the operator chooses, in the words of oslo.log: `[DEFAULT]
+//! logging_context_format_string` for lines that a request caused, `logging_default_format_string` for all other lines,
+//! and `logging_debug_format_suffix` at the end of lines of the level DEBUG.
 
 use std::fmt;
 
@@ -120,7 +120,7 @@ fn field(text: &str) -> Result<(LinePiece, &str), String> {
 }
 
 impl LineForms {
-    /// The formats that the operator has set; `None` if there are none. The check of the configuration has accepted them.
+    /// The formats that the operator has set; `None` if there are none. The configuration's check has accepted them.
     pub(super) fn of(settings: &LogSettings) -> Option<Self> {
         let (context, default) = (settings.context_format.as_deref(), settings.default_format.as_deref());
         let suffix = settings.debug_suffix.as_deref();

@@ -1,5 +1,5 @@
-//! `cell_v2`: Chronova has one cell, and Nova's `cell0` for the servers whose build failed before they had a host. A host
-//! belongs to the cell as soon as it is registered, so nothing has to be mapped or discovered.
+//! `cell_v2`: Chronova has one cell, and Nova's `cell0` for the servers whose build failed before they had a host. A
+//! host belongs to the cell as soon as it is registered, so nothing has to be mapped or discovered.
 
 use std::io::Write;
 
@@ -173,8 +173,8 @@ fn not_found(cell: &str, code: ManageExit, out: &mut dyn Write) -> Result<Manage
     Ok(code)
 }
 
-/// Whether the address of the message queue is valid: that of the option, or `[DEFAULT] transport_url`. Writes why it is
-/// not. The cell has no message queue, so unlike in Nova, there may be no address.
+/// Whether the address of the message queue is valid: that of the option, or `[DEFAULT] transport_url`. Writes why it
+/// is not. The cell has no message queue, so unlike in Nova, there may be no address.
 fn has_valid_transport(
     given: Option<&str>,
     cloud: &RunningCloud<'_>,
