@@ -116,8 +116,10 @@ struct ServeArgs {
     #[command(flatten)]
     logging: commands::manage::LoggingOptions,
     /// Nova's options for a remote debugger of Python. Chronova accepts and ignores them.
+    #[allow(dead_code, reason = "accepted and ignored")]
     #[arg(long = "remote_debug-host", value_name = "HOST", hide = true)]
     remote_debug_host: Option<String>,
+    #[allow(dead_code, reason = "accepted and ignored")]
     #[arg(long = "remote_debug-port", value_name = "PORT", hide = true)]
     remote_debug_port: Option<u16>,
 }
