@@ -2,7 +2,7 @@
 //! logging_context_format_string` for lines that a request caused, `logging_default_format_string` for all other lines,
 //! and `logging_debug_format_suffix` at the end of lines of the level DEBUG.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use chrono::{DateTime, Utc};
 use chronova_events::clock::{Clock as _, SystemClock};
@@ -138,7 +138,12 @@ impl LineForms {
 
     fn value(&self, field: LineField, now: DateTime<Utc>, request: Option<&str>, of: &Metadata<'_>) -> String {
         match field {
-            LineField::Time => now.format(&self.date).to_string(),
+            LineField::Time => {
+                // A date format with an unknown specifier writes nothing. The configuration's check refuses it.
+                let mut time = String::new();
+                let _ = write!(time, "{}", now.format(&self.date));
+                time
+            }
             LineField::Milliseconds => format!("{:03}", now.timestamp_subsec_millis()),
             LineField::Process => std::process::id().to_string(),
             LineField::Level => level(*of.level()).to_owned(),
