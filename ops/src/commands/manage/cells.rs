@@ -22,7 +22,7 @@ const BAD_INPUT: ManageExit = 127;
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub enum CellCommand {
-    /// Set up the cells: both always exist.
+    /// Set up the cells: both always exist. Exit with 1 if no host has registered.
     SimpleCellSetup {
         #[arg(long = "transport-url", value_name = "URL")]
         transport_url: Option<String>,
@@ -33,7 +33,7 @@ pub enum CellCommand {
         #[arg(long = "database_connection", alias = "database-connection", value_name = "URL")]
         database_connection: Option<String>,
     },
-    /// Map servers to a cell: they are mapped when they are created.
+    /// Map servers to a cell: they are mapped when they get a host.
     MapInstances {
         #[arg(long = "cell_uuid", alias = "cell-uuid", value_name = "UUID")]
         cell_uuid: String,
@@ -58,7 +58,7 @@ pub enum CellCommand {
         #[arg(long)]
         quiet: bool,
     },
-    /// Create a cell: there is one, and there can be no other.
+    /// Create the one cell, before the first start of the server: there can be no other.
     CreateCell(NewCellArgs),
     /// Discover hosts: they register themselves.
     DiscoverHosts {
@@ -265,7 +265,7 @@ fn map_instances(cell: &str, max_count: Option<&str>, out: &mut dyn Write) -> Re
     if !is_known(cell) {
         return not_found(cell, UNEXPECTED, out);
     }
-    complain("Servers belong to the one cell from their creation on, so none is left to map.\n");
+    complain("Servers belong to the one cell from their first host on, so none is left to map.\n");
     Ok(0)
 }
 
