@@ -4,6 +4,7 @@
 
 mod audit;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -105,12 +106,33 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
+#[command(version)]
 struct ServeArgs {
     #[command(flatten)]
     place: ConfigPaths,
     /// HOST:PORT that serve every API; overrides `[chronova] listen`.
     #[arg(long, value_name = "HOST:PORT")]
     listen: Vec<String>,
+    #[command(flatten)]
+    logging: commands::manage::LoggingOptions,
+    /// Nova's options for a remote debugger of Python. Chronova accepts and ignores them.
+    #[allow(dead_code, reason = "accepted and ignored")]
+    #[arg(long = "remote_debug-host", value_name = "HOST", hide = true)]
+    remote_debug_host: Option<String>,
+    #[allow(dead_code, reason = "accepted and ignored")]
+    #[arg(long = "remote_debug-port", value_name = "PORT", hide = true)]
+    remote_debug_port: Option<u16>,
+}
+
+impl ServeArgs {
+    /// The options of logging as lines of a configuration file. A server also heeds those that its tools ignore.
+    fn said(&self) -> String {
+        let mut said = self.logging.as_config();
+        if self.logging.watch_log_file || self.logging.nowatch_log_file {
+            let _ = writeln!(said, "watch_log_file = {}", self.logging.watch_log_file);
+        }
+        said
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -281,7 +303,7 @@ fn load_for_nova(options: &commands::manage::NovaOptions) -> Option<Config> {
     if place.config_file.is_empty() && place.config_dir.is_empty() {
         place.find_in(std::path::Path::new(NOVA_FOLDER));
     }
-    let config = load_with(&place, &options.as_config())?;
+    let config = load_with(&place, &options.logging.as_config())?;
     match crate::telemetry::Logging::start(&config.targets().log) {
         Ok(_) => Some(config),
         Err(error) => {
@@ -421,12 +443,14 @@ async fn operate_on(place: &ConfigPaths, command: OperatorCommand) -> ExitCode {
     }
 }
 
-fn serve(ServeArgs { place, listen }: ServeArgs) -> ExitCode {
-    let Some(mut config) = load(&place) else { return ExitCode::from(2) };
+fn serve(args: ServeArgs) -> ExitCode {
+    let said = args.said();
+    let ServeArgs { place, listen, .. } = args;
+    let Some(mut config) = load_with(&place, &said) else { return ExitCode::from(2) };
     if !listen.is_empty() {
         config.chronova.listen = config::Words(listen);
     }
-    exit_code(serve::run(config, Box::new(move || load(&place))))
+    exit_code(serve::run(config, Box::new(move || load_with(&place, &said))))
 }
 
 fn exit_code(result: anyhow::Result<()>) -> ExitCode {
@@ -498,6 +522,33 @@ mod tests {
         assert_eq!(found(), names.map(|name| folder.path().join(name)));
         let loaded = config::load(&found()).unwrap();
         assert!(loaded.config.serial_console.enabled, "nova.conf wins over its overrides");
+    }
+
+    #[test]
+    fn the_server_takes_the_common_options_of_novas_daemons() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nova.conf");
+        std::fs::write(&file, "[DEFAULT]\ndebug = false\nlog_file = of-the-file.log\nuse_json = true\n").unwrap();
+        let parsed = |words: &str| {
+            let words =
+                ["chronova", "serve", "--config-file", file.to_str().unwrap()].into_iter().chain(words.split(' '));
+            match Cli::try_parse_from(words).unwrap().command {
+                Command::Serve(args) => load_with(&args.place, &args.said()).unwrap().default,
+                other => panic!("{other:?}"),
+            }
+        };
+        let logged = parsed(
+            "-d --log-dir /var/log/nova --log-file api.log --log-date-format %Y --nouse-json --use-journal --watch-log-file \
+             --syslog-log-facility LOG_LOCAL3 --remote_debug-host debugger --remote_debug-port 5678",
+        );
+        assert!(logged.debug && logged.use_journal && logged.watch_log_file && !logged.use_json);
+        assert_eq!(logged.log_file.as_deref(), Some(std::path::Path::new("api.log")), "the command line wins");
+        assert_eq!(logged.log_dir.as_deref(), Some(std::path::Path::new("/var/log/nova")));
+        assert_eq!(logged.log_date_format.as_deref(), Some("%Y"));
+        let plain = parsed("--nowatch-log-file");
+        assert!(!plain.debug && plain.use_json && !plain.watch_log_file);
+        let version = Cli::try_parse_from(["chronova", "serve", "--version"]).unwrap_err();
+        assert_eq!(version.kind(), clap::error::ErrorKind::DisplayVersion);
     }
 
     /// Collects the commands and subcommands that use data or configuration.

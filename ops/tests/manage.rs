@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
+#[path = "manage/claims.rs"]
+mod claims;
 mod cloud;
 #[path = "manage/limits.rs"]
 mod limits;
@@ -106,17 +108,13 @@ fn there_is_one_cell_and_novas_cell0() {
     let masked = site.manage("cell_v2 list_cells", 0);
     assert!(masked.contains("postgresql://nova:****@127.0.0.1/nova") && !masked.contains("secret"), "{masked}");
     assert!(site.manage("cell_v2 list_cells --verbose", 0).contains("postgresql://nova:secret@127.0.0.1/nova"));
+    assert_eq!(site.manage("cell_v2 map_cell0", 0), "Cell0 is already setup\n");
     site.manage("cell_v2 map_cell0 --database_connection mysql://x", 0);
-    site.manage("cell_v2 simple_cell_setup --transport-url rabbit://x", 0);
-    assert_eq!(
-        site.manage("cell_v2 map_cell_and_hosts --verbose", 0),
-        format!("All hosts are already mapped to cell(s).\n{CELL1}\n")
-    );
+    assert_eq!(site.manage("cell_v2 map_cell_and_hosts", 0), "All hosts are already mapped to cell(s).\n");
     site.manage("cell_v2 map_cell_and_hosts --name cell1 --transport-url rabbit://x", 0);
     site.manage(&format!("cell_v2 map_instances --cell_uuid {CELL1} --max-count 5 --reset"), 0);
     site.manage(&format!("cell_v2 map_instances --cell_uuid {CELL1} --max-count 0"), 127);
     site.manage(&format!("cell_v2 map_instances --cell_uuid {NOBODY}"), 255);
-    site.manage("cell_v2 create_cell --name=cell1 --verbose", 2);
     site.manage("cell_v2 discover_hosts", 0);
     site.manage(&format!("cell_v2 discover_hosts --cell_uuid {CELL1}"), 0);
     site.manage("cell_v2 discover_hosts --strict --by-service", 1);
@@ -128,16 +126,76 @@ fn there_is_one_cell_and_novas_cell0() {
         ("--name cell1 --enable", 0),
         ("--name north", 2),
         ("--disable", 2),
+        // The other cell has these addresses.
+        ("--transport-url none:///", 3),
+        ("--database_connection postgresql://nova:secret@127.0.0.1/nova", 3),
         ("--disable --enable", 4),
     ] {
         site.manage(&format!("cell_v2 update_cell --cell_uuid {CELL1} {rest}"), code);
     }
+    let other = site.manage(&format!("cell_v2 update_cell --cell_uuid {CELL0} --transport-url none:///"), 3);
+    assert!(other.contains(&format!("already exists for another cell with uuid {CELL1}")), "{other}");
     site.manage(&format!("cell_v2 update_cell --cell_uuid {CELL0} --disable"), 5);
     site.manage(&format!("cell_v2 update_cell --cell_uuid {NOBODY}"), 1);
     // A sub-command that needs the server says which program to start.
     let (code, _, said) = site.run("nova-manage", &["cell_v2", "list_hosts"]);
     assert_eq!(code, 255);
     assert!(said.contains("start it with `chronova serve`"), "{said}");
+}
+
+/// The order of Nova's installation guide. Before the first start, the one cell is as good as new.
+#[test]
+fn a_new_deployment_is_set_up_in_novas_order() {
+    let mut site = ManagedCloud::stopped();
+    let create = "cell_v2 create_cell --name=cell1 --verbose";
+    site.manage("api_db sync", 0);
+    site.manage("cell_v2 map_cell0", 0);
+    assert_eq!(site.manage(create, 0), format!("{CELL1}\n"));
+    site.manage("db sync", 0);
+    let cells = site.manage("cell_v2 list_cells", 0);
+    for (name, id) in [("cell0", CELL0), ("cell1", CELL1)] {
+        assert!(cells.contains(&format!("| {name} | {id} |")), "{cells}");
+    }
+    assert_eq!(cells.matches(" none:/// ").count(), 2, "{cells}");
+    // A second cell, or one that takes no servers, is never created.
+    site.manage("cell_v2 create_cell --name north", 2);
+    site.manage("cell_v2 create_cell --name cell1 --disabled", 2);
+    assert_eq!(site.manage("cell_v2 create_cell", 0), "", "only --verbose prints the id");
+    site.cloud.start();
+    site.manage("cell_v2 discover_hosts", 0);
+    assert!(site.manage(create, 2).contains(&format!("The cell cell1 ({CELL1}) exists already")));
+}
+
+/// Chronova has no message queue. So only a wrong address is refused, and none is missing.
+#[test]
+fn a_wrong_address_of_a_message_queue_is_refused() {
+    let site = ManagedCloud::stopped();
+    for (url, words) in [
+        ("nonsense", "Invalid transport URL: No scheme specified\n"),
+        ("rabbit://nova:secret@mq:amqp/", "Invalid transport URL: A port is not a number\n"),
+    ] {
+        for command in ["simple_cell_setup", "map_cell_and_hosts", "create_cell --name cell1"] {
+            assert_eq!(site.manage(&format!("cell_v2 {command} --transport-url {url}"), 1), words, "{command}");
+        }
+    }
+    site.cloud.configure("[DEFAULT]\ntransport_url = nonsense\n");
+    for command in ["simple_cell_setup", "map_cell_and_hosts", "create_cell"] {
+        site.manage(&format!("cell_v2 {command}"), 1);
+    }
+    site.manage("cell_v2 map_cell_and_hosts --transport-url rabbit://nova:secret@h1:5672,nova:secret@h2:5672/vhost", 0);
+}
+
+/// As in Nova, a cloud without hosts is not set up.
+#[test]
+fn cells_of_a_cloud_without_hosts_are_not_set_up() {
+    const NONE: &str = "No hosts found to map to cell, exiting.\n";
+    let mut site = ManagedCloud::stopped();
+    site.cloud.replace("hypervisors = sim://2\n", "");
+    // Only a running server knows the hosts.
+    site.manage("cell_v2 simple_cell_setup", 255);
+    site.cloud.start();
+    assert_eq!(site.manage("cell_v2 simple_cell_setup", 1), format!("Cell0 is already setup\n{NONE}"));
+    assert_eq!(site.manage("cell_v2 map_cell_and_hosts --verbose", 0), NONE);
 }
 
 #[test]
@@ -161,8 +219,24 @@ fn hosts_and_servers_of_the_cell_are_shown() {
         assert!(found.contains(&format!("compute host '{}': {}\n", text("name"), text("id"))), "{found}");
     }
     assert!(found.ends_with(&format!("Found 0 unmapped computes in cell: {CELL1}\n")), "{found}");
-    // Servers are mapped from their request on, so the set-up of an upgrade finds them in the one cell.
-    site.manage("cell_v2 simple_cell_setup", 0);
+    // Servers are mapped with their host, so the set-up of an upgrade finds them in the one cell.
+    let mapped = "All hosts are already mapped to cell(s).\n";
+    assert_eq!(
+        site.manage("cell_v2 simple_cell_setup --transport-url rabbit://x", 0),
+        format!("Cell0 is already setup\n{mapped}")
+    );
+    let shown = site.manage("cell_v2 map_cell_and_hosts --verbose", 0);
+    assert_eq!(shown.matches(&format!(" is already mapped to cell {CELL1}\n")).count(), 2, "{shown}");
+    assert!(listed(&shown) == 2 && shown.ends_with(mapped), "{shown}");
+    // A server that never got a host is in cell0.
+    let huge = json!({"flavor": {"name": "huge", "vcpus": 1, "ram": 1 << 30, "disk": 1}});
+    let huge = site.client().post("/compute/v2.1/flavors", &huge).unwrap().expect(200).text("/flavor/id");
+    let unplaced = site.request("unplaced", &huge);
+    site.settle(&unplaced, "ERROR");
+    assert_eq!(
+        site.manage(&format!("cell_v2 verify_instance --uuid {unplaced}"), 0),
+        format!("Instance {unplaced} is in cell: cell0 ({CELL0})\n")
+    );
     let verify = |id: &str| format!("cell_v2 verify_instance --uuid {id}");
     assert_eq!(site.manage(&verify(&server), 0), format!("Instance {server} is in cell: cell1 ({CELL1})\n"));
     assert_eq!(site.manage(&format!("{} --quiet", verify(NOBODY)), 1), "");

@@ -145,6 +145,23 @@ fn hosts_report_their_traits_again_at_a_hang_up() {
     cloud.stop();
 }
 
+/// A migration under way follows the changed value, too: `a_migration_under_way_follows_a_changed_timeout`.
+#[test]
+fn a_hang_up_changes_the_timeout_of_live_migrations() {
+    const CHANGED: &str = "live_migration_completion_timeout is now";
+    let mut cloud = Cloud::new("sim://1");
+    cloud.environment.push(("RUST_LOG".to_owned(), String::new()));
+    cloud.start();
+    hang_up(&mut cloud, READ, 1);
+    cloud.configure("[libvirt]\nlive_migration_completion_timeout = 5\n");
+    hang_up(&mut cloud, CHANGED, 1);
+    assert!(log(&cloud).contains(&format!("{CHANGED} 5 seconds for each GiB")), "{}", log(&cloud));
+    cloud.replace("live_migration_completion_timeout = 5", "live_migration_completion_timeout = 0");
+    hang_up(&mut cloud, CHANGED, 2);
+    assert!(log(&cloud).contains(&format!("{CHANGED} 0 seconds")), "{}", log(&cloud));
+    cloud.stop();
+}
+
 #[test]
 fn a_hang_up_exchanges_the_certificate() {
     let mut cloud = Cloud::new("sim://1");

@@ -101,8 +101,12 @@ same "the domain is shut off in libvirt" "$(v domstate "$ONE")" "shut off"
 same "the server's power state is Shutdown" "$(get server client-one OS-EXT-STS:power_state | sed 's/^4$/Shutdown/')" Shutdown
 REFUSED=$(os server stop client-one 2>&1)
 like "a second stop is refused" "$REFUSED" "409|while it is in vm_state stopped"
+expect "an operator gives the server another model of network card" "$CHRONOVA_BIN" manage image_property set "$ONE" --property hw_vif_model=e1000 \
+  --data-dir "$DATA" --config-file "$CONF"
+like "the definition has the former model until the start" "$(v dumpxml "$ONE")" "<model type='virtio'/>"
 expect "a start is requested" os server start client-one
 within 60 "the server is ACTIVE again" is client-one ACTIVE
+like "the started guest has a network card of that model" "$(v dumpxml "$ONE")" "<model type='e1000'/>"
 expect "the server is locked" os server lock client-one
 same "the lock is shown" "$(get server client-one locked)" True
 expect "the server is unlocked" os server unlock client-one

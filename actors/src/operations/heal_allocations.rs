@@ -117,7 +117,7 @@ impl Operations {
         host: HostId,
         force: bool,
     ) -> Result<Option<Healing>, HealReject> {
-        check_nested(alive)?;
+        check_nested(&alive.request.flavor.extra_specs)?;
         let consumer = ConsumerId::new(server.to_string());
         let held = self.queries.views.placement.read(|view| view.ledger.consumers.get(&consumer).cloned());
         match held {
@@ -191,8 +191,8 @@ impl Operations {
 /// Refuses a flavor with vGPUs or a device profile, as Nova does, because the flavor does not say which nested provider
 /// a guest uses. Unlike Nova, also refuses an alias of PCI devices, because the flavor does not say which device the
 /// guest has.
-fn check_nested(alive: &Alive) -> Result<(), HealReject> {
-    let has = |name: &str| alive.request.flavor.extra_specs.iter().any(|(key, _)| key == name);
+fn check_nested(extra_specs: &[(String, String)]) -> Result<(), HealReject> {
+    let has = |name: &str| extra_specs.iter().any(|(key, _)| key == name);
     let named = [
         ("resources:VGPU", "vGPU"),
         ("accel:device_profile", "device profile"),
@@ -210,5 +210,23 @@ fn owned(alive: &Alive, held: &Consumer, allocations: Vec<Allocation>) -> Consum
         consumer_type: held.claim.consumer_type.clone().or_else(|| Some("INSTANCE".to_owned())),
         generation: SeenGeneration::Said(Some(held.generation)),
         allocations,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flavor_with_nested_resources_is_not_healed() {
+        let refusal = |key: &str| match check_nested(&[(key.to_owned(), "1".to_owned())]) {
+            Err(HealReject::NestedResources(kind)) => Some(kind),
+            _ => None,
+        };
+        assert_eq!(refusal("resources:VGPU"), Some("vGPU"));
+        assert_eq!(refusal("accel:device_profile"), Some("device profile"));
+        assert_eq!(refusal("pci_passthrough:alias"), Some("PCI device"));
+        assert_eq!(refusal("resources:CUSTOM_GOLD"), None);
+        assert!(check_nested(&[]).is_ok());
     }
 }

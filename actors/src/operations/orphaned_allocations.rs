@@ -49,15 +49,20 @@ pub enum OrphanReject {
 impl Queries {
     /// The orphaned allocations of one provider, or of all. `None` if there is no such provider.
     pub fn orphaned_allocations(&self, of: Option<ProviderId>) -> Option<Vec<OrphanedAllocation>> {
-        // Placement is read before the servers. A server is recorded before it claims, so the later read finds every
-        // server with a claim.
-        let held = self.views.placement.read(|view| {
-            let known = of.is_none_or(|provider| view.ledger.providers.contains_key(&provider));
-            known.then(|| held_of_servers(&view.ledger, of))
-        })?;
-        let orphaned = |(consumer, _, root): &HeldBelow| !is_needed(&self.views, &consumer.claim.consumer, *root);
-        Some(held.into_iter().filter(orphaned).map(|(consumer, at, _)| orphan(&consumer, at)).collect())
+        orphaned(&self.views, of)
     }
+}
+
+/// The orphaned allocations of one provider, or of all. `None` if there is no such provider.
+pub(crate) fn orphaned(views: &Views, of: Option<ProviderId>) -> Option<Vec<OrphanedAllocation>> {
+    // Placement is read before the servers. A server is recorded before it claims, so the later read finds every server
+    // with a claim.
+    let held = views.placement.read(|view| {
+        let known = of.is_none_or(|provider| view.ledger.providers.contains_key(&provider));
+        known.then(|| held_of_servers(&view.ledger, of))
+    })?;
+    let orphaned = |(consumer, _, root): &HeldBelow| !is_needed(views, &consumer.claim.consumer, *root);
+    Some(held.into_iter().filter(orphaned).map(|(consumer, at, _)| orphan(&consumer, at)).collect())
 }
 
 /// A consumer, the index of one of its allocations, and the root of this allocation's provider.

@@ -18,7 +18,7 @@ use chronova_hypervisor::sim::SimUri;
 use chrono::format::{Item, StrftimeItems};
 use uuid::Uuid;
 
-use crate::telemetry::log_config;
+use crate::telemetry::{line_format, log_config};
 
 use super::account::HasAccount as _;
 use super::event_store::EventStoreAddress;
@@ -75,7 +75,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
     agreements.into_iter().flatten().map(told).collect()
 }
 
-/// Checks the file that `log_config_append` names, and the specifiers in `log_date_format`.
+/// Checks the file that `log_config_append` names, the specifiers in `log_date_format`, and the formats of lines.
 fn logging(config: &Config) -> Vec<Clash> {
     let default = &config.default;
     let mut clashes = Vec::new();
@@ -91,6 +91,16 @@ fn logging(config: &Config) -> Vec<Clash> {
             ("DEFAULT", "log_date_format"),
             "[DEFAULT] log_date_format has a specifier that strftime does not know",
         ));
+    }
+    for (name, format) in [
+        ("logging_context_format_string", &default.logging_context_format_string),
+        ("logging_default_format_string", &default.logging_default_format_string),
+        ("logging_debug_format_suffix", &default.logging_debug_format_suffix),
+    ] {
+        if let Some(problem) = format.as_deref().and_then(line_format::problem) {
+            let message = format!("[DEFAULT] {name}: {problem}").into();
+            clashes.push(Clash { severity: Severity::Error, at: ("DEFAULT", name), message });
+        }
     }
     clashes
 }

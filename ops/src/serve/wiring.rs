@@ -151,7 +151,11 @@ impl ControlPlane {
     /// its resources and traits again.
     pub(super) fn renew(&mut self, read: Option<&Targets>) {
         if let Some(read) = read {
-            self.targets.runtime.live.completion_timeout = read.runtime.live.completion_timeout;
+            let (had, has) = (&mut self.targets.runtime.live.completion_timeout, read.runtime.live.completion_timeout);
+            if *had != has {
+                tracing::info!("live_migration_completion_timeout is now {has} seconds for each GiB");
+            }
+            *had = has;
         }
         if let Some(leader) = &self.leader {
             leader.contexts.steps.completion_timeout.set(self.targets.runtime.live.completion_timeout);

@@ -14,9 +14,11 @@ mod image_property;
 mod keystone;
 mod libvirt;
 mod limits;
+mod logging;
 mod options;
 mod placement;
 mod pretty_table;
+mod transport;
 mod volume_attachment;
 
 use std::io::{self, Write};
@@ -27,6 +29,7 @@ use super::CommandFailure;
 use crate::config::Config;
 
 pub(super) use cloud::{RefusedRequest, RunningCloud};
+pub use logging::LoggingOptions;
 pub use options::{NovaOptions, files_last};
 pub(super) use pretty_table::{Align, PrettyTable};
 

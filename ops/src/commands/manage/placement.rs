@@ -433,6 +433,15 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_heal_has_novas_codes() {
+        let code =
+            |key: &str| heal_code(&RefusedRequest { status: 409, key: key.to_owned(), message: "no".to_owned() });
+        assert_eq!(code("computeHostNotFound"), 2);
+        assert_eq!(code("allocationUpdateFailed"), 3);
+        assert_eq!(code("healNotSupported"), 8);
+    }
+
+    #[test]
     fn a_failed_update_hides_no_other_reason() {
         let good = json!({"name": "h1", "known": true, "mirrored": true, "provider": "p"});
         let unknown = json!({"name": "h2", "known": false, "mirrored": null, "provider": null});

@@ -52,6 +52,20 @@ section! {
             origin: super::super::OptionOrigin::Oslo,
             help: "Form of times in text lines, as in strftime. Unset: ISO 8601 with microseconds, in UTC.",
         }
+        logging_context_format_string: Option<String> => log.context_format {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Form of text lines that a request caused, as in oslo.log: %(asctime)s, %(levelname)s, \
+                   %(request_id)s, %(message)s and so on. Unset: Chronova's own form, or oslo.log's if one of the \
+                   next two options is set.",
+        }
+        logging_default_format_string: Option<String> => log.default_format {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Form of all other text lines, as in oslo.log.",
+        }
+        logging_debug_format_suffix: Option<String> => log.debug_suffix {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "End of text lines of the level DEBUG, as in oslo.log.",
+        }
         log_config_append: Option<PathBuf> => here {
             origin: super::super::OptionOrigin::Oslo,
             deprecated: &[("DEFAULT", "log_config")],
