@@ -7,6 +7,7 @@
 #[macro_use]
 pub mod registry;
 
+pub mod archive;
 pub mod chain;
 pub mod clock;
 pub mod codec;
