@@ -12,6 +12,8 @@
 //!   far the log once reached, because SQLite cannot detect a truncated write-ahead log. [`seals`] protect all other
 //!   bits, and [`verify`] checks everything.
 //! * **No unencrypted copies**: personal fields are sealed, and [`snapshots`], which repeat them, are encrypted.
+//! * **Retention** ([`retention`]): the first events may leave the file if an archive has them. All reads go on in the
+//!   archive ([`floor`]), so users of the log notice only that such reads take longer.
 //! * **One writing process** ([`lock`]); other processes use [`read_only`]. Other programs may read the file with a
 //!   SQLite client while it is written. This process opens the file without SQLite only through [`data_file`]. If
 //!   another program removes or replaces the file, acknowledgements stop ([`watch`]).
@@ -21,6 +23,7 @@
 mod by_stream;
 mod data_file;
 mod error;
+mod floor;
 pub mod import;
 mod keys;
 mod lock;
@@ -29,6 +32,7 @@ mod places;
 pub mod probe;
 mod read_only;
 mod reader;
+pub mod retention;
 mod row;
 mod schema;
 mod seals;
