@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::entry::ExportEntry;
-use super::{ArchiveFault, Manifest, SegmentFrame, at, manifests};
+use super::{ArchiveFault, Manifest, SegmentFrame, at, manifests, sha256};
 use crate::chain::EventHash;
 use crate::envelope::Recorded;
 use crate::sealed::keys::KeyRing;
@@ -194,6 +194,19 @@ impl ColdEvents {
         }
         let folder = &self.folder;
         File::open(folder).and_then(|file| file.sync_all()).map_err(at(folder)).map_err(StoreError::from)
+    }
+
+    /// The segments' files that are not as they were written, up to the one with the event at `last`.
+    ///
+    /// # Errors
+    /// The folder or a manifest cannot be read.
+    pub fn changed_files(&self, last: u64) -> Result<Vec<PathBuf>, ArchiveFault> {
+        let segments = manifests(&self.folder)?;
+        let changed = |segment: &Manifest| {
+            let path = segment.path(&self.folder);
+            (sha256(&path).ok().as_ref() != Some(&segment.sha256)).then_some(path)
+        };
+        Ok(segments.iter().filter(|segment| segment.first <= last).filter_map(changed).collect())
     }
 
     /// The segments. The folder is read again if none of them has `position`, because an archive grows.

@@ -30,6 +30,7 @@ use super::data_file::DataFile;
 use super::row::{Kinds, unsigned};
 use super::witness::NoteState;
 use super::{floor, reader, schema};
+use crate::archive::cold::ColdEvents;
 use crate::chain::{Anchor, EventHash};
 use crate::envelope::{Position, StreamId};
 use crate::store::StoreError;
@@ -233,6 +234,7 @@ fn check_database(
         options.progress.expect(head.0);
         check_contents(path, head, options, findings, found)?;
         rows::check_index(&connection, findings)?;
+        check_archive(&connection, floor, findings)?;
         rows::check_snapshots(&connection, findings, found)?;
     }
     let kinds = reader::kinds(&connection)?;
@@ -258,6 +260,25 @@ fn check_contents(
         structures.join()
     });
     structures.map_err(|_| StoreError::Io("the check of the file's structure failed".to_owned()))?
+}
+
+/// Checks the files of the archive that has the events up to the floor. Some bits of a file change no event.
+fn check_archive(connection: &Connection, floor: Position, findings: &Findings) -> Result<(), StoreError> {
+    if floor == Position::START {
+        return Ok(());
+    }
+    let cold = ColdEvents::new(floor::folder(connection)?);
+    match cold.changed_files(floor.0) {
+        Ok(changed) => {
+            for path in changed {
+                findings.of_log(format!("{}: the file is not as it was written", path.display()));
+            }
+        }
+        Err(fault) => {
+            findings.of_log(fault.to_string());
+        }
+    }
+    Ok(())
 }
 
 fn chained_until(connection: &Connection) -> rusqlite::Result<Position> {
