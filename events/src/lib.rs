@@ -15,6 +15,7 @@ pub mod entropy;
 pub mod envelope;
 pub mod error_chain;
 pub mod fold;
+pub mod holds;
 pub mod ids;
 pub mod operations;
 pub mod pci;

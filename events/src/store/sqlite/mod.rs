@@ -56,6 +56,7 @@ use super::criteria::{Criteria, EventSearchResult};
 use super::tail::{Subscription, Tail};
 use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot, sealed_snapshots};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::holds::LegalHolds;
 use crate::sealed::keys::KeyRing;
 use by_stream::UnindexedEvents;
 use reader::Readers;
@@ -65,6 +66,9 @@ use writer::{AppendJob, EncodedEvent, WriteJob, Writer};
 pub use read_only::ReadOnlyLog;
 pub use reader::Verified;
 pub use schema::FORMAT;
+
+/// The file of the legal holds is named `log.db.holds`.
+const HOLDS: &str = "holds";
 
 /// The options of a log. The defaults suit nearly every deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -268,6 +272,10 @@ impl EventStore for SqliteStore {
 
     fn keys(&self) -> Option<&Arc<KeyRing>> {
         Some(&self.keys)
+    }
+
+    fn holds(&self) -> Result<LegalHolds, StoreError> {
+        LegalHolds::read(&schema::beside(&self.path, HOLDS))
     }
 
     async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {

@@ -13,6 +13,7 @@ use super::data_file::DataFile;
 use super::reader::{self, Readers, Verified};
 use super::{schema, search, snapshots};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::holds::LegalHolds;
 use crate::sealed::keys::KeyRing;
 use crate::store::criteria::{Criteria, EventSearchResult};
 use crate::store::tail::{Subscription, Tail};
@@ -122,6 +123,10 @@ impl EventStore for ReadOnlyLog {
 
     fn keys(&self) -> Option<&Arc<KeyRing>> {
         Some(&self.keys)
+    }
+
+    fn holds(&self) -> Result<LegalHolds, StoreError> {
+        LegalHolds::read(&schema::beside(&self.path, super::HOLDS))
     }
 
     async fn forget(&self, _: &[StreamId]) -> Result<(), StoreError> {
