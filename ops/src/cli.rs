@@ -87,7 +87,7 @@ enum Command {
     /// Back up the data of the control plane, which may run meanwhile; restore a backup.
     #[command(subcommand)]
     Backup(commands::backup::BackupSubcommand),
-    /// Move the event log to another engine.
+    /// Move the event log to another engine, or its old events into an archive; keep parts of it by legal holds.
     #[command(subcommand)]
     Log(LogCommand),
     /// Show the members of a cluster on one log, or let another member lead.
@@ -132,6 +132,23 @@ enum LogCommand {
         place: ConfigPaths,
         #[command(flatten)]
         args: commands::log_copy::LogCopyArgs,
+    },
+    /// Move old events out of the log's file into the archive, while no server runs.
+    ///
+    /// All commands and queries go on reading them there. A running server does the same by itself: see [chronova]
+    /// retention_days and retention_size.
+    Prune {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::retention::prune::LogPruneArgs,
+    },
+    /// Keep a part of the log in its file, and its personal data readable, until the hold is removed.
+    Hold {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(subcommand)]
+        command: commands::retention::holds::HoldCommand,
     },
 }
 
@@ -261,6 +278,8 @@ fn run_command(command: Command) -> ExitCode {
         Command::Policy { place, command } => policy(&place, &command),
         Command::Backup(command) => backup(command),
         Command::Log(LogCommand::Copy { place, args }) => operate(&place, OperatorCommand::LogCopy(args)),
+        Command::Log(LogCommand::Prune { place, args }) => operate(&place, OperatorCommand::LogPrune(args)),
+        Command::Log(LogCommand::Hold { place, command }) => operate(&place, OperatorCommand::LogHold(command)),
         Command::Cluster(command) => cluster(command),
         Command::Host(command) => host(&command),
         Command::Top(args) => top(&args),

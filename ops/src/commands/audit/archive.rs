@@ -103,19 +103,12 @@ pub async fn run(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let key = args.sign_key.as_deref().map(keys::signing_key).transpose()?;
     let _locked = if args.dry_run { None } else { Some(locked(folder)?) };
     let known = if folder.exists() { manifests(folder)? } else { Vec::new() };
-    let mut next = known.last().map_or(1, |manifest| manifest.last.saturating_add(1));
-    if let Some(newest) = known.last()
-        && hash_at(store, newest.last).await?.to_string() != newest.end
-    {
-        let text = format!("the archive in {} belongs to another log", folder.display());
-        return Err(CommandFailure::Usage(text));
-    }
+    let mut next = continues(store, folder, &known).await?;
     let end = match args.before {
         ArchiveBound::Position(position) => position,
-        ArchiveBound::Time(when) => first_at(store, when.resolve(now)).await?,
+        ArchiveBound::Time(when) => first_at(store, Position::START, when.resolve(now)).await?,
     };
     let last = end.saturating_sub(1).min(store.head().0);
     if next > last {
@@ -127,12 +120,52 @@ pub async fn run(
         writeln!(out, "{} would be written: positions {next} to {end}", name_of(next, end))?;
         next = end + 1;
     }
+    if !args.dry_run {
+        write_to(store, folder, (next, last), now, (args.sign_key.as_deref(), out)).await?;
+    }
+    Ok(Exit::Yes)
+}
+
+/// Continues the archive up to `last`, as [`run`] does. Returns the lock of the folder.
+pub async fn extend(
+    store: &dyn EventStore,
+    folder: &Path,
+    last: u64,
+    now: Timestamp,
+    how: (Option<&Path>, &mut dyn Write),
+) -> Result<File, CommandFailure> {
+    let lock = locked(folder)?;
+    let next = continues(store, folder, &manifests(folder)?).await?;
+    write_to(store, folder, (next, last), now, how).await?;
+    Ok(lock)
+}
+
+/// Writes the segments with the events from `next` to `last`.
+async fn write_to(
+    store: &dyn EventStore,
+    folder: &Path,
+    (mut next, last): (u64, u64),
+    now: Timestamp,
+    (sign_key, out): (Option<&Path>, &mut dyn Write),
+) -> Result<(), CommandFailure> {
+    let key = sign_key.map(keys::signing_key).transpose()?;
     while next <= last {
         let manifest = segment(store, folder, (next, last), now, key.as_ref()).await?;
         writeln!(out, "{}: positions {} to {}", manifest.file, manifest.first, manifest.last)?;
         next = manifest.last + 1;
     }
-    Ok(Exit::Yes)
+    Ok(())
+}
+
+/// The first position that the archive lacks. Refuses the archive of another log.
+async fn continues(store: &dyn EventStore, folder: &Path, known: &[Manifest]) -> Result<u64, CommandFailure> {
+    if let Some(newest) = known.last()
+        && hash_at(store, newest.last).await?.to_string() != newest.end
+    {
+        let text = format!("the archive in {} belongs to another log", folder.display());
+        return Err(CommandFailure::Usage(text));
+    }
+    Ok(known.last().map_or(1, |newest| newest.last.saturating_add(1)))
 }
 
 /// Creates the folder if it is not there, and locks it until the returned file is closed.
@@ -143,11 +176,11 @@ fn locked(folder: &Path) -> Result<File, CommandFailure> {
     Ok(lock)
 }
 
-/// The first position recorded at or after `time`. All positions before it are older than `time`. Later positions may
-/// be older, too, because clocks may go back.
-async fn first_at(store: &dyn EventStore, time: Timestamp) -> Result<u64, CommandFailure> {
+/// The first position after `after` that was recorded at or after `time`. All positions between them are older than
+/// `time`. Later positions may be older, too, because clocks may go back.
+pub async fn first_at(store: &dyn EventStore, after: Position, time: Timestamp) -> Result<u64, CommandFailure> {
     let since = Criteria { since: Some(time), ..Criteria::default() };
-    let mut at = Position::START;
+    let mut at = after;
     loop {
         let found = store.search(at, 1, &since).await?;
         if let Some(first) = found.events.first() {
