@@ -3,6 +3,7 @@
 //! the name of one of Nova's tools.
 
 mod audit;
+mod log;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -89,7 +90,7 @@ enum Command {
     Backup(commands::backup::BackupSubcommand),
     /// Move the event log to another engine, or its old events into an archive; keep parts of it by legal holds.
     #[command(subcommand)]
-    Log(LogCommand),
+    Log(log::LogCommand),
     /// Show the members of a cluster on one log, or let another member lead.
     #[command(subcommand)]
     Cluster(ClusterSubcommand),
@@ -121,34 +122,6 @@ enum ExportSubcommand {
         place: ConfigPaths,
         #[command(flatten)]
         args: commands::export_nova::NovaExportArgs,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum LogCommand {
-    /// Copy a log in SQLite to the PostgreSQL database that [chronova] event_store names.
-    Copy {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: commands::log_copy::LogCopyArgs,
-    },
-    /// Move old events out of the log's file into the archive, while no server runs.
-    ///
-    /// All commands and queries go on reading them there. A running server does the same by itself: see [chronova]
-    /// retention_days and retention_size.
-    Prune {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: commands::retention::prune::LogPruneArgs,
-    },
-    /// Keep a part of the log in its file, and its personal data readable, until the hold is removed.
-    Hold {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(subcommand)]
-        command: commands::retention::holds::HoldCommand,
     },
 }
 
@@ -277,9 +250,7 @@ fn run_command(command: Command) -> ExitCode {
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
         Command::Backup(command) => backup(command),
-        Command::Log(LogCommand::Copy { place, args }) => operate(&place, OperatorCommand::LogCopy(args)),
-        Command::Log(LogCommand::Prune { place, args }) => operate(&place, OperatorCommand::LogPrune(args)),
-        Command::Log(LogCommand::Hold { place, command }) => operate(&place, OperatorCommand::LogHold(command)),
+        Command::Log(command) => command.run(),
         Command::Cluster(command) => cluster(command),
         Command::Host(command) => host(&command),
         Command::Top(args) => top(&args),

@@ -15,7 +15,8 @@ use super::super::locks::taken;
 use super::super::{CommandFailure, Exit, LogPlace};
 use crate::config::event_store::EventStoreAddress;
 
-#[derive(Debug, Clone, clap::Subcommand)]
+/// The commands.
+#[derive(Debug, Clone)]
 pub enum HoldCommand {
     /// Set a hold; prints its id.
     Add(HoldAddArgs),

@@ -62,7 +62,7 @@ impl FromStr for KeptSize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("", 0)];
-        let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+        let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(*unit)?, *shift)));
         let size = found.and_then(|(number, shift)| number.trim().parse::<u64>().ok()?.checked_mul(1 << shift));
         size.map(Self).ok_or_else(|| format!("`{text}` is no size: give 10GiB, 500MiB or a number of bytes"))
     }
