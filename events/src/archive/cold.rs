@@ -104,7 +104,11 @@ impl ColdFrame {
     /// Unpacks a frame, and compares its events with the chain.
     fn read(folder: &Path, place: &FramePlace<'_>) -> Result<Self, StoreError> {
         let path = place.segment.path(folder);
-        let bytes = place.bytes(&path).map_err(at(&path))?;
+        let lost = |error| StoreError::Corrupt {
+            position: place.first(),
+            reason: format!("the archive cannot be read: {}: {error}", path.display()),
+        };
+        let bytes = place.bytes(&path).map_err(lost)?;
         let mut lines = Vec::new();
         // After damage, `lines` has the lines before it.
         let unpacked = zstd::Decoder::new(&bytes[..]).and_then(|mut decoder| decoder.read_to_end(&mut lines).map(drop));
@@ -147,8 +151,8 @@ impl ColdEvents {
     /// Reads events after `after` and up to `last`: at least one, and at most those of one frame.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] names the first event that the archive does not have as it was written. Any other error
-    /// means that the archive cannot be read.
+    /// [`StoreError::Corrupt`] names the first event that the archive does not have as it was written, and says whether
+    /// the archive can be read at all.
     pub fn read(&self, after: u64, last: u64, keys: Option<&Arc<KeyRing>>) -> Result<Vec<Recorded>, StoreError> {
         let frame = self.frame(after + 1)?;
         (after + 1..=last.min(frame.last())).map(|position| frame.event(position, keys)).collect()
@@ -225,10 +229,11 @@ impl ColdEvents {
         if let Some(frame) = self.state().frames.iter().find(has) {
             return Ok(Arc::clone(frame));
         }
-        let segments = self.segments(position)?;
+        let lost = |reason: String| StoreError::Corrupt { position, reason };
+        let segments = self.segments(position);
+        let segments = segments.map_err(|fault| lost(format!("the archive cannot be read: {fault}")))?;
         let Some(place) = place_of(&segments, position) else {
-            let reason = format!("the archive in {} does not have the event", self.folder.display());
-            return Err(StoreError::Corrupt { position, reason });
+            return Err(lost(format!("the archive in {} does not have the event", self.folder.display())));
         };
         let frame = Arc::new(ColdFrame::read(&self.folder, &place)?);
         let mut state = self.state();

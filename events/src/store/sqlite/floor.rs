@@ -92,11 +92,12 @@ pub(super) fn archive(connection: &Connection, kinds: &Kinds) -> Result<Arc<Cold
     let (floor, cold) = (anchor(connection)?, Arc::new(ColdEvents::new(folder)));
     match cold.event(floor.position.0, None) {
         Ok(event) if event.hash != Some(floor.hash) => Err(foreign(&cold, floor.position)),
-        // A damaged part of the archive does not hide its other parts.
-        Ok(_) | Err(StoreError::Corrupt { .. }) => {
+        Ok(_) => {
             *opened = Some(Arc::clone(&cold));
             Ok(cold)
         }
+        // A damaged part of the archive does not hide its other parts. The next read looks again.
+        Err(StoreError::Corrupt { .. }) => Ok(cold),
         Err(error) => Err(error),
     }
 }

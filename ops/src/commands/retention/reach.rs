@@ -67,7 +67,9 @@ impl PruneReach {
         match &opened.from {
             Some(found) => {
                 let position = found.mark.position;
-                reach.limit(position, || format!("the newest checkpoint is at position {position}"));
+                // The event at the checkpoint stays, because each start compares both.
+                let before = Position(position.0.saturating_sub(1));
+                reach.limit(before, || format!("the newest checkpoint is at position {position}"));
             }
             None => reach.limit(from, || "there is no checkpoint: a server writes one when it stops".to_owned()),
         }
@@ -106,6 +108,7 @@ impl PruneReach {
             writeln!(out, "limited: {limit}")?;
         }
         match self.events() {
+            0 if self.from == Position::START => writeln!(out, "nothing to move: the file has all events")?,
             0 => writeln!(out, "nothing to move: positions 1 to {} are in the archive", self.from)?,
             events => {
                 writeln!(out, "{events} events may leave the file: positions {} to {}", self.from.0 + 1, self.to)?
