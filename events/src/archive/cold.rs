@@ -104,7 +104,7 @@ impl ColdFrame {
     /// Unpacks a frame, and compares its events with the chain.
     fn read(folder: &Path, place: &FramePlace<'_>) -> Result<Self, StoreError> {
         let path = place.segment.path(folder);
-        let lost = |error| StoreError::Corrupt {
+        let lost = |error: std::io::Error| StoreError::Corrupt {
             position: place.first(),
             reason: format!("the archive cannot be read: {}: {error}", path.display()),
         };
@@ -117,7 +117,7 @@ impl ColdFrame {
             position,
             reason: format!("{}: {reason}", path.display()),
         };
-        let mut hash: EventHash = place.before().parse().map_err(|error| corrupt(position, &error))?;
+        let mut hash = place.before().parse::<EventHash>().map_err(|error| corrupt(position, &error))?;
         let (mut ends, mut end) = (Vec::new(), 0);
         for line in lines.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
             let entry: ExportEntry = serde_json::from_slice(line).map_err(|error| corrupt(position, &error))?;
@@ -166,10 +166,10 @@ impl ColdEvents {
         self.frame(position)?.event(position, keys)
     }
 
-    /// The last position of the frame that should have the event at `position`; `position` itself if no segment has it.
-    pub fn end_of_part(&self, position: u64) -> u64 {
-        let segments = self.segments(position);
-        segments.ok().and_then(|segments| place_of(&segments, position).map(|place| place.last())).unwrap_or(position)
+    /// The last position of the frame that should have the event at `position`, if any should.
+    pub fn end_of_part(&self, position: u64) -> Option<u64> {
+        let segments = self.segments(position).ok()?;
+        place_of(&segments, position).map(|place| place.last())
     }
 
     /// Checks that the segments up to `last` follow each other from the first event on, and syncs them to disk.

@@ -236,7 +236,7 @@ impl<'a> RowVerifier<'a> {
                         StoreError::Corrupt { position, .. } if *position > *at => *position,
                         _ => *at + 1,
                     };
-                    let end = cold.end_of_part(*at + 1).min(last);
+                    let end = cold.end_of_part(*at + 1).unwrap_or(last).min(last);
                     self.damaged_archive(at, (first, end), &error, part);
                     *before = None;
                 }
