@@ -218,6 +218,15 @@ fn verify_names_the_place_of_a_flipped_byte_in_the_archive() {
     let place = told.split("position ").nth(1).and_then(|rest| rest.split([' ', ':']).next()).unwrap();
     assert!((1..=end).contains(&place.parse().unwrap()), "{told}");
     std::fs::write(&file, whole).unwrap();
+    // The archive may be moved, if the log is told.
+    let listing = done(&cloud, &["audit"]);
+    let elsewhere = cloud.folder.path().join("elsewhere");
+    std::fs::rename(cloud.data().join("archive"), &elsewhere).unwrap();
+    let (code, told) = cloud.command(&["audit"]);
+    assert!(code == 2 && told.contains("the archive cannot be read"), "{told}");
+    let words: Vec<&str> = PRUNE.iter().copied().chain(["--archives", elsewhere.to_str().unwrap()]).collect();
+    assert!(done(&cloud, &words).contains("the log reads its archive in "));
+    assert_eq!(done(&cloud, &["audit"]), listing);
     assert!(done(&cloud, &["audit", "verify"]).contains("the log is whole"));
 }
 

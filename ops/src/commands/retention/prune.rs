@@ -20,7 +20,7 @@ use chronova_events::store::sqlite::{ReadOnlyLog, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
 use chronova_projections::checkpoint::OpenedViews;
 
-use super::super::audit::archive::extend;
+use super::super::audit::archive::{extend, manifests};
 use super::super::log_place::LockedLog;
 use super::super::moments::MomentArg;
 use super::super::progress_line::ProgressLine;
@@ -177,6 +177,7 @@ impl LogPrune<'_> {
     /// Moves the events that the policy names, and tells the steps.
     pub async fn run(&self, now: Timestamp, out: &mut dyn Write) -> Result<PruneEnd, CommandFailure> {
         let store: &dyn EventStore = &**self.log;
+        self.name_archive(out).await?;
         let facts = self.facts().await?;
         let opened = checkpoint(self.data, store, out).await?;
         let holds = store.holds()?;
@@ -210,6 +211,18 @@ impl LogPrune<'_> {
         writeln!(out, "moved: positions 1 to {end} are in {}", folder.display())?;
         tell_size(&self.facts().await?, out)?;
         Ok(PruneEnd::Moved(end.0.saturating_sub(reach.from.0)))
+    }
+
+    /// Notes another folder in the log, if the archive was moved there.
+    async fn name_archive(&self, out: &mut dyn Write) -> Result<(), CommandFailure> {
+        let (Some(folder), known) = (&self.archives, self.log.archived().await?) else { return Ok(()) };
+        let whole = std::path::absolute(folder).ok();
+        let is_moved = known.folder.is_some() && known.folder != whole && folder.is_dir();
+        if is_moved && manifests(folder)?.last().is_some_and(|newest| newest.last >= known.end.position.0) {
+            self.log.move_to_archive(known.end.position, folder, |_| ControlFlow::Continue(())).await?;
+            writeln!(out, "the log reads its archive in {} from now on", folder.display())?;
+        }
+        Ok(())
     }
 
     async fn facts(&self) -> Result<LogFacts, CommandFailure> {
