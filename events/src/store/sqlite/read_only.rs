@@ -24,7 +24,7 @@ const READERS: usize = 2;
 
 /// The log in one SQLite file, opened for reading only.
 pub struct ReadOnlyLog {
-    readers: Arc<Readers>,
+    pub(super) readers: Arc<Readers>,
     keys: Arc<KeyRing>,
     /// The tail is closed from the start: a subscription returns the existing events and ends. To follow another
     /// process's log, call [`EventStore::read_all`] again.

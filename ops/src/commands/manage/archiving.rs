@@ -4,15 +4,12 @@
 //! its code is 1, and stops at 0. While a server runs, nothing is moved, because only one process may write the log. The
 //! server moves old events by itself.
 
-use std::io::Write;
-
 use chrono::NaiveDateTime;
 use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::Timestamp;
 
 use super::super::retention::prune::{LogPrune, PruneEnd, RetentionPolicy, in_file, lock};
 use super::super::{CommandFailure, LogPlace};
-use super::{Align, ManageExit, PrettyTable, UNEXPECTED};
 use crate::config::Config;
 use crate::output::complain;
 
@@ -26,33 +23,9 @@ pub(super) struct ArchiveRequest {
     pub verbose: bool,
 }
 
-/// Moves the events. The code is 1 if some were moved, and 0 otherwise.
-pub(super) fn run(
-    request: &ArchiveRequest,
-    config: &Config,
-    out: &mut dyn Write,
-) -> Result<ManageExit, CommandFailure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match runtime.block_on(archive(request, config))? {
-        PruneEnd::Different => {
-            complain("Nothing was archived: the checkpoint of the read models differs from the log.\n");
-            Ok(UNEXPECTED)
-        }
-        PruneEnd::Nothing | PruneEnd::Moved(0) => {
-            if request.verbose {
-                writeln!(out, "Nothing was archived.")?;
-            }
-            Ok(0)
-        }
-        PruneEnd::Moved(events) => {
-            if request.verbose {
-                let mut table = PrettyTable::new(Align::Centre, &["Table", "Number of Rows Archived"]);
-                table.row(vec!["events".to_owned(), events.to_string()]);
-                write!(out, "{}", table.render())?;
-            }
-            Ok(1)
-        }
-    }
+/// Moves the events.
+pub(super) fn run(request: &ArchiveRequest, config: &Config) -> Result<PruneEnd, CommandFailure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(archive(request, config))
 }
 
 async fn archive(request: &ArchiveRequest, config: &Config) -> Result<PruneEnd, CommandFailure> {

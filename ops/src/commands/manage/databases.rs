@@ -7,6 +7,7 @@ use std::io::Write;
 use chronova_events::store::sqlite::FORMAT;
 use clap::Subcommand;
 
+use super::super::retention::prune::PruneEnd;
 use super::archiving::{self, ArchiveRequest};
 use super::{Align, CommandFailure, ManageExit, PrettyTable, UNEXPECTED, dates};
 use crate::config::Config;
@@ -153,7 +154,26 @@ fn archive(
         }
     };
     let most = most.and_then(|most| u64::try_from(most).ok());
-    archiving::run(&ArchiveRequest { before, most, verbose }, config, out)
+    match archiving::run(&ArchiveRequest { before, most, verbose }, config)? {
+        PruneEnd::Different => {
+            complain("Nothing was archived: the checkpoint of the read models differs from the log.\n");
+            Ok(UNEXPECTED)
+        }
+        PruneEnd::Nothing | PruneEnd::Moved(0) => {
+            if verbose {
+                writeln!(out, "Nothing was archived.")?;
+            }
+            Ok(0)
+        }
+        PruneEnd::Moved(events) => {
+            if verbose {
+                let mut table = PrettyTable::new(Align::Centre, &["Table", "Number of Rows Archived"]);
+                table.row(vec!["events".to_owned(), events.to_string()]);
+                write!(out, "{}", table.render())?;
+            }
+            Ok(1)
+        }
+    }
 }
 
 fn purge(all: bool, before: Option<&str>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
