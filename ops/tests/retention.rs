@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 const LIST: &str = "/compute/v2.1/servers/detail?all_tenants=1";
 const PRUNE: [&str; 4] = ["log", "prune", "--older-than", "0s"];
+const ERASE: [&str; 8] = ["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes", "--even-alive"];
 
 fn server(cloud: &mut Cloud, furniture: &Furniture, name: &str) -> String {
     let client = cloud.client();
@@ -138,19 +139,47 @@ fn a_dry_run_and_a_running_server_change_nothing() {
     assert!(floor(&done(&cloud, &["log", "prune", "--keep-size", "0"])) > 0);
 }
 
+/// Sets a hold, and returns its id.
+#[track_caller]
+fn hold(cloud: &Cloud, of: &[&str]) -> String {
+    let words: Vec<&str> = ["log", "hold", "add", "--reason", "case 12"].iter().chain(of).copied().collect();
+    done(cloud, &words).trim().to_owned()
+}
+
+#[track_caller]
+fn remove(cloud: &Cloud, id: &str) {
+    assert_eq!(done(cloud, &["log", "hold", "remove", id]), "removed\n");
+}
+
+/// An erasure of the user's data is refused because of the hold on this part.
+#[track_caller]
+fn refused(cloud: &Cloud, of: &str) {
+    let (code, told) = cloud.command(&ERASE);
+    assert!(code == 1 && told.contains(&format!("refused: a legal hold keeps this data: {of} (case 12)")), "{told}");
+}
+
 #[test]
 fn a_legal_hold_keeps_events_in_the_file_and_refuses_their_erasure() {
-    const ERASE: [&str; 8] = ["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes", "--even-alive"];
     let mut cloud = Cloud::new("sim://1");
     cloud.start();
     let furniture = cloud.furnish();
     let id = server(&mut cloud, &furniture, "annas-laptop");
     cloud.stop();
-    let hold = |of: &[&str]| {
-        let words: Vec<&str> = ["log", "hold", "add", "--reason", "case 12"].iter().chain(of).copied().collect();
-        done(&cloud, &words).trim().to_owned()
-    };
-    let remove = |id: &str| assert_eq!(done(&cloud, &["log", "hold", "remove", id]), "removed\n");
+    let range = hold(&cloud, &["--positions", "6-9"]);
+    let told = done(&cloud, &PRUNE);
+    assert!(told.contains("limited: position 6 is under a legal hold: positions 6 to 9"), "{told}");
+    assert_eq!(floor(&told), 5);
+    remove(&cloud, &range);
+    let listed = positions(&done(&cloud, &["audit", "--server", &id]));
+    let of_server = hold(&cloud, &["--server", &id]);
+    assert_eq!(floor(&done(&cloud, &PRUNE)), listed[0] - 1, "{listed:?}");
+    refused(&cloud, &format!("server {id}"));
+    // Holds are set beside a running server, too, and its API refuses the erasure.
+    cloud.start();
+    let erasure = json!({"erasure": {"server": id, "reason": "asked for", "even_alive": true, "dry_run": false}});
+    let answer = cloud.client().post("/chronova/v1/erasures", &erasure).unwrap().expect(409).body.to_string();
+    assert!(answer.contains(&of_server), "{answer}");
+    cloud.stop();
     let refused = |of: &str| {
         let (code, told) = cloud.command(&ERASE);
         assert!(
@@ -158,34 +187,25 @@ fn a_legal_hold_keeps_events_in_the_file_and_refuses_their_erasure() {
             "{told}"
         );
     };
-    let range = hold(&["--positions", "6-9"]);
-    let told = done(&cloud, &PRUNE);
-    assert!(told.contains("limited: position 6 is under a legal hold: positions 6 to 9"), "{told}");
-    assert_eq!(floor(&told), 5);
-    remove(&range);
-    let listed = positions(&done(&cloud, &["audit", "--server", &id]));
-    let of_server = hold(&["--server", &id]);
-    assert_eq!(floor(&done(&cloud, &PRUNE)), listed[0] - 1, "{listed:?}");
-    refused(&format!("server {id}"));
-    remove(&of_server);
+    remove(&cloud, &of_server);
     // The requests of a project and of a user began before the floor, and go on after it.
     for of in ["project", "user"] {
-        let held = hold(&[&format!("--{of}"), "admin"]);
+        let held = hold(&cloud, &[&format!("--{of}"), "admin"]);
         let told = done(&cloud, &PRUNE);
         assert!(told.contains(&format!("is under a legal hold: {of} admin")), "{told}");
-        refused(&format!("{of} admin"));
-        remove(&held);
+        refused(&cloud, &format!("{of} admin"));
+        remove(&cloud, &held);
     }
     // A range holds the personal data that it has.
     let last = *listed.last().unwrap();
-    let range = hold(&["--positions", &format!("{}-{last}", listed[0])]);
-    refused(&format!("positions {} to {last}", listed[0]));
+    let range = hold(&cloud, &["--positions", &format!("{}-{last}", listed[0])]);
+    refused(&cloud, &format!("positions {} to {last}", listed[0]));
     let all = done(&cloud, &["log", "hold", "list", "--json"]);
     let all: Value = serde_json::from_str(&all).unwrap();
     assert_eq!((&all["holds"][0]["id"], &all["holds"][0]["reason"]), (&json!(range), &json!("case 12")));
     let (code, told) = cloud.command(&["log", "hold", "remove", "00000000-0000-0000-0000-000000000000"]);
     assert!(code == 1 && told.starts_with("there is no hold"), "{told}");
-    remove(&range);
+    remove(&cloud, &range);
     assert_eq!(done(&cloud, &["log", "hold", "list"]), "");
     assert!(floor(&done(&cloud, &PRUNE)) > listed[0]);
     // The erasure reaches the archived events.
