@@ -180,13 +180,6 @@ fn a_legal_hold_keeps_events_in_the_file_and_refuses_their_erasure() {
     let answer = cloud.client().post("/chronova/v1/erasures", &erasure).unwrap().expect(409).body.to_string();
     assert!(answer.contains(&of_server), "{answer}");
     cloud.stop();
-    let refused = |of: &str| {
-        let (code, told) = cloud.command(&ERASE);
-        assert!(
-            code == 1 && told.contains(&format!("refused: a legal hold keeps this data: {of} (case 12)")),
-            "{told}"
-        );
-    };
     remove(&cloud, &of_server);
     // The requests of a project and of a user began before the floor, and go on after it.
     for of in ["project", "user"] {
