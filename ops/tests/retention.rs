@@ -130,6 +130,13 @@ fn a_dry_run_and_a_running_server_change_nothing() {
     assert!(!cloud.data().join("archive").exists());
     let (code, told) = cloud.command(&["log", "prune"]);
     assert!(code == 2 && told.contains("--older-than"), "{told}");
+    let conf = cloud.folder.path().join("database.conf");
+    std::fs::write(&conf, "[chronova]\nevent_store = postgresql://nova@127.0.0.1/nova\n").unwrap();
+    for words in [&PRUNE[..], &["log", "hold", "list"]] {
+        let words: Vec<&str> = words.iter().copied().chain(["--config-file", conf.to_str().unwrap()]).collect();
+        let (code, told) = cloud.command(&words);
+        assert!(code == 2 && told.contains("a log in PostgreSQL"), "{told}");
+    }
     // Without a checkpoint, the next start would have to fold the archive.
     std::fs::remove_dir_all(cloud.data().join("views")).unwrap();
     let refused = done(&cloud, &PRUNE);
