@@ -3,16 +3,17 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::chain::{EventContent, EventHash, link};
-use crate::codec;
-use crate::envelope::{Cause, Meta, Position, Recorded, RequestSource, Revision, StreamId, Timestamp};
-use crate::ids::EventId;
-use crate::sealed::keys::KeyRing;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
+
+use crate::chain::{EventContent, EventHash, link};
+use crate::codec;
+use crate::envelope::{Cause, Meta, Position, Recorded, RequestSource, Revision, StreamId, Timestamp};
+use crate::ids::EventId;
+use crate::sealed::keys::KeyRing;
 
 /// One event of a file: shown, or left out and represented by the hash of its content.
 #[derive(Debug, Clone, Serialize, Deserialize)]
