@@ -3,6 +3,7 @@
 //! the name of one of Nova's tools.
 
 mod audit;
+mod log;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -88,9 +89,9 @@ enum Command {
     /// Back up the data of the control plane, which may run meanwhile; restore a backup.
     #[command(subcommand)]
     Backup(commands::backup::BackupSubcommand),
-    /// Move the event log to another engine.
+    /// Move the event log to another engine, or its old events into an archive; keep parts of it by legal holds.
     #[command(subcommand)]
-    Log(LogCommand),
+    Log(log::LogCommand),
     /// Show the members of a cluster on one log, or let another member lead.
     #[command(subcommand)]
     Cluster(ClusterSubcommand),
@@ -143,17 +144,6 @@ enum ExportSubcommand {
         place: ConfigPaths,
         #[command(flatten)]
         args: commands::export_nova::NovaExportArgs,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum LogCommand {
-    /// Copy a log in SQLite to the PostgreSQL database that [chronova] event_store names.
-    Copy {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: commands::log_copy::LogCopyArgs,
     },
 }
 
@@ -282,7 +272,7 @@ fn run_command(command: Command) -> ExitCode {
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
         Command::Backup(command) => backup(command),
-        Command::Log(LogCommand::Copy { place, args }) => operate(&place, OperatorCommand::LogCopy(args)),
+        Command::Log(command) => command.run(),
         Command::Cluster(command) => cluster(command),
         Command::Host(command) => host(&command),
         Command::Top(args) => top(&args),

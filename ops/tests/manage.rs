@@ -91,6 +91,35 @@ fn databases_that_do_not_exist_have_novas_codes() {
 }
 
 #[test]
+fn old_events_are_archived_with_novas_codes() {
+    let mut site = ManagedCloud::running();
+    site.server("web");
+    let (code, out, said) = site.run("nova-manage", &["db", "archive_deleted_rows", "--verbose"]);
+    assert_eq!((code, out.as_str()), (0, "Nothing was archived.\n"), "{said}");
+    assert!(said.contains("a running server moves old events by itself"), "{said}");
+    site.cloud.stop();
+    assert_eq!(
+        site.manage("db archive_deleted_rows --before 2020-01-01 --verbose", 0),
+        "Nothing was archived.\n",
+        "all events are newer"
+    );
+    assert_eq!(site.manage("db archive_deleted_rows --max_rows 0", 0), "");
+    assert_eq!(site.manage("db archive_deleted_rows --max_rows 7", 1), "");
+    let table = site.manage("db archive_deleted_rows --max_rows 5 --verbose", 1);
+    assert!(table.contains("| Table  | Number of Rows Archived |") && table.contains("| events |"), "{table}");
+    assert!(table.contains(" 5 "), "{table}");
+    let archive = site.cloud.data().join("archive");
+    assert_eq!(std::fs::read_dir(&archive).unwrap().count(), 4, "two segments, each with a manifest");
+    // Automation repeats the command while the code is 1, and stops at 0.
+    site.manage("db archive_deleted_rows --until-complete --all-cells", 1);
+    site.manage("db archive_deleted_rows --until-complete --all-cells", 0);
+    site.manage("db purge --all", 3);
+    assert_eq!(std::fs::read_dir(&archive).unwrap().count(), 6, "a purge removed archived events");
+    site.cloud.start();
+    assert_eq!(site.client().get("/compute/v2.1/servers").unwrap().expect(200).body["servers"][0]["name"], "web");
+}
+
+#[test]
 fn there_is_one_cell_and_novas_cell0() {
     let site = ManagedCloud::stopped();
     let cells = site.manage("cell_v2 list_cells", 0);

@@ -56,7 +56,8 @@ pub async fn run(
     Ok(exit)
 }
 
-async fn compare(
+/// Compares a checkpoint with the log.
+pub(super) async fn compare(
     args: &RebuildArgs,
     store: &dyn EventStore,
     opened: &OpenedViews,

@@ -17,6 +17,7 @@ mod read_models;
 mod reconcilers;
 mod reload;
 mod report;
+mod retention;
 mod vendor_data;
 mod volumes;
 mod wiring;

@@ -47,6 +47,7 @@ use super::key_manager::OpenedKeyManagers;
 use super::network::OpenedNetworks;
 use super::read_models::{self, ReadModelGauges};
 use super::reconcilers::ReconcilerGauges;
+use super::retention::RetentionKeeper;
 use super::volumes::OpenedVolumes;
 use super::{AppState, audit_index, identity, images, listen, vendor_data, volumes};
 use crate::config::Config;
@@ -66,6 +67,8 @@ pub(super) struct ControlPlane {
     leader: Option<Leader>,
     event_log: EventLog,
     index: IndexKeeper,
+    /// `None` without a policy, and for a log that keeps all its events.
+    retention: Option<RetentionKeeper>,
     log_server: Option<chronova_web::eventstoredb::LogServer>,
 }
 
@@ -117,14 +120,16 @@ impl ControlPlane {
             let index = IndexKeeper::start(audit_index::indexed(config, &member.log));
             let app = app(config, &targets, &member, parts, &event_log, index.log(), None)?;
             let log_server = super::eventstoredb::open(config, event_log.store()).await?;
-            return Ok(Self { app, member, targets, leader: Some(leader), event_log, index, log_server });
+            let retention = RetentionKeeper::start(config, &event_log);
+            return Ok(Self { app, member, targets, leader: Some(leader), event_log, index, retention, log_server });
         };
         let member = Member::start_from_checkpoints(log, clock, checkpoints);
         let parts = ServingParts::following(config, &targets, &member)?;
         let index = IndexKeeper::start(audit_index::indexed(config, &member.log));
         let seat = Some(cluster.follows(&member.views));
         let app = app(config, &targets, &member, parts, &event_log, index.log(), seat)?;
-        Ok(Self { app, member, targets, leader: None, event_log, index, log_server: None })
+        let retention = RetentionKeeper::start(config, &event_log);
+        Ok(Self { app, member, targets, leader: None, event_log, index, retention, log_server: None })
     }
 
     /// Begins to lead, on read models that follow the log already.
@@ -176,6 +181,9 @@ impl ControlPlane {
             leader.stop().await;
         }
         self.index.stop().await;
+        if let Some(retention) = self.retention {
+            retention.stop().await;
+        }
         self.member.stop().await;
         self.event_log.close().await;
     }

@@ -141,6 +141,29 @@ section! {
             default: Text("false"),
             help: "Accept a database without a synchronous standby. If that database is lost, the log is lost.",
         }
+        retention_days: u32 => here {
+            default: Text("0"), max: Some(36500.0), unit: "days",
+            help: "Age at which events leave the file of the log (log.db) for its archive, where all queries still read \
+                   them. 0: events stay in the file whatever their age. A log in PostgreSQL keeps all its events.",
+        }
+        retention_size: u64 => here {
+            default: Text("0"), unit: "MiB",
+            help: "Size of the file of the log beyond which its oldest events leave it for the archive. 0: no limit. \
+                   The file does not shrink: later events use the space.",
+        }
+        retention_archive: Option<PathBuf> => here {
+            help: "Folder of the archive that takes the events. Unset: the folder that the log names already, or \
+                   `archive` in the data directory.",
+        }
+        retention_sign_key: Option<PathBuf> => here {
+            help: "Private key in PEM that signs the archive's manifests, as `chronova audit keygen` makes it. Unset: they \
+                   are not signed.",
+        }
+        retention_interval: u32 => here {
+            default: Text("24"), min: Some(1.0), max: Some(8760.0), unit: "hours",
+            help: "Time between two moves of old events into the archive. Each move first rebuilds the read models from \
+                   the whole log and compares them with the newest checkpoint.",
+        }
         log_batch: u32 => store.batch_requests by Whole {
             min: Some(1.0), max: Some(65536.0),
             help: "Appends that may share one fsync of the event log.",
