@@ -314,6 +314,25 @@ fn choices_that_are_not_supported_stop_the_start_and_say_what_to_choose() {
 }
 
 #[test]
+fn half_set_options_of_vencrypt_stop_the_start() {
+    for (text, place, advice) in [
+        ("auth_schemes =", "0.conf:2", "name none, vencrypt, or both"),
+        ("auth_schemes = vencrypt,none", "0.conf:2", "vencrypt_ca_certs is not set"),
+        ("vencrypt_client_cert = /c.pem", "0.conf:2", "needs vencrypt_client_key"),
+        ("vencrypt_client_key = /c.key", "0.conf:2", "needs vencrypt_client_cert"),
+        ("auth_schemes = tls", "0.conf:2", "one of none, vencrypt"),
+    ] {
+        let problems = problems_in(&[&format!("[vnc]\n{text}\n")]);
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        assert!(problems[0].starts_with(&format!("{place}: error: ")), "{text}: {problems:?}");
+        assert!(problems[0].contains(advice), "{text}: {problems:?}");
+    }
+    let whole = "[vnc]\nauth_schemes = vencrypt,none\nvencrypt_ca_certs = /ca.pem\nvencrypt_client_cert = /c.pem\n\
+                 vencrypt_client_key = /c.key\n";
+    assert_eq!(problems_in(&[whole]), [""; 0]);
+}
+
+#[test]
 fn contradictory_storage_options_stop_the_start() {
     let lines = |text: &str| problems_in(&[&format!("[libvirt]\n{text}")]);
     for (text, place, option, advice) in [

@@ -332,6 +332,10 @@ section! {
             help: "Folder with the viewers for browsers (noVNC, spice-html5). The console gateway serves its files \
                    below /console/.",
         }
+        record: Option<PathBuf> => compute.consoles.record {
+            help: "Beginning of the names of files that record consoles: the first console is recorded in RECORD.1, in \
+                   the format of websockify. A recording has all that a user types, also passwords. Unset: no recordings.",
+        }
         pointer_model: Option<String> => drivers.libvirt.guests.tablet by PointerWords {
             choices: &["usbtablet", "ps2mouse"],
             help: "Pointing device of guests that have a graphical console.",
