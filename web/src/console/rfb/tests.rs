@@ -101,12 +101,13 @@ async fn view(line: &mut SerialLine, pieces: &[&'static [u8]]) {
     for piece in pieces {
         line.input.send(Bytes::from_static(piece)).await.unwrap();
     }
-    assert_eq!(shown(line).await, [1, 1][..]);
+    assert_eq!(shown(line).await, b"\x01\x01"[..]);
 }
 
 #[actix_web::test]
 async fn a_viewer_gets_no_security_and_then_the_hosts_stream() {
-    for pieces in [&[b"RFB 003.008\n".as_slice(), &[1], b"hello"][..], &[b"RFB 003.", b"008\n\x01hel", b"lo"]] {
+    let ways: [&[&'static [u8]]; 2] = [&[b"RFB 003.008\n", b"\x01", b"hello"], &[b"RFB 003.", b"008\n\x01hel", b"lo"]];
+    for pieces in ways {
         let (mut host, gateway) = FakeHost::new();
         let security = VncSecurity::default();
         let (line, chosen) = tokio::join!(open(gateway, "127.0.0.1", &security), host.offer(&[2, 1]));
@@ -114,7 +115,7 @@ async fn a_viewer_gets_no_security_and_then_the_hosts_stream() {
         host.0.write_u32(0).await.unwrap();
         let mut line = line.unwrap();
         view(&mut line, pieces).await;
-        assert_eq!(shown(&mut line).await, [0; 4][..], "the host's result of the handshake");
+        assert_eq!(shown(&mut line).await, b"\0\0\0\0"[..], "the host's result of the handshake");
         let mut said = [0; 5];
         host.0.read_exact(&mut said).await.unwrap();
         assert_eq!(&said, b"hello");
@@ -126,7 +127,8 @@ async fn a_viewer_gets_no_security_and_then_the_hosts_stream() {
 
 #[actix_web::test]
 async fn viewers_that_break_the_handshake_are_disconnected() {
-    for pieces in [&[b"RFB 003.003\n".as_slice()][..], &[b"RFB 003.008\n", &[2]]] {
+    let ways: [&[&'static [u8]]; 2] = [&[b"RFB 003.003\n"], &[b"RFB 003.008\n", b"\x02"]];
+    for pieces in ways {
         let (mut host, gateway) = FakeHost::new();
         let security = VncSecurity::default();
         let (line, _) = tokio::join!(open(gateway, "127.0.0.1", &security), host.offer(&[1]));
@@ -147,13 +149,14 @@ async fn viewers_that_break_the_handshake_are_disconnected() {
 #[actix_web::test]
 async fn the_operators_order_of_schemes_decides() {
     use VncScheme::{None as Plain, Vencrypt};
-    for (schemes, offered, expected) in [
-        (&[Vencrypt, Plain][..], &[1, 19][..], Some(Vencrypt)),
+    let cases: [(&[VncScheme], &[u8], Option<VncScheme>); 5] = [
+        (&[Vencrypt, Plain], &[1, 19], Some(Vencrypt)),
         (&[Plain, Vencrypt], &[19, 1], Some(Plain)),
         (&[Vencrypt, Plain], &[2, 1], Some(Plain)),
         (&[Vencrypt], &[1, 2], None),
         (&[Plain], &[19], None),
-    ] {
+    ];
+    for (schemes, offered, expected) in cases {
         let (mut host, mut gateway) = FakeHost::new();
         let host = async {
             // A gateway that finds no scheme disconnects.
@@ -174,12 +177,13 @@ async fn the_operators_order_of_schemes_decides() {
 
 #[actix_web::test]
 async fn hosts_that_refuse_or_speak_another_version_are_named_in_the_error() {
-    for (bytes, words) in [
-        (b"RFB 003.003\n".as_slice(), "RFB 003.003"),
+    let cases: [(&[u8], &str); 4] = [
+        (b"RFB 003.003\n", "RFB 003.003"),
         (b"RFB 003.008\n\0\0\0\0\x08too many", "too many"),
         (b"HTTP/1.1 400", "HTTP/1.1 400"),
         (b"RFB", "eof"),
-    ] {
+    ];
+    for (bytes, words) in cases {
         let (mut host, gateway) = FakeHost::new();
         host.0.write_all(bytes).await.unwrap();
         host.0.shutdown().await.unwrap();
@@ -210,8 +214,8 @@ async fn a_host_with_vencrypt_and_the_gateway_check_each_others_certificates() {
     };
     let (line, mut private) = tokio::join!(open(gateway, "192.0.2.1", &good), serve);
     let mut line = line.unwrap();
-    view(&mut line, &[b"RFB 003.008\n", &[1]]).await;
-    assert_eq!(shown(&mut line).await, [0; 4][..]);
+    view(&mut line, &[b"RFB 003.008\n", b"\x01"]).await;
+    assert_eq!(shown(&mut line).await, b"\0\0\0\0"[..]);
     line.input.send(Bytes::from_static(b"hello")).await.unwrap();
     let mut said = [0; 5];
     private.read_exact(&mut said).await.unwrap();
@@ -233,7 +237,7 @@ async fn a_host_with_vencrypt_and_the_gateway_check_each_others_certificates() {
         // With TLS 1.3 the gateway learns only after its handshake that the host refuses its certificate.
         if let Ok(mut line) = line {
             assert_eq!(authority, "hosts.pem", "a host of an unknown authority is trusted");
-            view(&mut line, &[b"RFB 003.008\n", &[1]]).await;
+            view(&mut line, &[b"RFB 003.008\n", b"\x01"]).await;
             assert!(!matches!(line.output.next().await, Some(Ok(_))), "the stream goes on");
         }
     }
