@@ -291,7 +291,7 @@ pub(crate) async fn handle(
         } else {
             fault
         };
-        let accept = request.headers().get("Accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let accept = accepted(&request);
         let context = RenderContext { service, accept, version: facts.version, request_id: request_id.as_str() };
         render(&fault, &context)
     });
@@ -300,7 +300,8 @@ pub(crate) async fn handle(
     }
     reply.headers.extend(common_headers(service, &facts, request_id.as_str()));
     let took = started.elapsed();
-    front.app.metrics.answered(service.name(), facts.operation.unwrap_or("none"), reply.status, took);
+    let operation = facts.operation.unwrap_or("none");
+    front.app.metrics.answered(service.name(), operation, reply.status, took, &request_id);
     drop(in_flight);
     log(&request, remote, &facts, reply.status, took);
     tell_traces(service, &facts, reply.status);
@@ -333,6 +334,11 @@ fn log(request: &HttpRequest, remote: Option<IpAddr>, facts: &ResponseFacts, sta
     );
 }
 
+/// The media types that the client accepts; empty if it names none.
+fn accepted(request: &HttpRequest) -> &str {
+    request.headers().get("Accept").and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
 /// The `X-OpenStack-Request-ID` of another service, if it has the form of a request id. No other text may get into logs
 /// and events.
 fn global_request_id(headers: &HeaderMap) -> Option<RequestId> {
@@ -347,8 +353,8 @@ fn outside_services(front: &OpenedApp<'_>, request: &HttpRequest) -> Reply {
         "/" => discovery::index(&address::host(request, &front.app.config), &front.app),
         "/healthz" => front.app.health.report(),
         "/openapi.json" => openapi::answer(request.query_string()),
-        "/metrics" => match front.app.metrics.render() {
-            Ok(text) => Reply::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text),
+        "/metrics" => match front.app.metrics.render(accepted(request)) {
+            Ok((content_type, text)) => Reply::bytes(200, content_type, text),
             Err(error) => {
                 tracing::error!(%error, "the metrics cannot be shown");
                 Reply::empty(500)
