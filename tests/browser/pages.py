@@ -1,5 +1,6 @@
 """Further checks of dashboard.py: scheduler, drain, comparison, resources, other projects, keyboard, accessibility."""
 import datetime
+import re
 
 from scene import api, browser, create_server, log_in, page, shot, status_of, token_of
 
@@ -77,6 +78,18 @@ def difference(admin):
     browser.press('the log between', row)
     browser.sees('instance.delete_requested', 'tbody')
     browser.sees('admin', 'tbody')
+
+
+def charts():
+    """The page of health draws the metrics since it was opened, and writes their newest values."""
+    visit('health')
+    value = lambda title: browser.run('return document.querySelector(`figure[aria-label="${arguments[0]}"] figcaption`)?.textContent ?? ""', title)
+    browser.until('requests are counted', lambda: re.search(r'answered [0-9.]*[1-9][0-9.]* per second', value('Requests')))
+    browser.until('the hosts are counted', lambda: 'up 3' in value('Compute hosts') and 'down 0' in value('Compute hosts'))
+    painted = ('const c = document.querySelector("figure[aria-label=Requests] canvas");'
+               'return c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some((byte) => byte > 0)')
+    browser.until('lines are drawn', lambda: browser.run(painted))
+    shot('charts')
 
 
 def resources(admin):
