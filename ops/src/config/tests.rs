@@ -231,9 +231,13 @@ fn half_configured_encryption_of_migrations_is_reported() {
 }
 
 #[test]
-fn two_simulated_fleets_need_two_names() {
-    let told = problems_in(&["[chronova]\nhypervisors = sim://3 sim://2\n"]);
-    assert!(told.len() == 1 && told[0].contains("named sim") && told[0].contains("sim://2?name="), "{told:?}");
+fn every_simulated_fleet_has_its_own_name() {
+    let named = |uris: &str| good(&[&format!("[chronova]\nhypervisors = {uris}\n")]).config.chronova.hypervisors.0;
+    assert_eq!(named("sim://3 sim://2 qemu:///system"), ["sim://3", "sim://2?name=sim2", "qemu:///system"]);
+    let mixed = named("sim://3 sim://2?vcpus=4 sim://1?name=sim2");
+    assert_eq!(mixed, ["sim://3", "sim://2?vcpus=4&name=sim3", "sim://1?name=sim2"]);
+    let told = problems_in(&["[chronova]\nhypervisors = sim://3?name=b sim://2?name=b\n"]);
+    assert!(told.len() == 1 && told[0].contains("named b") && told[0].contains("sim://2?name="), "{told:?}");
     assert_eq!(problems_in(&["[chronova]\nhypervisors = sim://3 sim://2?name=b qemu:///system\n"]), [""; 0]);
 }
 
