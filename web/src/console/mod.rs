@@ -74,6 +74,8 @@ enum ConsoleRefusal {
     Token,
     #[error("the origin {0:?} is neither this host nor an allowed one")]
     Origin(String),
+    #[error("Origin header protocol does not match this host: the origin is {0:?}")]
+    OriginScheme(String),
     #[error("the guest's console has moved to another address")]
     Moved,
     #[error("only the leader of the cluster relays consoles, and this member follows")]
@@ -96,7 +98,7 @@ impl ConsoleRefusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
-            Self::Token | Self::Origin(_) | Self::Moved => StatusCode::FORBIDDEN,
+            Self::Token | Self::Origin(_) | Self::OriginScheme(_) | Self::Moved => StatusCode::FORBIDDEN,
             Self::Place(NoConsoleSlot::TooMany) => StatusCode::TOO_MANY_REQUESTS,
             Self::Place(NoConsoleSlot::Full) | Self::Recording(_) | Self::Internal(_) | Self::Follows => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -281,7 +283,7 @@ fn check_origin(
         "wss" => ["wss", "https"],
         other => [other, other],
     };
-    if allowed.contains(&scheme) { Ok(()) } else { Err(refused()) }
+    if allowed.contains(&scheme) { Ok(()) } else { Err(ConsoleRefusal::OriginScheme(shown.clone())) }
 }
 
 /// `[::1]:80` and `host:80` without their ports.

@@ -167,6 +167,9 @@ fn pages_of_other_sites_open_no_console() {
         assert_eq!(check(&config, kind, host, origin, None), good, "{kind} {host} {origin:?}");
     }
     assert!(!check(&secure, "novnc", "cloud", Some("http://cloud"), None));
+    let plain = TestRequest::default().insert_header(("Host", "cloud")).insert_header(("Origin", "http://cloud"));
+    let refusal = check_origin(&secure, "novnc", plain.to_http_request().headers(), None).unwrap_err();
+    assert!(refusal.to_string().starts_with("Origin header protocol does not match this host"), "{refusal}");
     assert!(check(&secure, "novnc", "cloud", Some("http://cloud"), Some("https")), "behind a proxy that ends TLS");
 }
 
