@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::rfb::VncSecurity;
+use super::vnc_security::VncSecurity;
 
 /// The options of Nova's `[vnc]`, `[spice]`, `[serial_console]`, `[console]` and `[consoleauth]` that the API needs.
 #[derive(Debug, Clone)]

@@ -15,6 +15,7 @@
 //! is shown and typed, if the operator wants that.
 
 mod config;
+mod connection;
 mod frames;
 mod limits;
 mod open_consoles;
@@ -22,6 +23,7 @@ mod pages;
 mod recording;
 mod relay;
 mod rfb;
+mod vnc_security;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -43,7 +45,7 @@ use self::limits::{ConsoleSlot, NoConsoleSlot};
 pub use self::open_consoles::OpenConsoles;
 use self::recording::ConsoleRecording;
 use self::rfb::RfbError;
-pub use self::rfb::{VncScheme, VncSecurity};
+pub use self::vnc_security::{VncScheme, VncSecurity};
 use crate::access::{self, consoles::ConsoleSession};
 use crate::address;
 use crate::app::App;
@@ -217,7 +219,7 @@ async fn reach(
     let socket = timeout(DIAL, dial(&address)).await.map_err(late)??;
     Ok(match screen {
         Screen::Vnc => timeout(DIAL, rfb::open(socket, &address.host, security)).await.map_err(late)??,
-        Screen::Spice => relay::over(socket),
+        Screen::Spice => connection::over(socket),
     })
 }
 

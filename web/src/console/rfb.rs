@@ -17,7 +17,6 @@
 //! The host's result of the handshake is the first message that the viewer gets from the host.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use actix_web::rt;
@@ -29,11 +28,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::relay;
-use crate::tls::{self, TlsError};
+use super::connection;
+use super::vnc_security::{VncScheme, VncSecurity};
+use crate::tls::TlsError;
 
 /// The only version of RFB, as each side names it.
 const VERSION: [u8; 12] = *b"RFB 003.008\n";
@@ -46,68 +45,11 @@ const X509_NONE: u32 = 260;
 /// The longest reason of a host that is repeated in a log, in bytes.
 const LONGEST_REASON: u32 = 1 << 10;
 
-/// A way to protect the connection to a host's VNC server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VncScheme {
-    /// No protection.
-    None,
-    /// TLS with certificates of both sides.
-    Vencrypt,
-}
-
-impl VncScheme {
-    /// All schemes.
-    pub const ALL: [Self; 2] = [Self::None, Self::Vencrypt];
-
-    /// The word in `[vnc] auth_schemes`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Vencrypt => "vencrypt",
-        }
-    }
-
-    fn number(self) -> u8 {
-        match self {
-            Self::None => NO_SECURITY,
-            Self::Vencrypt => VENCRYPT,
-        }
-    }
-}
-
-/// The protection of connections to hosts' VNC servers. The files are read for each connection, so that renewed
-/// certificates need no restart.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VncSecurity {
-    /// `[vnc] auth_schemes`, the preferred one first.
-    pub schemes: Vec<VncScheme>,
-    /// `[vnc] vencrypt_client_key`, in PEM.
-    pub client_key: Option<PathBuf>,
-    /// `[vnc] vencrypt_client_cert`, in PEM.
-    pub client_certificate: Option<PathBuf>,
-    /// `[vnc] vencrypt_ca_certs`, in PEM: the authorities of the hosts.
-    pub authorities: Option<PathBuf>,
-}
-
-impl Default for VncSecurity {
-    fn default() -> Self {
-        Self { schemes: vec![VncScheme::None], client_key: None, client_certificate: None, authorities: None }
-    }
-}
-
-impl VncSecurity {
-    /// Reads the files once, if a scheme needs them. An error names the file that cannot be used.
-    pub fn check(&self) -> Result<(), TlsError> {
-        match self.authorities {
-            Some(_) if self.schemes.contains(&VncScheme::Vencrypt) => self.client_config().map(drop),
-            _ => Ok(()),
-        }
-    }
-
-    fn client_config(&self) -> Result<ClientConfig, TlsError> {
-        let own = self.client_certificate.as_deref().zip(self.client_key.as_deref());
-        let authorities = self.authorities.clone().unwrap_or_default();
-        tls::client_of_any_name(&authorities, own)
+/// The number of a scheme in RFB.
+fn number(scheme: VncScheme) -> u8 {
+    match scheme {
+        VncScheme::None => NO_SECURITY,
+        VncScheme::Vencrypt => VENCRYPT,
     }
 }
 
@@ -136,8 +78,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     Ok(for_viewer(match choose(&mut socket, &security.schemes).await? {
-        VncScheme::None => relay::over(socket),
-        VncScheme::Vencrypt => relay::over(vencrypt(socket, host, security).await?),
+        VncScheme::None => connection::over(socket),
+        VncScheme::Vencrypt => connection::over(vencrypt(socket, host, security).await?),
     }))
 }
 
@@ -161,10 +103,10 @@ where
     }
     let mut offered = vec![0; usize::from(count)];
     host.read_exact(&mut offered).await?;
-    let Some(scheme) = schemes.iter().copied().find(|scheme| offered.contains(&scheme.number())) else {
+    let Some(scheme) = schemes.iter().copied().find(|scheme| offered.contains(&number(*scheme))) else {
         return Err(RfbError::NoScheme(offered));
     };
-    host.write_all(&[scheme.number()]).await?;
+    host.write_all(&[number(scheme)]).await?;
     Ok(scheme)
 }
 
@@ -203,7 +145,7 @@ where
 /// its choice, the stream is that of the host.
 fn for_viewer(host: SerialLine) -> SerialLine {
     let SerialLine { input: to_host, output } = host;
-    let (input, typed) = mpsc::channel(relay::DEPTH);
+    let (input, typed) = mpsc::channel(connection::DEPTH);
     let (greeting, greeted) = mpsc::channel::<io::Result<Bytes>>(2);
     rt::spawn(async move {
         let mut viewer = ViewerInput { typed, held: BytesMut::new() };

@@ -179,7 +179,7 @@ async fn a_connection_is_a_console() {
     let port = listener.local_addr().unwrap().port();
     let address = ConsoleAddress { host: "127.0.0.1".to_owned(), port, tls_port: None };
     let (socket, accepted) = tokio::join!(dial(&address), listener.accept());
-    let (mut line, (mut guest, _)) = (relay::over(socket.unwrap()), accepted.unwrap());
+    let (mut line, (mut guest, _)) = (connection::over(socket.unwrap()), accepted.unwrap());
     guest.write_all(b"RFB 003.008\n").await.unwrap();
     assert_eq!(line.output.next().await.unwrap().unwrap(), "RFB 003.008\n");
     line.input.send(Bytes::from_static(b"RFB 003.008\n")).await.unwrap();
