@@ -16,7 +16,10 @@ const WORK = [
   { name: 'left', title: 'Seconds left', show: (w) => Math.round(w.eta_seconds ?? w.seconds_left ?? 0) },
 ];
 
-/** The charts: title and series. A series has a label, a unit and the name of its values in a point. */
+/**
+ * The charts: title and series. A series has a label, a unit and the name of its values in a point.
+ * @type {[string, [string, string, string][]][]}
+ */
 const CHARTS = [
   ['Requests', [['answered', 'per second', 'requests'], ['failed with 5xx', 'per second', 'failed']]],
   ['Time of a request', [['mean', 'ms', 'millis']]],
