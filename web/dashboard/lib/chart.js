@@ -28,10 +28,9 @@ export function Chart({ title, times, series }) {
     const lines = series.map((one, at) => ({ label: one.label, stroke: () => colour(COLOURS[at]), width: 1.5, points: { show: false } }));
     const options = {
       width: Math.max(200, box.current.clientWidth), height: HEIGHT, legend: { show: false }, cursor: { show: false },
-      // As all times in the pages, those of the axis are UTC.
-      tzDate: (seconds) => Plot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
       scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, (high ?? 1) * 1.1)] } },
-      axes: [axis, { ...axis, size: 48 }], series: [{}, ...lines],
+      // As all times in the pages, those of the axis are UTC.
+      axes: [{ ...axis, size: 26, space: 70, values: (_, marks) => marks.map((at) => new Date(at * 1000).toISOString().slice(11, 19)) }, { ...axis, size: 48 }], series: [{}, ...lines],
     };
     plot.current = new Plot(options, data, box.current);
     const fit = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(200, box.current.clientWidth), height: HEIGHT }));
@@ -43,6 +42,6 @@ export function Chart({ title, times, series }) {
     };
   }, []);
   useEffect(() => plot.current?.setData(data), [times]);
-  return html`<figure class="chart" aria-label=${title}><figcaption><b>${title}</b> ${series.map((one, at) => html`<span class=${`line line-${at}`}>${one.label} ${written(newest(one.values))} ${one.unit || ''}</span>`)}</figcaption>
+  return html`<figure class="chart" aria-label=${title}><figcaption><b>${title}</b> ${series.map((one, at) => html`<span class=${`line line-${at}`}>${one.label} ${written(newest(one.values))} ${one.unit || ''}</span>${' '}`)}</figcaption>
     <div class="lines" ref=${box} aria-hidden="true"></div></figure>`;
 }
