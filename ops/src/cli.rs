@@ -232,7 +232,7 @@ pub fn run() -> ExitCode {
         _ => {
             let words = early::behind(&command(), std::env::args_os());
             let novas = words.get(1).is_some_and(|word| word == "manage" || word == "status");
-            let words = if novas { commands::manage::files_last(words.into_iter()) } else { words };
+            let words = if novas { commands::manage::files_last(words) } else { words };
             run_command(Cli::parse_from(words).command)
         }
     }
