@@ -4,6 +4,7 @@
 
 mod audit;
 mod log;
+mod early;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ use crate::config::{self, Config, Severity};
 use crate::serve;
 
 /// A compute control plane that speaks the OpenStack Compute and Placement APIs.
+///
+/// --config-file, --config-dir and --data-dir may also stand before the command.
 #[derive(Debug, Parser)]
 #[command(name = "chronova", version, max_term_width = 100)]
 struct Cli {
@@ -238,10 +241,12 @@ pub fn run() -> ExitCode {
         Some("nova-manage") => manage(&commands::manage::NovaManage::parse_from(words()).args),
         Some("nova-status") => status(&commands::status::NovaStatus::parse_from(words()).args),
         Some("nova-policy") => nova_policy(&commands::nova_policy::NovaPolicy::parse_from(words()).args),
-        _ if std::env::args_os().nth(1).is_some_and(|word| word == "manage" || word == "status") => {
-            run_command(Cli::parse_from(words()).command)
+        _ => {
+            let words = early::behind(&command(), std::env::args_os());
+            let novas = words.get(1).is_some_and(|word| word == "manage" || word == "status");
+            let words = if novas { commands::manage::files_last(words) } else { words };
+            run_command(Cli::parse_from(words).command)
         }
-        _ => run_command(Cli::parse().command),
     }
 }
 
@@ -570,7 +575,8 @@ mod tests {
         };
         let first = file("a.conf", "[chronova]\ndata_dir = /srv/first\nregion_name = north\n");
         let second = file("b.conf", "[chronova]\ndata_dir = /srv/second\n");
-        let line = ["chronova", "inspect", "web", "--config-file", &first, "--config-file", &second];
+        let line = ["chronova", "--config-file", &first, "inspect", "web", "--config-file", &second];
+        let line = early::behind(&command(), line.into_iter().map(std::ffi::OsString::from));
         let Command::Inspect { place, .. } = Cli::try_parse_from(line).unwrap().command else {
             panic!("another command")
         };

@@ -2,6 +2,7 @@
 //!
 //! Each rule reports the problem at the option that is set, and says which change solves it.
 
+mod consoles;
 mod services;
 mod signatures;
 mod unmade;
@@ -70,6 +71,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         services::notifications(config),
         services::volumes(config),
         services::unused_cinder(config, texts),
+        consoles::screens(config),
         fleets(config),
     ];
     agreements.into_iter().flatten().map(told).collect()

@@ -13,6 +13,7 @@ mod agreement;
 mod conversions;
 mod derived;
 pub mod event_store;
+mod fleets;
 pub mod ini;
 mod insecure;
 mod named_files;
@@ -175,6 +176,9 @@ fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<
         }
     }
     let mut config = Config::read(&mut values);
+    if let Some(config) = &mut config {
+        fleets::name(&mut config.chronova.hypervisors.0);
+    }
     let first = texts.first().map(|(file, _)| *file);
     let mut absent = config.as_mut().map(|config| named_files::settle(config, first, &values)).unwrap_or_default();
     problems.append(&mut remarks);

@@ -231,9 +231,13 @@ fn half_configured_encryption_of_migrations_is_reported() {
 }
 
 #[test]
-fn two_simulated_fleets_need_two_names() {
-    let told = problems_in(&["[chronova]\nhypervisors = sim://3 sim://2\n"]);
-    assert!(told.len() == 1 && told[0].contains("named sim") && told[0].contains("sim://2?name="), "{told:?}");
+fn every_simulated_fleet_has_its_own_name() {
+    let named = |uris: &str| good(&[&format!("[chronova]\nhypervisors = {uris}\n")]).config.chronova.hypervisors.0;
+    assert_eq!(named("sim://3 sim://2 qemu:///system"), ["sim://3", "sim://2?name=sim2", "qemu:///system"]);
+    let mixed = named("sim://3 sim://2?vcpus=4 sim://1?name=sim2");
+    assert_eq!(mixed, ["sim://3", "sim://2?vcpus=4&name=sim3", "sim://1?name=sim2"]);
+    let told = problems_in(&["[chronova]\nhypervisors = sim://3?name=b sim://2?name=b\n"]);
+    assert!(told.len() == 1 && told[0].contains("named b") && told[0].contains("sim://2?name="), "{told:?}");
     assert_eq!(problems_in(&["[chronova]\nhypervisors = sim://3 sim://2?name=b qemu:///system\n"]), [""; 0]);
 }
 
@@ -311,6 +315,25 @@ fn choices_that_are_not_supported_stop_the_start_and_say_what_to_choose() {
     }
     let supported = "[DEFAULT]\nconfig_drive_format = iso9660\n[quota]\ndriver = nova.quota.NoopQuotaDriver\n";
     assert_eq!(problems_in(&[supported]), [""; 0]);
+}
+
+#[test]
+fn half_set_options_of_vencrypt_stop_the_start() {
+    for (text, place, advice) in [
+        ("auth_schemes =", "0.conf:2", "name none, vencrypt, or both"),
+        ("auth_schemes = vencrypt,none", "0.conf:2", "vencrypt_ca_certs is not set"),
+        ("vencrypt_client_cert = /c.pem", "0.conf:2", "needs vencrypt_client_key"),
+        ("vencrypt_client_key = /c.key", "0.conf:2", "needs vencrypt_client_cert"),
+        ("auth_schemes = tls", "0.conf:2", "one of none, vencrypt"),
+    ] {
+        let problems = problems_in(&[&format!("[vnc]\n{text}\n")]);
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        assert!(problems[0].starts_with(&format!("{place}: error: ")), "{text}: {problems:?}");
+        assert!(problems[0].contains(advice), "{text}: {problems:?}");
+    }
+    let whole = "[vnc]\nauth_schemes = vencrypt,none\nvencrypt_ca_certs = /ca.pem\nvencrypt_client_cert = /c.pem\n\
+                 vencrypt_client_key = /c.key\n";
+    assert_eq!(problems_in(&[whole]), [""; 0]);
 }
 
 #[test]

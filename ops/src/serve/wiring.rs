@@ -327,14 +327,15 @@ impl OpenedServices {
     }
 }
 
-fn consoles(config: &Config, targets: &Targets) -> ComputeConfig {
+fn consoles(config: &Config, targets: &Targets) -> Result<ComputeConfig> {
     let mut compute = targets.compute.clone();
     listen::consoles(config, &mut compute.consoles);
+    compute.consoles.vnc_security.check().context("cannot use [vnc] auth_schemes")?;
     if let Some(page) = compute.consoles.missing_viewer() {
         let page = page.display();
         tracing::warn!(%page, "SPICE consoles have no viewer: [DEFAULT] web names a folder without this page of spice-html5");
     }
-    compute
+    Ok(compute)
 }
 
 fn app(
@@ -359,7 +360,7 @@ fn app(
     let app = App::new(web, policy, authentication, metrics).with_operations(operations);
     let app = with_identity(app.with_log(log), identity);
     let mut app = keys.serve(volumes.serve(images.serve(networks.show(app))));
-    app.compute = ComputeState::new(ComputeConfig { has_certificates, ..consoles(config, targets) });
+    app.compute = ComputeState::new(ComputeConfig { has_certificates, ..consoles(config, targets)? });
     let (broken, written) = (member.broken(), event_log.clone());
     app.health = std::mem::take(&mut app.health)
         .with("event log", Arc::new(move || written.health().map_err(|failure| failure.to_string())))

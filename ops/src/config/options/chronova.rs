@@ -76,8 +76,8 @@ section! {
         }
         hypervisors: Words => here {
             help: "The compute hosts: libvirt URIs (qemu:///system, qemu+tls://host/system, \
-                   qemu+ssh://root@host/system) or simulated fleets (sim://10 is ten hosts). Chronova installs nothing \
-                   on them.",
+                   qemu+ssh://root@host/system) or simulated fleets (sim://10 is ten hosts). A second fleet without \
+                   ?name=NAME is named sim2. Chronova installs nothing on the hosts.",
         }
         admin_password_file: Option<PathBuf> => here {
             help: "File holding the first administrator's password. Unset: one is generated at first start and written \

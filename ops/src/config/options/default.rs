@@ -346,6 +346,26 @@ section! {
             help: "Folder with the viewers for browsers (noVNC, spice-html5). The console gateway serves its files \
                    below /console/.",
         }
+        record: Option<PathBuf> => compute.consoles.record {
+            help: "Beginning of the names of files that record consoles: the first console is recorded in RECORD.1, in \
+                   the format of websockify. A recording has all that a user types, also passwords. Unset: no recordings.",
+        }
+        cert: Option<PathBuf> => here {
+            help: "Certificate (PEM) of the listeners of Nova's console proxies ([vnc] novncproxy_port, [spice] \
+                   html5proxy_port, [serial_console] serialproxy_port), which then accept only TLS. Unset: they use TLS \
+                   as the APIs do. Nova's default is self.pem.",
+        }
+        key: Option<PathBuf> => here {
+            help: "Key of cert (PEM). Unset: the file of cert has the key, too.",
+        }
+        ssl_only: bool => here {
+            default: Text("false"),
+            help: "Stop the start if a listener of Nova's console proxies would be without TLS.",
+        }
+        source_is_ipv6: bool => here {
+            default: Text("false"),
+            help: "Listeners of Nova's console proxies prefer the IPv6 address of a name.",
+        }
         pointer_model: Option<String> => drivers.libvirt.guests.tablet by PointerWords {
             choices: &["usbtablet", "ps2mouse"],
             help: "Pointing device of guests that have a graphical console.",
