@@ -3,8 +3,8 @@
 //! the name of one of Nova's tools.
 
 mod audit;
-mod log;
 mod early;
+mod log;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
