@@ -3,6 +3,7 @@
 mod guests;
 mod machine_types;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::capability::consoles::Screen;
@@ -152,6 +153,8 @@ pub struct RbdOptions {
     /// The key of `[chronova] rbd_keyring`. Chronova uses this key to define the secret on hosts. `None`: hosts already
     /// have the secret.
     pub key: Option<RbdKey>,
+    /// The path of that keyring, for Ceph's programs beside Chronova.
+    pub keyring: Option<PathBuf>,
 }
 
 /// The key of a user of Ceph. It is never printed.
@@ -170,7 +173,15 @@ impl std::fmt::Debug for RbdKey {
 
 impl Default for RbdOptions {
     fn default() -> Self {
-        Self { pool: "rbd".to_owned(), monitors: Vec::new(), conf: None, user: None, secret: None, key: None }
+        Self {
+            pool: "rbd".to_owned(),
+            monitors: Vec::new(),
+            conf: None,
+            user: None,
+            secret: None,
+            key: None,
+            keyring: None,
+        }
     }
 }
 

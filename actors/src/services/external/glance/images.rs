@@ -342,6 +342,10 @@ impl ImageService for GlanceImages {
         self.open_content(image, Some(meta)).await
     }
 
+    async fn places_as(&self, image: &ImageRef, meta: &Meta) -> DriverResult<Vec<String>> {
+        Ok(self.shown_for_content(image, Some(meta)).await?.places())
+    }
+
     fn resources(&self) -> Option<&dyn ImageResources> {
         Some(self)
     }
@@ -353,20 +357,9 @@ impl GlanceImages {
     /// SHA-2, because other content may have the same MD5. Glance has no SHA-2 of an image that a release before Rocky
     /// stored.
     async fn open_content(&self, image: &ImageRef, meta: Option<&Meta>) -> DriverResult<ByteStream> {
-        let name = || image.id.to_string();
-        let unusable = |reason: String| DriverError::BadImage { image: name(), reason };
-        let unread = |error: PortError| match error {
-            PortError::Unavailable(reason) => DriverError::ImageUnread { image: name(), reason },
-            other => unusable(other.to_string()),
-        };
-        let user = meta.and_then(|meta| self.users.of(meta));
-        let request = meta.and_then(|meta| meta.request_id.as_ref());
-        let found = match self.show_image(asker_of(user.as_ref()), image.id, request).await {
-            Err(PortError::Forbidden(_)) if user.is_some() => self.show_image(Asker::Own, image.id, request).await,
-            shown => shown,
-        };
-        let found = found.map_err(unread)?;
-        found.has_content(&image.checksum).map_err(unusable)?;
+        let unread = |error: PortError| unread(image, error);
+        let unusable = |reason: String| unusable(image, reason);
+        let found = self.shown_for_content(image, meta).await?;
         let bytes = self.content(image.id, meta).await.map_err(unread)?;
         let bytes = match found.sha2().filter(|_| is_md5(&image.checksum)) {
             Some(sha2) => verified(bytes, sha2),
@@ -376,6 +369,30 @@ impl GlanceImages {
         let (judged, bytes) = looked.map_err(|error| unread(PortError::Unavailable(error.to_string())))?;
         judged.map_err(|error| unusable(error.to_string()))?;
         Ok(bytes)
+    }
+
+    /// The image, if it still has the content that `image` names.
+    async fn shown_for_content(&self, image: &ImageRef, meta: Option<&Meta>) -> DriverResult<GlanceImage> {
+        let user = meta.and_then(|meta| self.users.of(meta));
+        let request = meta.and_then(|meta| meta.request_id.as_ref());
+        let found = match self.show_image(asker_of(user.as_ref()), image.id, request).await {
+            Err(PortError::Forbidden(_)) if user.is_some() => self.show_image(Asker::Own, image.id, request).await,
+            shown => shown,
+        };
+        let found = found.map_err(|error| unread(image, error))?;
+        found.has_content(&image.checksum).map_err(|reason| unusable(image, reason))?;
+        Ok(found)
+    }
+}
+
+fn unusable(image: &ImageRef, reason: String) -> DriverError {
+    DriverError::BadImage { image: image.id.to_string(), reason }
+}
+
+fn unread(image: &ImageRef, error: PortError) -> DriverError {
+    match error {
+        PortError::Unavailable(reason) => DriverError::ImageUnread { image: image.id.to_string(), reason },
+        other => unusable(image, other.to_string()),
     }
 }
 
