@@ -41,6 +41,16 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, disk: &Volume
     }
 }
 
+/// Gives the host the secret of the pool of guests' own disks, if Chronova has the key.
+pub(super) fn provide_for_pool(connect: &Connect, options: &LibvirtOptions) -> DriverResult<()> {
+    let rbd = &options.images.rbd;
+    let (Some(user), Some(secret)) = (&rbd.user, &rbd.secret) else { return Ok(()) };
+    match rbd.key.as_ref().filter(|key| key.user == *user) {
+        Some(key) => keep(connect, secret, &ceph(secret, user), &key.value),
+        None => require(connect, secret, user),
+    }
+}
+
 fn lookup(connect: &Connect, uuid: &str) -> DriverResult<Option<Secret>> {
     let uuid = uuid.parse().map_err(|_| failed(format!("{uuid} is not the UUID of a libvirt secret")))?;
     found(CALL, connect.lookup_secret_by_uuid(uuid))

@@ -26,7 +26,7 @@ fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet
     if pool::lookup(&pool, &mark)?.is_none() {
         // The mark may already exist although libvirt does not know it yet. The refresh below makes libvirt know the
         // mark, so this error is harmless.
-        match pool::create_raw(&pool, &mark, 0, "0644") {
+        match pool::create_raw(&pool, &mark, storage::mark_size(options), "0644") {
             Ok(_) => {}
             Err(DriverError::Failed { message, .. }) if message.contains("exist") => {}
             Err(error) => return Err(error),

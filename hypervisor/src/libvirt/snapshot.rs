@@ -23,7 +23,7 @@ use virt_sys as sys;
 
 use super::cached_image::format_seen;
 use super::error::{Context, number, translate};
-use super::storage::{HostStorage, StoredDisk};
+use super::storage::HostStorage;
 use super::{agent, domain, managed_save, pool};
 use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};
@@ -83,11 +83,18 @@ pub(super) fn begin(
         return back_up(&guest, &source, (&target, format), quiesce).map(|()| SnapshotStart::Running);
     }
     let root = site.find(&volumes::root(instance))?.ok_or_else(no_disk)?;
-    if root.is_guessed() {
-        is_taken_as_bytes(&root)?;
+    let file = root.as_file(site, &pool)?;
+    match &file {
+        Some(file) => is_taken_as_bytes(&pool, file)?,
+        None if root.is_guessed() => is_taken_as_bytes(&root.pool, &root.volume)?,
+        None => {}
     }
     // The new volume has no backing file, so the pool copies the whole content.
-    StorageVol::create_xml_from(&pool, &xml(root.capacity()?), &root.volume, 0).during(CALL)?;
+    StorageVol::create_xml_from(&pool, &xml(root.capacity()?), file.as_ref().unwrap_or(&root.volume), 0)
+        .during(CALL)?;
+    if let Some(file) = file {
+        pool::delete(&file)?;
+    }
     mark(&pool, instance, copy).map(SnapshotStart::Complete)
 }
 
@@ -194,13 +201,13 @@ fn no_disk() -> DriverError {
 
 /// Refuses a raw disk that looks like another format. The guest writes the first bytes of the disk. libvirt would read
 /// the disk as that format. It would then read any file of the host that the disk's header names as its base.
-fn is_taken_as_bytes(disk: &StoredDisk) -> DriverResult<()> {
+fn is_taken_as_bytes(pool: &StoragePool, volume: &StorageVol) -> DriverResult<()> {
     // The refresh makes libvirt detect the format again. The guest is off, so the format cannot change afterwards.
-    disk.pool.refresh(0).map_err(|error| {
+    pool.refresh(0).map_err(|error| {
         tracing::debug!(%error, "storage pool not refreshed");
         DriverError::Timeout { call: CALL, seconds: 0 }
     })?;
-    match format_seen(&disk.volume)?.as_str() {
+    match format_seen(volume)?.as_str() {
         "raw" | "iso" | "" => Ok(()),
         other => {
             Err(DriverError::Unsupported(format!("the guest's disk is raw and looks like {other}: start the guest")))

@@ -270,7 +270,8 @@ mod tests {
     #[test]
     fn the_places_of_the_data_are_read_and_are_no_properties() {
         let url = "rbd://fsid/images/one/snap";
-        let both = image(&json!({"direct_url": url, "locations": [{"url": url, "metadata": {}}, {"url": "file:///a"}]}));
+        let both =
+            image(&json!({"direct_url": url, "locations": [{"url": url, "metadata": {}}, {"url": "file:///a"}]}));
         assert_eq!(both.places(), [url, "file:///a"]);
         assert_eq!(both.snapshot().unwrap().properties.len(), 1);
         assert!(image(&json!({"locations": [{"metadata": {}}]})).places().is_empty());
