@@ -24,6 +24,7 @@ mod qcow2;
 mod rbd;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use chronova_events::ids::InstanceId;
 use virt::connect::Connect;
@@ -153,6 +154,31 @@ trait ImageBackend: Sync {
         let _ = (site, disk, directory);
         Ok(None)
     }
+    /// The number of bytes of the volume, as a transfer sends them.
+    fn length(&self, volume: &StorageVol) -> DriverResult<u64> {
+        pool::physical_size(volume)
+    }
+    /// Gives the bytes of a disk to `take`, until it refuses. `false`: the caller reads the volume through libvirt.
+    fn read_whole(
+        &self,
+        site: HostStorage<'_>,
+        disk: &StoredDisk,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> DriverResult<bool> {
+        let _ = (site, disk, take);
+        Ok(false)
+    }
+    /// Replaces the content of a disk by the bytes that `send` writes. `false`: the caller writes the volume through
+    /// libvirt.
+    fn write_whole(
+        &self,
+        site: HostStorage<'_>,
+        disk: &StoredDisk,
+        send: &mut dyn FnMut(&mut dyn Write) -> DriverResult<()>,
+    ) -> DriverResult<bool> {
+        let _ = (site, disk, send);
+        Ok(false)
+    }
     /// The pool whose marks show which hosts share the disks; `None`: no other host has this host's disks.
     fn shared(&self, site: HostStorage<'_>) -> DriverResult<Option<StoragePool>> {
         self.pool(site).map(Some)
@@ -213,6 +239,25 @@ impl StoredDisk {
             true => self.backend.grow(site, self, wanted),
             false => Ok(()),
         }
+    }
+
+    /// See [`ImageBackend::length`].
+    pub(super) fn length(&self) -> DriverResult<u64> {
+        self.backend.length(&self.volume)
+    }
+
+    /// See [`ImageBackend::read_whole`].
+    pub(super) fn read_whole(&self, site: HostStorage<'_>, take: &mut dyn FnMut(&[u8]) -> bool) -> DriverResult<bool> {
+        self.backend.read_whole(site, self, take)
+    }
+
+    /// See [`ImageBackend::write_whole`].
+    pub(super) fn write_whole(
+        &self,
+        site: HostStorage<'_>,
+        send: &mut dyn FnMut(&mut dyn Write) -> DriverResult<()>,
+    ) -> DriverResult<bool> {
+        self.backend.write_whole(site, self, send)
     }
 
     /// See [`ImageBackend::as_file`].

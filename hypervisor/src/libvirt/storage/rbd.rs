@@ -14,7 +14,7 @@
 //! Several hosts use the pool. libvirt's list of a pool is as old as its last refresh, so Ceph itself says whether a disk
 //! exists.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use virt::connect::Connect;
 use virt::storage_pool::StoragePool;
@@ -87,7 +87,7 @@ fn pour(connect: &Connect, file: &StorageVol, size: u64, out: &mut dyn Write) ->
     const CALL: &str = "disk from image";
     let stream = Stream::new(connect, 0).during(CALL)?;
     file.download(&stream, 0, size, virt_sys::VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM).during(CALL)?;
-    let broken = |error: std::io::Error| DriverError::Failed { call: CALL, message: error.to_string() };
+    let broken = |error: io::Error| DriverError::Failed { call: CALL, message: error.to_string() };
     let mut buffer = vec![0_u8; sparse::PIECE];
     let poured = loop {
         let written = match sparse::receive(&stream, &mut buffer, CALL) {
@@ -104,7 +104,7 @@ fn pour(connect: &Connect, file: &StorageVol, size: u64, out: &mut dyn Write) ->
     poured
 }
 
-fn write_zeros(length: u64, out: &mut dyn Write) -> std::io::Result<()> {
+fn write_zeros(length: u64, out: &mut dyn Write) -> io::Result<()> {
     let mut left = length;
     while left > 0 {
         let part = usize::try_from(left).unwrap_or(sparse::PIECE).min(sparse::PIECE);
@@ -280,19 +280,50 @@ impl ImageBackend for Rbd {
         let capacity = disk.capacity()?;
         let file = pool::create_raw(directory, &passing(directory, &disk.name)?, capacity, "0600")?;
         let mut upload = pool::Upload::start_sparse(site.connect, &file, capacity)?;
-        CephPrograms::of(site.options).export(&image_name(site.options, &disk.name), |bytes| {
-            let mut buffer = vec![0_u8; sparse::PIECE];
-            loop {
-                let read = bytes.read(&mut buffer);
-                let read =
-                    read.map_err(|error| DriverError::Failed { call: "rbd export", message: error.to_string() })?;
-                if read == 0 {
-                    return Ok(());
-                }
-                upload.send(&buffer[..read])?;
-            }
+        let mut sent = Ok(());
+        self.read_whole(site, disk, &mut |bytes| {
+            sent = upload.send(bytes);
+            sent.is_ok()
         })?;
+        sent?;
         upload.finish()?;
         Ok(Some(file))
+    }
+
+    fn length(&self, volume: &StorageVol) -> DriverResult<u64> {
+        Ok(volume.info().during("disk size")?.capacity)
+    }
+
+    fn read_whole(
+        &self,
+        site: HostStorage<'_>,
+        disk: &StoredDisk,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> DriverResult<bool> {
+        let broken = |error: io::Error| DriverError::Failed { call: "read disk", message: error.to_string() };
+        let image = image_name(site.options, &disk.name);
+        CephPrograms::of(site.options).export(&image, |bytes| {
+            let mut buffer = vec![0_u8; sparse::PIECE];
+            loop {
+                let received = bytes.read(&mut buffer).map_err(broken)?;
+                if received == 0 || !take(&buffer[..received]) {
+                    return Ok(());
+                }
+            }
+        })?;
+        Ok(true)
+    }
+
+    fn write_whole(
+        &self,
+        site: HostStorage<'_>,
+        disk: &StoredDisk,
+        send: &mut dyn FnMut(&mut dyn Write) -> DriverResult<()>,
+    ) -> DriverResult<bool> {
+        let (programs, image) = (CephPrograms::of(site.options), image_name(site.options, &disk.name));
+        // An import creates its image.
+        programs.remove(&image)?;
+        programs.import(&image, send)?;
+        Ok(true)
     }
 }
