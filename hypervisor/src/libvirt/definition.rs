@@ -10,7 +10,7 @@ use virt::storage_pool::StoragePool;
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{adopted, cached_image, emulated_tpm, pool, snapshot};
+use super::{adopted, cached_image, disks, emulated_tpm, pool, secrets, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -250,8 +250,12 @@ fn provide_root(
 /// Removes a guest with all its disks and files on this host.
 pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
     if let Some(domain) = lookup(connect, instance)? {
+        let attached = disks::serials(&domain).unwrap_or_default();
         pull(&domain)?;
         undefine(&domain)?;
+        for volume in attached {
+            secrets::forget(connect, &volume)?;
+        }
     }
     if options.emulates_tpm {
         emulated_tpm::remove(connect, instance)?;

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::guest_requests::DISK_POLL;
 use super::host::LibvirtDriver;
-use super::{disks, domain, pool};
+use super::{disks, domain, pool, secrets};
 use crate::capability::VolumeAttachment;
 use crate::domain_xml::HostFacts;
 use crate::driver::{DriverError, DriverResult};
@@ -45,7 +45,9 @@ impl VolumeAttachment for LibvirtDriver {
             disks::forget(&domain::require(connect, instance)?, &forgotten)
         })
         .await?;
-        self.wait_for_detachment(instance, serial).await
+        self.wait_for_detachment(instance, serial).await?;
+        let forgotten = serial.to_owned();
+        self.call("secret", move |connect, _| secrets::forget(connect, &forgotten)).await
     }
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
