@@ -84,8 +84,8 @@ class FileDriver(driver.VolumeDriver):
         pass
 
 
-def tgtadm(*arguments):
-    return subprocess.run(("tgtadm", "--lld", "iscsi") + arguments, check=True, text=True, stdout=subprocess.PIPE).stdout
+def tgtadm(*arguments, check=True):
+    return subprocess.run(("tgtadm", "--lld", "iscsi") + arguments, check=check, text=True, stdout=subprocess.PIPE).stdout
 
 
 @interface.volumedriver
@@ -101,6 +101,9 @@ class TargetDriver(FileDriver):
         return str(int(volume.id[:7], 16) + 1)
 
     def create_export(self, context, volume, connector):
+        # A live migration adds an attachment to the first one.
+        if volume.provider_auth and self.iqn(volume) in tgtadm("--op", "show", "--mode", "target"):
+            return {}
         user, password, number = "u" + volume.id[:8], secrets.token_hex(8), self.number(volume)
         tgtadm("--op", "new", "--mode", "target", "--tid", number, "-T", self.iqn(volume))
         tgtadm("--op", "new", "--mode", "logicalunit", "--tid", number, "--lun", "1", "-b", self.path(volume))
@@ -110,8 +113,13 @@ class TargetDriver(FileDriver):
         return {"provider_location": self.iqn(volume), "provider_auth": "CHAP %s %s" % (user, password)}
 
     def remove_export(self, context, volume):
-        tgtadm("--op", "delete", "--force", "--mode", "target", "--tid", self.number(volume))
-        tgtadm("--op", "delete", "--mode", "account", "--user", "u" + volume.id[:8])
+        # Cinder also removes exports that it never made.
+        tgtadm("--op", "delete", "--force", "--mode", "target", "--tid", self.number(volume), check=False)
+        tgtadm("--op", "delete", "--mode", "account", "--user", "u" + volume.id[:8], check=False)
+
+    def terminate_connection(self, volume, connector, **kwargs):
+        """Whether another attachment still needs the export."""
+        return len(volume.volume_attachment) > 1
 
     def initialize_connection(self, volume, connector):
         method, user, password = volume.provider_auth.split()

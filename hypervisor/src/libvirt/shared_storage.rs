@@ -46,13 +46,19 @@ impl SharedStorage for LibvirtDriver {
 
     async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
         let link = Arc::clone(&self.link);
-        self.change("undefine", instance, self.options.call_deadline, move |connect, _| {
-            let Some(domain) = domain::lookup(connect, instance)? else { return Ok(()) };
-            if domain.is_active().during(CALL)? {
-                return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
+        self.change("undefine", instance, self.options.call_deadline, move |connect, options| {
+            if let Some(domain) = domain::lookup(connect, instance)? {
+                if domain.is_active().during(CALL)? {
+                    return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
+                }
+                link.guests_known().leave(instance);
+                domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))?;
             }
-            link.guests_known().leave(instance);
-            domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))
+            // The other host has its own config drive and console log.
+            match storage::shares_disks_alone(options) {
+                true => pool::delete_of(&pool::open(connect, options)?, instance),
+                false => Ok(()),
+            }
         })
         .await
     }

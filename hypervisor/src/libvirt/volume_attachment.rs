@@ -27,14 +27,19 @@ impl VolumeAttachment for LibvirtDriver {
             let domain = domain::require(connect, instance)?;
             pool::look_for(connect, options, std::slice::from_ref(&disk))?;
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
-            match disks::attach(&domain, &disk, &facts) {
+            let attached = match disks::attach(&domain, &disk, &facts) {
                 Err(DriverError::Failed { message, .. }) if facts.direct_io && message.contains("O_DIRECT") => {
                     direct_io.store(false, Ordering::Relaxed);
                     disks::forget(&domain, &disk.serial)?;
                     disks::attach(&domain, &disk, &HostFacts { direct_io: false, ..facts })
                 }
                 result => result,
-            }
+            };
+            attached.inspect_err(|_| {
+                if let Err(error) = secrets::forget(connect, &disk.serial) {
+                    tracing::debug!(%error, "the secret of a volume stays on its host");
+                }
+            })
         })
         .await
     }
