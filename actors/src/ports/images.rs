@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::{ImageSnapshot, SortedPairs};
+use chronova_hypervisor::capability::snapshots::PlacedCopy;
 use chronova_hypervisor::driver::{ByteStream, DriverResult, ImageSource};
 use chronova_hypervisor::guest::ImageRef;
 
@@ -53,6 +54,18 @@ pub trait ImageService: ImageSource + 'static {
 
     /// Uploads the data of an image. Succeeds without reading anything if the image already has data.
     async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// Whether the service takes data that are in its own storage already.
+    fn takes_placed(&self) -> bool {
+        false
+    }
+
+    /// Gives an image the data at a place in the service's own storage. Succeeds if the image already has data.
+    /// [`PortError::Forbidden`]: the service takes only uploads.
+    async fn adopt(&self, image: ImageId, copy: &PlacedCopy, meta: Arc<Meta>) -> Result<(), PortError> {
+        let _ = (copy, meta);
+        Err(PortError::Forbidden(format!("The data of image {image} must be uploaded.")))
+    }
 
     /// Deletes an image, with or without data.
     async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError>;

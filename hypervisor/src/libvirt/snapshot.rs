@@ -25,6 +25,7 @@ use super::cached_image::format_seen;
 use super::error::{Context, number, translate};
 use super::storage::HostStorage;
 use super::{agent, domain, managed_save, pool};
+use crate::capability::snapshots::PlacedCopy;
 use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{DiskCopy, Quiesce};
@@ -96,6 +97,66 @@ pub(super) fn begin(
         pool::delete(&file)?;
     }
     mark(&pool, instance, copy).map(SnapshotStart::Complete)
+}
+
+/// Makes the copy in the image service's storage, if the root disk is there, too. `false`: [`begin`] must make it.
+pub(super) fn place(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    (instance, copy): (InstanceId, ImageId),
+    quiesce: Quiesce,
+) -> DriverResult<bool> {
+    let guest = domain::require(connect, instance)?;
+    let site = HostStorage::new(connect, options);
+    let Some(root) = site.find(&volumes::root(instance))? else { return Ok(false) };
+    let Some(placing) = root.placing() else { return Ok(false) };
+    if !placing.may_place(site, &root)? {
+        return Ok(false);
+    }
+    if placing.placed(site, &root, copy)?.is_some() {
+        return Ok(true);
+    }
+    let frozen = guest.is_active().during(CALL)? && freeze_if_wanted(&guest, quiesce)?;
+    let taken = placing.take(site, &root, copy);
+    if frozen && let Err(error) = agent::thaw(&guest) {
+        tracing::error!(%error, "cannot thaw the guest's file systems");
+    }
+    match taken.and_then(|()| placing.place(site, &root, copy)) {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            tracing::warn!(server = %instance, %error, "an image is copied through the host of its server");
+            placing.unplace(site, &root, copy)?;
+            Ok(false)
+        }
+    }
+}
+
+/// The copy that [`place`] made.
+pub(super) fn placed(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    copy: ImageId,
+) -> DriverResult<Option<PlacedCopy>> {
+    let site = HostStorage::new(connect, options);
+    let Some(root) = site.find(&volumes::root(instance))? else { return Ok(None) };
+    let Some(placing) = root.placing() else { return Ok(None) };
+    match placing.placed(site, &root, copy)? {
+        Some(url) => Ok(Some(PlacedCopy { url, sha512: placing.digest(site, &root, copy)? })),
+        None => Ok(None),
+    }
+}
+
+/// Removes the copy that [`place`] made. Without the disk, nobody knows the place of the copy.
+pub(super) fn unplace(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    copy: ImageId,
+) -> DriverResult<()> {
+    let site = HostStorage::new(connect, options);
+    let Some(root) = site.find(&volumes::root(instance))? else { return Ok(()) };
+    root.placing().map_or(Ok(()), |placing| placing.unplace(site, &root, copy))
 }
 
 /// Checks a copy that the host is making.

@@ -20,6 +20,7 @@
 mod ceph;
 mod flat;
 mod logical;
+mod placed;
 mod qcow2;
 mod rbd;
 
@@ -31,6 +32,7 @@ use virt::connect::Connect;
 use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
 
+use self::placed::PlacedCopies;
 use super::error::Context;
 use super::{cached_image, pool};
 use crate::domain_xml::DiskSource;
@@ -179,6 +181,10 @@ trait ImageBackend: Sync {
         let _ = (site, disk, send);
         Ok(false)
     }
+    /// The part of a back end whose storage may also be that of the image service.
+    fn placing(&self) -> Option<&dyn PlacedCopies> {
+        None
+    }
     /// The pool whose marks show which hosts share the disks; `None`: no other host has this host's disks.
     fn shared(&self, site: HostStorage<'_>) -> DriverResult<Option<StoragePool>> {
         self.pool(site).map(Some)
@@ -239,6 +245,10 @@ impl StoredDisk {
             true => self.backend.grow(site, self, wanted),
             false => Ok(()),
         }
+    }
+
+    pub(super) fn placing(&self) -> Option<&'static dyn PlacedCopies> {
+        self.backend.placing()
     }
 
     /// See [`ImageBackend::length`].
@@ -314,6 +324,11 @@ pub(super) fn mark_size(options: &LibvirtOptions) -> u64 {
 /// Whether the storage of new disks may have this image already, because the image service stores it there.
 pub(super) fn may_have_image(options: &LibvirtOptions, image: &ImageRef) -> bool {
     chosen(options).may_have_image(image)
+}
+
+/// Whether copies of new disks may be made in the image service's storage.
+pub(super) fn places_copies(options: &LibvirtOptions) -> bool {
+    chosen(options).placing().is_some()
 }
 
 /// Whether this path is in a directory of our disks on this host. Other hosts may share the directory.

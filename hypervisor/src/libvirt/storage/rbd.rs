@@ -16,13 +16,16 @@
 
 use std::io::{self, Write};
 
+use chronova_events::ids::ImageId;
 use virt::connect::Connect;
 use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
 use virt::stream::Stream;
 
 use super::ceph::{self, CephPrograms};
+use super::placed::PlacedCopies;
 use super::{HostStorage, ImageBackend, StoredDisk, VolumeToCreate, open_apart, volume_xml};
+use crate::checksum::RunningDigest;
 use crate::domain_xml::source::host;
 use crate::domain_xml::{DiskSource, RbdImage};
 use crate::driver::{DriverError, DriverResult};
@@ -40,6 +43,11 @@ const MARK: u64 = 4096;
 const LONGEST: usize = 1024;
 /// The suffix of the file through which a disk passes on a host, on its way to Ceph or from Ceph.
 const PASSING: &str = ".passing";
+
+/// The name of the snapshot that Glance makes of each of its images.
+const SNAPSHOT: &str = "snap";
+/// The length of a SHA-512 in hexadecimal digits.
+const SHA512: usize = 128;
 
 pub(super) struct Rbd;
 
@@ -290,6 +298,10 @@ impl ImageBackend for Rbd {
         Ok(Some(file))
     }
 
+    fn placing(&self) -> Option<&dyn PlacedCopies> {
+        Some(self)
+    }
+
     fn length(&self, volume: &StorageVol) -> DriverResult<u64> {
         Ok(volume.info().during("disk size")?.capacity)
     }
@@ -325,5 +337,82 @@ impl ImageBackend for Rbd {
         programs.remove(&image)?;
         programs.import(&image, send)?;
         Ok(true)
+    }
+}
+
+/// The disk and its copy in Ceph.
+struct PlacedNames {
+    /// The snapshot of the disk from which the copy is made.
+    taken: String,
+    /// The image that is the copy; `None`: the disk is no clone of an image.
+    copy: Option<String>,
+}
+
+/// The pool of the image below a clone is the image service's.
+fn placed_names(site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<PlacedNames> {
+    let image = image_name(site.options, &disk.name);
+    let found = CephPrograms::of(site.options).image(&image)?;
+    let pool = found.and_then(|found| found.parent_pool).filter(|pool| *pool != site.options.images.rbd.pool);
+    Ok(PlacedNames { taken: format!("{image}@{copy}"), copy: pool.map(|pool| format!("{pool}/{copy}")) })
+}
+
+fn no_clone() -> DriverError {
+    DriverError::Unsupported("the disk is no clone of an image in this Ceph cluster".to_owned())
+}
+
+impl PlacedCopies for Rbd {
+    fn may_place(&self, site: HostStorage<'_>, disk: &StoredDisk) -> DriverResult<bool> {
+        Ok(ceph::is_installed() && placed_names(site, disk, ImageId::random())?.copy.is_some())
+    }
+
+    fn take(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<()> {
+        // The snapshot of an earlier attempt is older than this attempt's freeze of the guest.
+        self.unplace(site, disk, copy)?;
+        CephPrograms::of(site.options).snapshot(&placed_names(site, disk, copy)?.taken)
+    }
+
+    fn place(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<()> {
+        let names = placed_names(site, disk, copy)?;
+        let target = names.copy.ok_or_else(no_clone)?;
+        let programs = CephPrograms::of(site.options);
+        programs.remove(&target)?;
+        programs.clone_of(&names.taken, &target)?;
+        programs.flatten(&target)?;
+        programs.remove_snapshot(&names.taken)?;
+        programs.snapshot(&format!("{target}@{SNAPSHOT}"))
+    }
+
+    fn placed(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<Option<String>> {
+        let Some(target) = placed_names(site, disk, copy)?.copy else { return Ok(None) };
+        let programs = CephPrograms::of(site.options);
+        match programs.image(&format!("{target}@{SNAPSHOT}"))? {
+            Some(_) => Ok(Some(format!("rbd://{}/{target}/{SNAPSHOT}", programs.cluster()?))),
+            None => Ok(None),
+        }
+    }
+
+    fn digest(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<String> {
+        let target = placed_names(site, disk, copy)?.copy.ok_or_else(no_clone)?;
+        let broken = |error: io::Error| DriverError::Failed { call: "read copy", message: error.to_string() };
+        let mut digest = RunningDigest::new(&"0".repeat(SHA512));
+        CephPrograms::of(site.options).export(&format!("{target}@{SNAPSHOT}"), |bytes| {
+            let mut buffer = vec![0_u8; sparse::PIECE];
+            loop {
+                match bytes.read(&mut buffer).map_err(broken)? {
+                    0 => return Ok(()),
+                    received => digest.update(&buffer[..received]),
+                }
+            }
+        })?;
+        Ok(digest.finish())
+    }
+
+    fn unplace(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<()> {
+        let names = placed_names(site, disk, copy)?;
+        let programs = CephPrograms::of(site.options);
+        if let Some(target) = names.copy {
+            programs.remove(&target)?;
+        }
+        programs.remove_snapshot(&names.taken)
     }
 }

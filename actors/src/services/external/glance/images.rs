@@ -7,10 +7,13 @@ use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId, RequestId};
 use chronova_events::instance::ImageSnapshot;
+use chronova_hypervisor::capability::snapshots::PlacedCopy;
 use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSource};
 use chronova_hypervisor::guest::ImageRef;
 use serde::Deserialize;
+use serde_json::json;
 
+use super::PATCH;
 use super::content::{SentContent, counted, look, verified};
 use super::document::{GlanceImage, ImagePage, is_md5, new_image};
 use crate::ports::{ImageDraft, ImageResources, ImageService, PortError, ServiceCaller, UserToken};
@@ -299,6 +302,32 @@ impl ImageService for GlanceImages {
                 self.given_up(asker, image, request).await;
                 Err(unanswered(&failure))
             }
+        }
+    }
+
+    fn takes_placed(&self) -> bool {
+        true
+    }
+
+    async fn adopt(&self, image: ImageId, copy: &PlacedCopy, meta: Arc<Meta>) -> Result<(), PortError> {
+        let user = self.users.of(&meta);
+        let (asker, request) = (asker_of(user.as_ref()), meta.request_id.as_ref());
+        if self.show_image(asker, image, request).await?.status != "queued" {
+            return Ok(());
+        }
+        // Without the hash, nobody could check the image's data later.
+        let hash = json!({"os_hash_algo": "sha512", "os_hash_value": copy.sha512});
+        let place = json!({"url": copy.url, "metadata": {}, "validation_data": hash});
+        let body = json!([{"op": "add", "path": "/locations/-", "value": place}]);
+        let call = |root: &str| ServiceRequest::patch(format!("{root}/images/{image}")).json(&body).kind(PATCH);
+        let answer = self.ask(asker, request, call).await?;
+        match answer.status {
+            200 => Ok(()),
+            // Glance's `show_multiple_locations` is off, or its policy or `hashing_algorithm` forbids this.
+            400 | 403 | 409 => {
+                Err(PortError::Forbidden(format!("Glance takes no place of data ({})", answer.complaint())))
+            }
+            _ => Err(refused("takes no place of data", asker, &answer)),
         }
     }
 

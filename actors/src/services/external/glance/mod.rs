@@ -19,3 +19,6 @@ pub mod resources;
 mod tests;
 
 pub use images::GlanceImages;
+
+/// The media type of a JSON patch (RFC 6902) in Glance's API.
+const PATCH: &str = "application/openstack-images-v2.1-json-patch";
