@@ -59,6 +59,8 @@ rests() { rbd ls vms | grep -v '^host-'; rbd ls volumes; }
 # The servers of Cinder's attachments.
 attachments() { curl -s -m 30 -H "X-Auth-Token: $(token admin admin)" -H 'OpenStack-API-Version: volume 3.44' "$CINDER/v3/$ADMIN_PROJECT/attachments?all_tenants=1" \
   | python3 -c 'import json, sys; print(*sorted(a["instance"] + " " + a["status"] for a in json.load(sys.stdin)["attachments"]), sep="\n")'; }
+# Prints an answer of Glance to the administrator.
+glance() { curl -s -m 30 -H "X-Auth-Token: $(token admin admin)" "$GLANCE/v2/$1"; }
 asked() { os "$@" >"$WORK/did" 2>&1; }
 upload() { # name, format, file: prints the id
   os image create --disk-format "$2" --container-format bare --public --file "$3" "$1" >"$WORK/image-$1" 2>&1 || bad "image $1 is uploaded" "$(tail -n 5 "$WORK/image-$1")"
@@ -141,7 +143,7 @@ COPY=$(get image "$NAME-copy" id)
 like "Glance has the image in Ceph, as it has its own" "$(rbd snap ls "images/$COPY")" ' snap '
 # Glance writes objects of 8 MiB (order 23); a clone has the objects of the disk (order 22).
 same "no byte of the image went through Glance" "$(rbd info --format json "images/$COPY" | field order parent)" "22 -"
-same "Glance has the hash of the image's bytes" "$(get image "$NAME-copy" os_hash_value)" "$(rbd export --no-progress "images/$COPY" - | sha512sum | cut -d' ' -f1)"
+same "Glance has the hash of the image's bytes" "$(glance "images/$COPY" | field os_hash_value)" "$(rbd export --no-progress "images/$COPY" - | sha512sum | cut -d' ' -f1)"
 same "the disk keeps no snapshot of the image" "$(rbd snap ls "vms/${FIRST}_disk")" ""
 same "the host has no file of the image" "$(on h1 vol-list chronova | grep -c "${FIRST}_copy")" 0
 

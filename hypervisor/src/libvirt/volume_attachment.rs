@@ -18,6 +18,21 @@ use crate::guest::VolumeDisk;
 /// How often a copy for a swap may begin again.
 const COPY_ATTEMPTS: u32 = 3;
 
+/// Says what the host lacks if its QEMU was built or installed without the driver for the volume.
+fn explained(error: DriverError, disk: &VolumeDisk) -> DriverError {
+    match (&error, &disk.network) {
+        (DriverError::Failed { message, .. }, Some(network))
+            if message.contains("Unknown driver") || message.contains("does not accept value") =>
+        {
+            let protocol = network.protocol();
+            DriverError::Unsupported(format!(
+                "its QEMU cannot connect to volumes by {protocol} (Debian's package qemu-block-extra): {message}"
+            ))
+        }
+        _ => error,
+    }
+}
+
 #[async_trait]
 impl VolumeAttachment for LibvirtDriver {
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
@@ -35,7 +50,7 @@ impl VolumeAttachment for LibvirtDriver {
                 }
                 result => result,
             };
-            attached.inspect_err(|_| {
+            attached.map_err(|error| explained(error, &disk)).inspect_err(|_| {
                 if let Err(error) = secrets::forget(connect, &disk.serial) {
                     tracing::debug!(%error, "the secret of a volume stays on its host");
                 }
@@ -97,5 +112,36 @@ impl VolumeAttachment for LibvirtDriver {
 
     async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
         self.ask("disks", move |connect, _| disks::serials(&domain::require(connect, instance)?)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::NetworkDisk;
+
+    #[test]
+    fn a_host_without_the_block_driver_says_what_it_lacks() {
+        let mut disk = VolumeDisk {
+            serial: "1".to_owned(),
+            pool: "p".to_owned(),
+            volume: "v".to_owned(),
+            network: Some(NetworkDisk::Nfs { host: "h".to_owned(), path: "/p".to_owned() }),
+            format: "raw".to_owned(),
+            readonly: false,
+            shareable: false,
+            device: "vdb".to_owned(),
+            bus: "virtio".to_owned(),
+            kind: "disk".to_owned(),
+            boot_order: None,
+        };
+        let said = |message: &str, disk: &VolumeDisk| {
+            explained(DriverError::Failed { call: "disk attachment", message: message.to_owned() }, disk)
+        };
+        let lacking = said("unable to execute QEMU command 'blockdev-add': Unknown driver 'nfs'", &disk);
+        assert!(matches!(&lacking, DriverError::Unsupported(text) if text.contains("by nfs (Debian")), "{lacking}");
+        assert!(matches!(said("Permission denied", &disk), DriverError::Failed { .. }));
+        disk.network = None;
+        assert!(matches!(said("Unknown driver 'x'", &disk), DriverError::Failed { .. }));
     }
 }
