@@ -130,7 +130,7 @@ room_on_disk() {
 stage_setup() {
   check "room on the disk" room_on_disk || { STAGES=(); return; } # the rest would only fail
   # libvirt's headers come first, because the workspace does not build without them.
-  check "packages" setup_packages build client host guest testbed openstack neutron cinder horizon broker package || return
+  check "packages" setup_packages build client host guest testbed openstack neutron cinder served horizon broker package || return
   check "toolchain" setup_rust || return
   check "client" setup_client kurrentdbclient==1.3.5 mkdocs==1.6.1 || return
   check "libvirt" libvirt_start "$RUN"
