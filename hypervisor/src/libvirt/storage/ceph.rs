@@ -44,7 +44,7 @@ pub(super) fn place(url: &str) -> Option<CephPlace> {
     parts.iter().all(is_plain).then(|| CephPlace { cluster: (*cluster).to_owned(), snapshot: snapshot_name })
 }
 
-/// What `rbd info` says about an image or a snapshot.
+/// An image or a snapshot, as `rbd info` describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CephImage {
     /// In bytes.
@@ -95,7 +95,7 @@ impl<'a> CephPrograms<'a> {
         command.args(["--conf", "/dev/null", "--client-mount-timeout", PATIENCE]);
         command.arg("-m").arg(self.rbd.monitors.join(","));
         match &self.rbd.user {
-            Some(user) => command.args(["--id", user]),
+            Some(user) => command.arg("--id").arg(user),
             None => command.arg("--auth-supported=none"),
         };
         if let Some(keyring) = &self.rbd.keyring {

@@ -8,8 +8,8 @@
 //! | raw, and the image service stores it in this cluster | a copy-on-write clone; no byte is transferred |
 //! | any other | a copy of the image in the host's cache |
 //!
-//! A file in the host's cache (`UUID.parent`) names the snapshot that disks of an image are cloned from. `ensure_image`
-//! writes it anew each time, so it is never older than the last preparation of a disk.
+//! A file in the host's cache (`UUID.parent`) names the snapshot that disks of an image are cloned from. Each
+//! `ensure_image` looks for the snapshot again, so the file is never older than the last preparation of a disk.
 //!
 //! Several hosts use the pool. libvirt's list of a pool is as old as its last refresh, so Ceph itself says whether a disk
 //! exists.
