@@ -8,6 +8,8 @@
 use std::env;
 use std::io::{self, Read, Write};
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use roxmltree::Document;
 
@@ -21,6 +23,15 @@ const ABSENT: i32 = 2;
 /// The image or snapshot exists, or the snapshot is protected already.
 const BUSY: i32 = 16;
 const EXISTS: i32 = 17;
+
+/// How often a removal is tried again while a client has the image open.
+const REMOVALS: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(2);
+
+#[expect(clippy::disallowed_methods, reason = "on a thread of the host's own")]
+pub(super) fn pause() {
+    thread::sleep(PAUSE);
+}
 
 /// The pool, image and snapshot of an image's data, from an URL of Glance's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,6 +192,14 @@ impl<'a> CephPrograms<'a> {
     pub(super) fn remove(self, image: &str) -> DriverResult<()> {
         for snapshot in self.snapshots(image)? {
             self.remove_snapshot(&format!("{image}@{snapshot}"))?;
+        }
+        for _ in 0..REMOVALS {
+            let output = self.run("rbd rm", "rbd", &["rm", "--no-progress", image])?;
+            match output.status.code() {
+                Some(0 | ABSENT) => return Ok(()),
+                Some(BUSY) => pause(),
+                _ => return Err(refusal("rbd rm", &output)),
+            }
         }
         self.change("rbd rm", &["rm", "--no-progress", image], &[ABSENT])
     }

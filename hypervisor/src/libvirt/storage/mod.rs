@@ -145,6 +145,9 @@ trait ImageBackend: Sync {
         let _ = (site, volume);
         Ok(())
     }
+    fn delete(&self, volume: &StorageVol) -> DriverResult<()> {
+        pool::delete(volume)
+    }
     /// Makes a raw file of the disk in the host's directory, for a copy by libvirt; `None`: libvirt can copy the volume
     /// itself. The caller removes the file.
     fn as_file(
@@ -277,7 +280,7 @@ impl StoredDisk {
 
     pub(super) fn remove(&self, site: HostStorage<'_>) -> DriverResult<()> {
         self.backend.clear(site, &self.volume)?;
-        pool::delete(&self.volume)
+        self.backend.delete(&self.volume)
     }
 }
 
@@ -491,7 +494,7 @@ impl<'a> HostStorage<'a> {
                     && let Some(volume) = pool::lookup(&pool, &name)?
                 {
                     backend.clear(self, &volume)?;
-                    pool::delete(&volume)?;
+                    backend.delete(&volume)?;
                 }
             }
         }

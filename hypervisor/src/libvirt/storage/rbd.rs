@@ -44,6 +44,9 @@ const LONGEST: usize = 1024;
 /// The suffix of the file through which a disk passes on a host, on its way to Ceph or from Ceph.
 const PASSING: &str = ".passing";
 
+/// How often a removal is tried again.
+const DELETIONS: u32 = 20;
+
 /// The name of the snapshot that Glance makes of each of its images.
 const SNAPSHOT: &str = "snap";
 /// The length of a SHA-512 in hexadecimal digits.
@@ -277,6 +280,19 @@ impl ImageBackend for Rbd {
             programs.remove_snapshot(&format!("{image}@{snapshot}"))?;
         }
         Ok(())
+    }
+
+    /// Ceph removes no image that a client has open. If the client has died, Ceph waits half a minute for it.
+    fn delete(&self, volume: &StorageVol) -> DriverResult<()> {
+        for _ in 0..DELETIONS {
+            match pool::delete(volume) {
+                Err(DriverError::Failed { message, .. }) if message.contains("failed to remove volume") => {
+                    ceph::pause()
+                }
+                result => return result,
+            }
+        }
+        pool::delete(volume)
     }
 
     fn as_file(
