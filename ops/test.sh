@@ -311,7 +311,7 @@ driver_tests() {
 #
 # Two scripts run at a time, because they wait for guests and timeouts more than they compute. One loop runs the scripts
 # that use this machine's own libvirtd (they call house_open), one after the other: some of them restart it, and some use
-# the same addresses. At the same time, another loop runs all other scripts. After the first loop has run its scripts, it
+# the same addresses. So do scripts whose hosts this machine reaches by its own address (--root-link). At the same time, another loop runs all other scripts. After the first loop has run its scripts, it
 # runs scripts of the second loop, too.
 stage_real() {
   local script name status seconds
@@ -325,7 +325,7 @@ stage_real() {
   image_current || check "guest image" bash tests/testbed/make-image.sh "$CHRONOVA_IMAGE" || return
   [ -n "${CHRONOVA_SCRIPTS:-}" ] || driver_tests
   for script in "${scripts[@]}"; do
-    if grep -q '^house_open ' "$script"; then shared+=("$script"); else apart+=("$script"); fi
+    if grep -qE '^(house|served)_open |--root-link' "$script"; then shared+=("$script"); else apart+=("$script"); fi
   done
   printf '%s\n' "${apart[@]}" >"$LOGS/apart"
   { for script in "${shared[@]}"; do real_script "$script"; done; real_scripts_apart; } &
