@@ -47,11 +47,11 @@ CONF
 exported() { rpcinfo -T tcp "$1" mountd 3 && rpcinfo -T tcp "$1" nfs 3; }
 
 up() { # address
-  mkdir -p "$DIR" "$DIR/log" "$DIR/volumes" "$DIR/recovery"
+  mkdir -p "$DIR" "$DIR/log" "$DIR/volumes" "$DIR/recovery" /run/ganesha /var/lib/nfs/ganesha
   [ -e "$DIR/ganesha.conf" ] || configure "$1"
   rpcinfo -p 127.0.0.1 >/dev/null 2>&1 || { mkdir -p /run/rpcbind; spawn rpcbind rpcbind -f -i; }
   within 20 rpcinfo -p 127.0.0.1 || die "the port mapper does not answer: $(tail -n 5 "$DIR/log/rpcbind.out")"
-  spawn ganesha ganesha.nfsd -F -x -f "$DIR/ganesha.conf" -L "$DIR/log/ganesha.log" -p "$DIR/ganesha.daemon" -N NIV_EVENT
+  spawn ganesha ganesha.nfsd -F -f "$DIR/ganesha.conf" -L "$DIR/log/ganesha.log" -p "$DIR/ganesha.daemon" -N NIV_EVENT
   within 40 exported "$1" || die "NFS-Ganesha does not answer: $(tail -n 10 "$DIR/log/ganesha.log" "$DIR/log/ganesha.out" 2>/dev/null)"
 }
 
