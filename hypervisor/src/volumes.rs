@@ -27,7 +27,7 @@ pub fn base_complete(image: &ImageRef) -> String {
 }
 
 /// The file that names the snapshot in the image service's storage from which disks of this image are cloned.
-pub(crate) fn parent(image: ImageId) -> String {
+pub fn parent(image: ImageId) -> String {
     format!("{image}.parent")
 }
 
