@@ -154,6 +154,7 @@ expect "a live migration is requested" asked server migrate --live-migration --h
 within 300 "the server is ACTIVE on h2" is_at "$ONE" h2
 same "the guest runs on one host" "$(runs "$FIRST")" 1
 within 40 "the guest continues to count on h2" ticks_on "$ONE" "$(last_tick "$ONE")"
+same "the guest counted without a gap on its way to h2" "$(gaps "$ONE")" ""
 same "the guest did not boot again" "$(boots_at h2 "$FIRST")" 1
 same "no file of the guest is left on h1" "$(files_on h1 "$FIRST")" ""
 same "the disks stayed in place" "$(parent_of "$FIRST") $(disks "$FIRST")" "images/$IMAGE@snap _disk _disk.eph0 _disk.swap "

@@ -44,6 +44,10 @@ impl SharedStorage for LibvirtDriver {
         self.ask(CALL, sharers).await
     }
 
+    fn shares_files(&self) -> bool {
+        !storage::shares_disks_alone(&self.options)
+    }
+
     async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
         let link = Arc::clone(&self.link);
         self.change("undefine", instance, self.options.call_deadline, move |connect, options| {
