@@ -155,6 +155,12 @@ pub struct RbdOptions {
     pub key: Option<RbdKey>,
     /// The path of that keyring, for Ceph's programs beside Chronova.
     pub keyring: Option<PathBuf>,
+    /// `[libvirt] rbd_connect_timeout`: how long these programs may take to reach the cluster.
+    pub connect_timeout: Duration,
+    /// `[libvirt] rbd_destroy_volume_retries`: how often a removal is tried again while a client has the image open.
+    pub destroy_retries: u32,
+    /// `[libvirt] rbd_destroy_volume_retry_interval`: the pause between these attempts.
+    pub destroy_interval: Duration,
 }
 
 /// The key of a user of Ceph. It is never printed.
@@ -181,6 +187,9 @@ impl Default for RbdOptions {
             secret: None,
             key: None,
             keyring: None,
+            connect_timeout: Duration::from_secs(5),
+            destroy_retries: 12,
+            destroy_interval: Duration::from_secs(5),
         }
     }
 }

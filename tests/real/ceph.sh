@@ -32,7 +32,7 @@ house_first() {
   printf '%s\n' 'timeout = 60' 'send_service_user_token = true' '[keystone_authtoken]' 'http_connect_timeout = 60' \
     '[glance]' 'timeout = 60' 'region_name = RegionOne' '[cinder]' 'os_region_name = RegionOne' 'timeout = 60' \
     '[chronova]' "rbd_keyring = $KEYRING" "rbd_monitors = $MONITOR" '[libvirt]' 'images_type = rbd' 'images_rbd_pool = vms' \
-    'rbd_user = cinder' "rbd_secret_uuid = $SECRET" 'snapshot_image_format = raw' >>"$CONF"
+    'rbd_user = cinder' "rbd_secret_uuid = $SECRET" 'snapshot_image_format = raw' 'rbd_connect_timeout = 60' >>"$CONF"
   ok "Keystone answers at $KEYSTONE, Glance at $GLANCE, Cinder at $CINDER, Ceph at $MONITOR"
 }
 

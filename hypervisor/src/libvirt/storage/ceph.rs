@@ -9,28 +9,22 @@ use std::env;
 use std::io::{self, Read, Write};
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use roxmltree::Document;
 
 use crate::driver::{DriverError, DriverResult};
 use crate::options::{LibvirtOptions, RbdOptions};
 
-/// How many seconds the programs try to reach a monitor.
-const PATIENCE: &str = "30";
 /// `rbd` ends with an error number: the image or snapshot does not exist.
 const ABSENT: i32 = 2;
 /// The image or snapshot exists, or the snapshot is protected already.
 const BUSY: i32 = 16;
 const EXISTS: i32 = 17;
 
-/// How often a removal is tried again while a client has the image open.
-const REMOVALS: u32 = 5;
-const PAUSE: Duration = Duration::from_secs(2);
-
+/// Waits before another attempt to remove an image that a client has open.
 #[expect(clippy::disallowed_methods, reason = "on a thread of the host's own")]
-pub(super) fn pause() {
-    thread::sleep(PAUSE);
+pub(super) fn pause(options: &RbdOptions) {
+    thread::sleep(options.destroy_interval);
 }
 
 /// The pool, image and snapshot of an image's data, from an URL of Glance's.
@@ -103,7 +97,8 @@ impl<'a> CephPrograms<'a> {
 
     fn command(self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.args(["--conf", "/dev/null", "--client-mount-timeout", PATIENCE]);
+        command.args(["--conf", "/dev/null", "--client-mount-timeout"]);
+        command.arg(self.rbd.connect_timeout.as_secs().to_string());
         command.arg("-m").arg(self.rbd.monitors.join(","));
         match &self.rbd.user {
             Some(user) => command.arg("--id").arg(user),
@@ -193,11 +188,11 @@ impl<'a> CephPrograms<'a> {
         for snapshot in self.snapshots(image)? {
             self.remove_snapshot(&format!("{image}@{snapshot}"))?;
         }
-        for _ in 0..REMOVALS {
+        for _ in 0..self.rbd.destroy_retries {
             let output = self.run("rbd rm", "rbd", &["rm", "--no-progress", image])?;
             match output.status.code() {
                 Some(0 | ABSENT) => return Ok(()),
-                Some(BUSY) => pause(),
+                Some(BUSY) => pause(self.rbd),
                 _ => return Err(refusal("rbd rm", &output)),
             }
         }

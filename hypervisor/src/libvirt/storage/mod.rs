@@ -145,7 +145,8 @@ trait ImageBackend: Sync {
         let _ = (site, volume);
         Ok(())
     }
-    fn delete(&self, volume: &StorageVol) -> DriverResult<()> {
+    fn delete(&self, site: HostStorage<'_>, volume: &StorageVol) -> DriverResult<()> {
+        let _ = site;
         pool::delete(volume)
     }
     /// Makes a raw file of the disk in the host's directory, for a copy by libvirt; `None`: libvirt can copy the volume
@@ -280,7 +281,7 @@ impl StoredDisk {
 
     pub(super) fn remove(&self, site: HostStorage<'_>) -> DriverResult<()> {
         self.backend.clear(site, &self.volume)?;
-        self.backend.delete(&self.volume)
+        self.backend.delete(site, &self.volume)
     }
 }
 
@@ -494,7 +495,7 @@ impl<'a> HostStorage<'a> {
                     && let Some(volume) = pool::lookup(&pool, &name)?
                 {
                     backend.clear(self, &volume)?;
-                    backend.delete(&volume)?;
+                    backend.delete(self, &volume)?;
                 }
             }
         }

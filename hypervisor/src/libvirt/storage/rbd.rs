@@ -44,9 +44,6 @@ const LONGEST: usize = 1024;
 /// The suffix of the file through which a disk passes on a host, on its way to Ceph or from Ceph.
 const PASSING: &str = ".passing";
 
-/// How often a removal is tried again.
-const DELETIONS: u32 = 20;
-
 /// The name of the snapshot that Glance makes of each of its images.
 const SNAPSHOT: &str = "snap";
 /// The length of a SHA-512 in hexadecimal digits.
@@ -283,11 +280,12 @@ impl ImageBackend for Rbd {
     }
 
     /// Ceph removes no image that a client has open. If the client has died, Ceph waits half a minute for it.
-    fn delete(&self, volume: &StorageVol) -> DriverResult<()> {
-        for _ in 0..DELETIONS {
+    fn delete(&self, site: HostStorage<'_>, volume: &StorageVol) -> DriverResult<()> {
+        let rbd = &site.options.images.rbd;
+        for _ in 0..rbd.destroy_retries {
             match pool::delete(volume) {
                 Err(DriverError::Failed { message, .. }) if message.contains("failed to remove volume") => {
-                    ceph::pause()
+                    ceph::pause(rbd)
                 }
                 result => return result,
             }
