@@ -285,7 +285,7 @@ impl ImageBackend for Rbd {
         for _ in 0..rbd.destroy_retries {
             match pool::delete(volume) {
                 Err(DriverError::Failed { message, .. }) if message.contains("failed to remove volume") => {
-                    ceph::pause(rbd)
+                    ceph::pause(rbd);
                 }
                 result => return result,
             }

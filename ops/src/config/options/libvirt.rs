@@ -102,6 +102,7 @@ section! {
             help: "How long Ceph's programs beside Chronova may take to reach the cluster, with images_type rbd.",
         }
         rbd_destroy_volume_retries: u32 => drivers.libvirt.images.rbd.destroy_retries {
+            min: Some(0.0),
             help: "How often Chronova tries again to remove a guest's disk in Ceph while a client has the disk open. \
                    Ceph waits half a minute for a client that has died.",
         }
