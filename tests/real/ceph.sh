@@ -4,7 +4,7 @@
 # guest reads, and which grows while it is in use. Images are made of the running guest. The guest migrates live, and is
 # evacuated after a power failure of its host: disk and volume keep their words, and the old attachment is ended.
 # With CHRONOVA_SOAK=1 also: an image of a stopped guest and of another format, a resize with revert, a rescue, a shelve,
-# a rebuild, and a host whose libvirt secret has a wrong key.
+# a rebuild, images from Ceph for disks that are files, and a wrong key.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 TESTBED=$HERE
@@ -255,6 +255,23 @@ within 60 "the image of the shelve is deleted" eval '! os image list -f value -c
 expect "the server is rebuilt" asked server rebuild --image "$NAME" --wait "$ONE"
 within 120 "the rebuilt server is ACTIVE" at_rest "$ONE" ACTIVE
 same "the rebuilt server has a clone again" "$(parent_of "$FIRST")" "images/$IMAGE@snap"
+
+# ------------------------------------------------------------------------------------ images from Ceph for other backends
+
+sed -i 's/^images_type = rbd/images_type = qcow2/' "$CONF"
+printf '%s\n' '[glance]' 'enable_rbd_download = true' 'rbd_user = glance' 'rbd_pool = images' "rbd_ceph_conf = $CLOUD/ceph/ceph.conf" \
+  'rbd_connect_timeout = 60' >>"$CONF"
+house_stop; house_start || bad "the control plane starts with files as disks"
+within 60 "the hosts are up with files as disks" host_is up
+boot "$NAME-five" --availability-zone nova:h1; FIFTH=$ID
+ready "$NAME-five" "a guest is booted from a file"
+like "the host has a copy of the image" "$(cached h1)" '^base-'
+like "the image came from Ceph" "$(sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a 'reading an image from Ceph')" "$IMAGE"
+expect "that server on files is deleted" asked server delete --wait "$NAME-five"
+same "nothing of the server on files is left" "$(files_on h1 "$FIFTH")" ""
+sed -i 's/^images_type = qcow2/images_type = rbd/' "$CONF"
+house_stop; house_start || bad "the control plane starts with disks in Ceph again"
+within 60 "the hosts are up with disks in Ceph again" host_is up
 
 # ----------------------------------------------------------------------------------------------------------- a wrong key
 

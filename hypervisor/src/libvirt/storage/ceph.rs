@@ -27,28 +27,6 @@ pub(super) fn pause(options: &RbdOptions) {
     thread::sleep(options.destroy_interval);
 }
 
-/// The pool, image and snapshot of an image's data, from an URL of Glance's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CephPlace {
-    pub(super) cluster: String,
-    /// `POOL/IMAGE@SNAPSHOT`.
-    pub(super) snapshot: String,
-}
-
-/// Reads `rbd://FSID/POOL/IMAGE/SNAPSHOT`. `None` for any other URL. Glance encodes the parts of the URL. A part with an
-/// encoded character is refused, because Glance's own names need none.
-pub(super) fn place(url: &str) -> Option<CephPlace> {
-    let parts: Vec<&str> = url.strip_prefix("rbd://")?.split('/').collect();
-    let [cluster, pool, image, snapshot] = parts.as_slice() else { return None };
-    let is_plain = |part: &&str| {
-        !part.is_empty()
-            && !part.starts_with('-')
-            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-    };
-    let snapshot_name = format!("{pool}/{image}@{snapshot}");
-    parts.iter().all(is_plain).then(|| CephPlace { cluster: (*cluster).to_owned(), snapshot: snapshot_name })
-}
-
 /// An image or a snapshot, as `rbd info` describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CephImage {
@@ -273,26 +251,6 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-
-    #[test]
-    fn only_whole_addresses_in_ceph_are_read() {
-        let found = place("rbd://457eb676-33da-42ec-9a8c-9293d545c337/images/7a1f6f5c/snap").unwrap();
-        assert_eq!(found.cluster, "457eb676-33da-42ec-9a8c-9293d545c337");
-        assert_eq!(found.snapshot, "images/7a1f6f5c@snap");
-        for other in [
-            "rbd://image",
-            "rbd://fsid/images/7a1f6f5c",
-            "rbd://fsid/images/7a1f6f5c/snap/more",
-            "rbd://fsid/images//snap",
-            "rbd://fsid/images/a%2Fb/snap",
-            "rbd://fsid/images/a@b/snap",
-            "rbd://fsid/-p/a/snap",
-            "file:///images/7a1f6f5c",
-            "",
-        ] {
-            assert_eq!(place(other), None, "{other}");
-        }
-    }
 
     #[test]
     fn the_answers_of_rbd_are_read() {

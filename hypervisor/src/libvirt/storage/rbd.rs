@@ -25,6 +25,7 @@ use virt::stream::Stream;
 use super::ceph::{self, CephPrograms};
 use super::placed::PlacedCopies;
 use super::{HostStorage, ImageBackend, StoredDisk, VolumeToCreate, open_apart, volume_xml};
+use crate::ceph_place::CephPlace;
 use crate::checksum::RunningDigest;
 use crate::domain_xml::source::host;
 use crate::domain_xml::{DiskSource, RbdImage};
@@ -140,15 +141,15 @@ fn copy_in(site: HostStorage<'_>, volume: &str, image: &ImageRef) -> DriverResul
 /// The first snapshot among these places that a disk can be cloned from. It must have the image's size: a place may be
 /// older than the image's data.
 fn snapshot_among(options: &LibvirtOptions, image: &ImageRef, places: &[String]) -> DriverResult<Option<String>> {
-    let places: Vec<_> = places.iter().filter_map(|url| ceph::place(url)).collect();
+    let places: Vec<_> = places.iter().filter_map(|url| CephPlace::of_url(url)).collect();
     if places.is_empty() {
         return Ok(None);
     }
     let programs = CephPrograms::of(options);
     let own = programs.cluster()?;
     for place in places.into_iter().filter(|place| place.cluster == own) {
-        if programs.image(&place.snapshot)?.is_some_and(|found| found.size == image.size) {
-            return Ok(Some(place.snapshot));
+        if programs.image(&place.name())?.is_some_and(|found| found.size == image.size) {
+            return Ok(Some(place.name()));
         }
     }
     Ok(None)

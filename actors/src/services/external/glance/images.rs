@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::PATCH;
+use super::ceph_download::CephDownload;
 use super::content::{SentContent, counted, look, verified};
 use super::document::{GlanceImage, ImagePage, is_md5, new_image};
 use crate::ports::{ImageDraft, ImageResources, ImageService, PortError, ServiceCaller, UserToken};
@@ -33,11 +34,13 @@ pub struct GlanceImages {
     service: Arc<CalledService>,
     /// The tokens of the users whose requests began the calling processes.
     users: SharedUserTokens,
+    /// How images are read from Ceph; `None`: Glance sends all of them.
+    download: Option<CephDownload>,
 }
 
 impl GlanceImages {
-    pub fn new(service: Arc<CalledService>, users: SharedUserTokens) -> Arc<Self> {
-        Arc::new(Self { service, users })
+    pub fn new(service: Arc<CalledService>, users: SharedUserTokens, download: Option<CephDownload>) -> Arc<Self> {
+        Arc::new(Self { service, users, download })
     }
 
     pub fn service(&self) -> &Arc<CalledService> {
@@ -389,12 +392,29 @@ impl GlanceImages {
         let unread = |error: PortError| unread(image, error);
         let unusable = |reason: String| unusable(image, reason);
         let found = self.shown_for_content(image, meta).await?;
-        let bytes = self.content(image.id, meta).await.map_err(unread)?;
-        let bytes = match found.sha2().filter(|_| is_md5(&image.checksum)) {
+        let format = found.disk_format.clone().unwrap_or_default();
+        let checked = |bytes| match found.sha2().filter(|_| is_md5(&image.checksum)) {
             Some(sha2) => verified(bytes, sha2),
             None => bytes,
         };
-        let looked = look(bytes, image.size, &found.disk_format.unwrap_or_default()).await;
+        let of_ceph = match self.download.as_ref().and_then(|download| download.open(&found.places())) {
+            Some(Ok(bytes)) => Some(look(checked(bytes), image.size, &format).await),
+            Some(Err(error)) => Some(Err(error)),
+            None => None,
+        };
+        let looked = match of_ceph {
+            Some(Ok(looked)) => {
+                tracing::info!(image = %image.id, "reading an image from Ceph");
+                Ok(looked)
+            }
+            failed => {
+                if let Some(Err(error)) = failed {
+                    tracing::warn!(image = %image.id, %error, "an image cannot be read from Ceph; Glance sends it");
+                }
+                let bytes = self.content(image.id, meta).await.map_err(unread)?;
+                look(checked(bytes), image.size, &format).await
+            }
+        };
         let (judged, bytes) = looked.map_err(|error| unread(PortError::Unavailable(error.to_string())))?;
         judged.map_err(|error| unusable(error.to_string()))?;
         Ok(bytes)

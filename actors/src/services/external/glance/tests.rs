@@ -33,7 +33,7 @@ fn glance(stub: &StubService, timeout: Duration) -> Arc<GlanceImages> {
     let users = KeptUserTokens::default();
     let user = KeptUserToken { token: UserToken::new("user"), project: None };
     users.keep(&RequestId::new("req-1"), user, std::time::Instant::now());
-    GlanceImages::new(service, Arc::new(users))
+    GlanceImages::new(service, Arc::new(users), None)
 }
 
 const LONG: Duration = Duration::from_mins(1);
