@@ -3,20 +3,21 @@
 //! The bytes are inspected and compared with the image's checksum like bytes from Glance's API. If Ceph does not send
 //! them, Glance does.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::Bytes;
 use chronova_hypervisor::ceph_place::CephPlace;
 use chronova_hypervisor::driver::ByteStream;
 use futures::stream;
-use tokio::io::AsyncReadExt as _;
-use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
 
 /// The largest piece of a download, in bytes.
 const PIECE: usize = 256 * 1024;
+/// The number of pieces that may wait for their reader.
+const DEPTH: usize = 4;
 
 /// Nova's `[glance] rbd_*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,24 +50,42 @@ impl CephDownload {
         }
         command.arg("--client-mount-timeout").arg(self.connect_timeout.as_secs().to_string());
         command.args(["export", "--no-progress", &place.name(), "-"]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut running = command.spawn()?;
-        let out = running.stdout.take().ok_or_else(|| io::Error::other("rbd has no output"))?;
-        Ok(Box::pin(stream::unfold(Some((running, out)), |state| async move {
-            let (running, mut out) = state?;
-            let mut piece = BytesMut::with_capacity(PIECE);
-            match out.read_buf(&mut piece).await {
-                Ok(0) => end(running).await.err().map(|error| (Err(error), None)),
-                Ok(_) => Some((Ok(piece.freeze()), Some((running, out)))),
-                Err(error) => Some((Err(error), None)),
-            }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let running = command.spawn()?;
+        let (pieces, incoming) = mpsc::channel(DEPTH);
+        // The stream gets the result as its last item.
+        drop(tokio::task::spawn_blocking(move || pass_on(running, &pieces)));
+        Ok(Box::pin(stream::unfold(incoming, |mut incoming| async move {
+            incoming.recv().await.map(|piece| (piece, incoming))
         })))
     }
 }
 
+/// Passes on what the program writes, until the reader stops.
+fn pass_on(mut running: Child, pieces: &mpsc::Sender<io::Result<Bytes>>) {
+    let Some(mut out) = running.stdout.take() else { return };
+    let mut buffer = vec![0_u8; PIECE];
+    let ended = loop {
+        match out.read(&mut buffer) {
+            Ok(0) => break end(running),
+            Ok(length) => {
+                if pieces.blocking_send(Ok(Bytes::copy_from_slice(&buffer[..length]))).is_err() {
+                    let _ = running.kill();
+                    let _ = running.wait();
+                    return;
+                }
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    if let Err(error) = ended {
+        let _ = pieces.blocking_send(Err(error));
+    }
+}
+
 /// Fails if the program failed, because the reader would take a part of the data as all of it.
-async fn end(running: Child) -> io::Result<()> {
-    let output = running.wait_with_output().await?;
+fn end(running: Child) -> io::Result<()> {
+    let output = running.wait_with_output()?;
     if output.status.success() {
         return Ok(());
     }
