@@ -80,8 +80,8 @@ pub trait ImageService: ImageSource + 'static {
         self.open(image).await
     }
 
-    /// Where the service stores the image's data, as URLs; see [`ImageSource::places`]. A client of Glance sends the token
-    /// of the user whose request began `work`.
+    /// Where the service stores the image's data, as URLs; see [`ImageSource::places`]. A client of Glance sends the
+    /// token of the user whose request began `work`.
     async fn places_as(&self, image: &ImageRef, work: &Meta) -> DriverResult<Vec<String>> {
         let _ = (image, work);
         Ok(Vec::new())

@@ -82,8 +82,8 @@ pub(super) async fn upload(work: &StepRun, image: ImageId) -> Result<(), StepErr
     Ok(work.context.images.upload(image, bytes, work.meta.clone()).await?)
 }
 
-/// Lets the image service take a copy that is in its storage already. `false`: there is no such copy. If the service takes
-/// only uploads, the copy is made again on the host.
+/// Lets the image service take a copy that is in its storage already. `false`: there is no such copy. If the service
+/// takes only uploads, the copy is made again on the host.
 async fn adopt(work: &StepRun, image: ImageId, snapshots: &dyn DiskSnapshots) -> Result<bool, StepError> {
     let here = |error: DriverError| match error.is_transient() {
         true => StepError::again(error),
@@ -94,7 +94,7 @@ async fn adopt(work: &StepRun, image: ImageId, snapshots: &dyn DiskSnapshots) ->
     match work.context.images.adopt(image, &placed, work.meta.clone()).await {
         Ok(()) => Ok(true),
         Err(PortError::Forbidden(reason)) => {
-            tracing::warn!(%instance, reason, "an image is uploaded, although the image service's storage has its data");
+            tracing::warn!(%instance, reason, "an image is uploaded, although the service's storage has it");
             snapshots.remove_placed_copy(instance, image).await.map_err(here)?;
             snapshots.copy_root(instance, image, ImageFormat::Raw, Quiesce::No).await.map_err(here)?;
             Ok(false)

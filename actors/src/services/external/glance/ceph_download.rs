@@ -1,6 +1,6 @@
-//! Reads the data of images from Ceph itself: `[glance] enable_rbd_download`. Ceph's program `rbd` runs beside Chronova.
+//! Reads the data of images from Ceph itself: `[glance] enable_rbd_download`.
 //!
-//! The bytes are inspected and compared with the image's checksum like bytes from Glance's API. If Ceph does not send
+//! Ceph's program `rbd` runs beside Chronova. The bytes are inspected and compared with the image's checksum like bytes from Glance's API. If Ceph does not send
 //! them, Glance does.
 
 use std::io::{self, Read as _};
