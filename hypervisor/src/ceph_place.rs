@@ -11,8 +11,8 @@ pub struct CephPlace {
 }
 
 impl CephPlace {
-    /// Reads `rbd://FSID/POOL/IMAGE/SNAPSHOT`. `None` for any other URL. Glance encodes the parts of the URL. A part with
-    /// an encoded character is refused, because Glance's own names need none.
+    /// Reads `rbd://FSID/POOL/IMAGE/SNAPSHOT`. `None` for any other URL. Glance encodes the parts of the URL. A part
+    /// with an encoded character is refused, because Glance's own names need none.
     pub fn of_url(url: &str) -> Option<Self> {
         let parts: Vec<&str> = url.strip_prefix("rbd://")?.split('/').collect();
         let [cluster, pool, image, snapshot] = parts.as_slice() else { return None };

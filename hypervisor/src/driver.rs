@@ -31,8 +31,8 @@ pub trait ImageSource: Send + Sync {
     /// A stream of the image's bytes from the start.
     async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream>;
 
-    /// Where the image service stores the content, as URLs (`rbd://FSID/POOL/IMAGE/SNAPSHOT`). A host whose disks are in
-    /// the same storage makes them from there, without a transfer and without a look at the bytes. Empty: the source
+    /// Where the image service stores the content, as URLs (`rbd://FSID/POOL/IMAGE/SNAPSHOT`). A host whose disks are
+    /// in the same storage makes them from there, without a transfer and without a look at the bytes. Empty: the source
     /// offers only the bytes.
     async fn places(&self, image: &ImageRef) -> DriverResult<Vec<String>> {
         let _ = image;
