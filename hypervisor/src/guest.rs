@@ -150,6 +150,17 @@ pub enum NetworkDisk {
     },
 }
 
+impl NetworkDisk {
+    /// The protocol by QEMU's name of its block driver.
+    pub fn protocol(&self) -> &'static str {
+        match self {
+            Self::Rbd { .. } => "rbd",
+            Self::Iscsi { .. } => "iscsi",
+            Self::Nfs { .. } => "nfs",
+        }
+    }
+}
+
 /// A password of a disk. It is never printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskPassword(String);

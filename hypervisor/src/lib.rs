@@ -8,6 +8,7 @@
 pub mod answer;
 pub mod backend;
 pub mod capability;
+pub mod ceph_place;
 mod checksum;
 pub mod conformance;
 pub mod cpus;

@@ -26,6 +26,11 @@ pub fn base_complete(image: &ImageRef) -> String {
     complete(&base(image))
 }
 
+/// The file that names the snapshot in the image service's storage from which disks of this image are cloned.
+pub fn parent(image: ImageId) -> String {
+    format!("{image}.parent")
+}
+
 /// The volume that stores since when the cached image is unused.
 pub(crate) fn base_idle(checksum: &str) -> String {
     format!("{}.idle", base_of(checksum))

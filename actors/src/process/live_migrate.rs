@@ -415,9 +415,9 @@ async fn clean_up_source(work: &StepRun, source: &Placed, target: &Placed) -> Re
     if !work.host_answers(source.host)? {
         return Ok(());
     }
-    // On shared storage, the destination already has the console log.
+    // On shared storage, the destination may already have the console log.
     let console = async {
-        if !work.context.fleet.share(source.host, target.host)
+        if !work.context.fleet.share_files(source.host, target.host)
             && let (Ok(from), Ok(to)) = (work.driver(source.host), work.driver(target.host))
         {
             consoles::carry(work.instance_id(), from.as_ref(), to.as_ref()).await;

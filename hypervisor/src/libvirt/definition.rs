@@ -10,7 +10,7 @@ use virt::storage_pool::StoragePool;
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{adopted, cached_image, emulated_tpm, pool, snapshot};
+use super::{adopted, cached_image, disks, emulated_tpm, pool, secrets, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -174,7 +174,7 @@ pub(super) fn provide_volumes(
         provide_root(site, &pool, guest.instance, root, undefined, content)?;
     }
     if let Some(rescue) = &guest.rescue {
-        is_cached(&pool, &rescue.image)?;
+        is_here(site, &pool, &rescue.image)?;
         let disk = volumes::rescue(guest.instance);
         site.provide_image(&disk, rescue.image.virtual_size, &rescue.image, undefined)?;
     }
@@ -205,10 +205,10 @@ fn unusable(image: &ImageRef, reason: &str) -> DriverError {
     DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() }
 }
 
-fn is_cached(pool: &StoragePool, image: &ImageRef) -> DriverResult<()> {
-    match pool::lookup(pool, &volumes::base_complete(image))? {
-        Some(_) => Ok(()),
-        None => Err(unusable(image, "it is not in the host's cache")),
+fn is_here(site: HostStorage<'_>, pool: &StoragePool, image: &ImageRef) -> DriverResult<()> {
+    match site.has_image(pool, image)? {
+        true => Ok(()),
+        false => Err(unusable(image, "it is not in the host's cache")),
     }
 }
 
@@ -232,7 +232,7 @@ fn provide_root(
     content: DiskContent,
 ) -> DriverResult<()> {
     let image = &root.image;
-    is_cached(pool, image)?;
+    is_here(site, pool, image)?;
     if image.format == ImageFormat::Iso {
         return Ok(());
     }
@@ -250,8 +250,12 @@ fn provide_root(
 /// Removes a guest with all its disks and files on this host.
 pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
     if let Some(domain) = lookup(connect, instance)? {
+        let attached = disks::serials(&domain).unwrap_or_default();
         pull(&domain)?;
         undefine(&domain)?;
+        for volume in attached {
+            secrets::forget(connect, &volume)?;
+        }
     }
     if options.emulates_tpm {
         emulated_tpm::remove(connect, instance)?;

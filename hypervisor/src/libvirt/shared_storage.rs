@@ -26,7 +26,7 @@ fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet
     if pool::lookup(&pool, &mark)?.is_none() {
         // The mark may already exist although libvirt does not know it yet. The refresh below makes libvirt know the
         // mark, so this error is harmless.
-        match pool::create_raw(&pool, &mark, 0, "0644") {
+        match pool::create_raw(&pool, &mark, storage::mark_size(options), "0644") {
             Ok(_) => {}
             Err(DriverError::Failed { message, .. }) if message.contains("exist") => {}
             Err(error) => return Err(error),
@@ -44,15 +44,25 @@ impl SharedStorage for LibvirtDriver {
         self.ask(CALL, sharers).await
     }
 
+    fn shares_files(&self) -> bool {
+        !storage::shares_disks_alone(&self.options)
+    }
+
     async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
         let link = Arc::clone(&self.link);
-        self.change("undefine", instance, self.options.call_deadline, move |connect, _| {
-            let Some(domain) = domain::lookup(connect, instance)? else { return Ok(()) };
-            if domain.is_active().during("undefine")? {
-                return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
+        self.change("undefine", instance, self.options.call_deadline, move |connect, options| {
+            if let Some(domain) = domain::lookup(connect, instance)? {
+                if domain.is_active().during("undefine")? {
+                    return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
+                }
+                link.guests_known().leave(instance);
+                domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))?;
             }
-            link.guests_known().leave(instance);
-            domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))
+            // The other host has its own config drive and console log.
+            match storage::shares_disks_alone(options) {
+                true => pool::delete_of(&pool::open(connect, options)?, instance),
+                false => Ok(()),
+            }
         })
         .await
     }

@@ -68,6 +68,11 @@ fn volume_attachments_are_shown_and_refreshed() {
     let actions = site.client().get(&format!("/compute/v2.1/servers/{server}/os-instance-actions")).unwrap().body;
     assert_eq!(actions["instanceActions"][0]["action"], "refresh_volume_attachment", "{actions}");
     site.act(&server, &json!({"os-start": null}), "ACTIVE");
+    // The owner still sees the refresh after the server has been started again.
+    let actions = site.client().get(&format!("/compute/v2.1/servers/{server}/os-instance-actions")).unwrap().body;
+    let list = actions["instanceActions"].as_array().unwrap();
+    assert_eq!(list[0]["action"], "start", "{actions}");
+    assert!(list.iter().any(|action| action["action"] == "refresh_volume_attachment"), "{actions}");
     // So does a user without an administrator's rights who shelves and unshelves the server.
     for (action, status) in [("shelve", "SHELVED_OFFLOADED"), ("unshelve", "ACTIVE")] {
         let path = format!("/compute/v2.1/servers/{server}/action");

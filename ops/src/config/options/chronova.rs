@@ -115,7 +115,8 @@ section! {
         rbd_keyring: Option<PathBuf> => here {
             help: "Ceph keyring with the key of [libvirt] rbd_user. If rbd_user is unset, the keyring must name only \
                    one user. The compute hosts get the key as the libvirt secret that [libvirt] rbd_secret_uuid or \
-                   Cinder names. Unset: that secret must exist on each host.",
+                   Cinder names. Unset: that secret must exist on each host. With [libvirt] images_type rbd, Ceph's \
+                   programs beside Chronova use it, too.",
         }
         event_store: String => here {
             default: Text("sqlite"), secret: true,
