@@ -8,6 +8,7 @@ use chronova_events::ids::{HostId, InstanceId, ProjectId, ServerGroupId};
 use chronova_events::instance::{Alive, BuildRequested, FlavorSnapshot, ImageSnapshot, MoveKind, Moving};
 use chronova_projections::placement::candidates::RequestGroup;
 
+use super::hook_answers::HookAnswers;
 use crate::hardware::is_true;
 use crate::topology::{self, GuestNumaTopology, MemPageSize};
 
@@ -33,6 +34,8 @@ pub struct RequestSpec {
     pub default_zone: String,
     /// The random number for options that need one. It is an input, because the choice is pure.
     pub dice: u64,
+    /// The answers of the scheduler hook, which are an input for the same reason; `None`: it was not asked.
+    pub hook: Option<Arc<HookAnswers>>,
 }
 
 impl RequestSpec {
@@ -50,6 +53,7 @@ impl RequestSpec {
             excluded: excluded.clone(),
             default_zone: default_zone.to_owned(),
             dice: 0,
+            hook: None,
         }
     }
 
@@ -388,6 +392,7 @@ pub(super) mod tests {
             excluded: BTreeSet::new(),
             default_zone: "nova".into(),
             dice: 0,
+            hook: None,
         }
     }
 

@@ -17,8 +17,8 @@ use chronova_web::auth::Secret;
 use chronova_web::identity::LockoutRule;
 
 use super::Config;
-use super::provider_files;
 use super::targets::Targets;
+use super::{extra_spec_file, provider_files};
 use crate::telemetry;
 
 /// Fills the fields of `to` that derive from several options.
@@ -32,6 +32,8 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     // The check in `agreement.rs` has already refused unusable files.
     let files = provider_files::read(&config.compute.provider_config_location).unwrap_or_default();
     to.runtime.hosts.provider_configs = Arc::new(files.configs);
+    let custom = config.chronova.extra_spec_validators.as_deref().and_then(|path| extra_spec_file::read(path).ok());
+    to.compute.extra_specs = Arc::new(custom.unwrap_or_default());
     to.drivers.sim_state_dir = Some(config.chronova.data_dir.join("sim"));
     to.drivers.sim_shares_volumes = to.runtime.volume.shared;
     screens(config, to);

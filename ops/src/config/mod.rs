@@ -13,6 +13,7 @@ mod agreement;
 mod conversions;
 mod derived;
 pub mod event_store;
+mod extra_spec_file;
 pub mod ini;
 mod insecure;
 mod named_files;

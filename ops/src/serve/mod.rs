@@ -17,6 +17,7 @@ mod read_models;
 mod reconcilers;
 mod reload;
 mod report;
+mod scheduler_hook;
 mod vendor_data;
 mod volumes;
 mod wiring;
