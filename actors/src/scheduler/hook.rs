@@ -49,6 +49,11 @@ impl HookQuestion {
         Some(Self { hosts: ranked.iter().map(|found| found.host).collect(), document })
     }
 
+    #[cfg(test)]
+    pub(super) fn document(&self) -> &Value {
+        &self.document
+    }
+
     /// Asks the program. Returns `None` if it gives no valid answer and the options do without one.
     pub(super) async fn ask(self, options: &HookOptions) -> Option<HookAnswers> {
         let program = options.program.as_ref()?;

@@ -4,6 +4,7 @@
 mod each_filter;
 mod each_weigher;
 mod edges;
+mod hook;
 
 use std::collections::BTreeMap;
 
@@ -302,6 +303,20 @@ fn pending_claims_count() {
     assert_eq!(cell.fitting(&small()), ["h2", "h3"]);
     cell.pending.add(entry(1));
     assert_eq!(cell.fitting(&small()), ["h3"]);
+}
+
+#[test]
+fn a_pick_takes_memory_and_disk_and_makes_its_host_busy() {
+    for (class, amount) in [("MEMORY_MB", 3_584), ("DISK_GB", 95)] {
+        let mut cell = Cell::three();
+        cell.pending.add(PendingClaim { resources: vec![(class.into(), amount)], ..pending(vec![]) });
+        assert_eq!(cell.fitting(&small()), ["h2", "h3"], "{class}");
+        let request = small();
+        let context = SchedulingContext::new(cell.sources(), &request, &cell.options);
+        let counts = |slot| (context.host(slot).num_instances(), context.host(slot).num_io_ops());
+        assert_eq!((counts(0), counts(1)), ((1, 1), (0, 0)), "{class}");
+        assert!(context.host(0).plainly_free(class) < context.host(1).plainly_free(class), "weighers see less {class}");
+    }
 }
 
 #[test]
