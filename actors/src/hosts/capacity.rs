@@ -80,6 +80,7 @@ pub(crate) async fn report(
 pub fn resources(found: &HostCapabilities, options: &HostOptions, cached: u64) -> Result<LedgerCommand, String> {
     let provider = ProviderId(found.host.0);
     let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
+    let cells = cells.without(&options.reserved_huge_pages);
     let (specs, tracked) = (options.host_pci.of(&found.hostname), options.host_pci.reports);
     let devices = pci::host::offered(&found.pci, specs, provider, tracked)?;
     Ok(LedgerCommand::Report {

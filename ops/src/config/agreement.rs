@@ -418,6 +418,11 @@ fn processors(config: &Config) -> Vec<Clash> {
     }
     let named = config.chronova.host_cpus.as_deref().map_or(Ok(()), |text| HostCpus::read_named(text).map(drop));
     clashes.extend(named.err().map(|reason| wrong(("chronova", "host_cpus"), reason)));
+    clashes.extend(derived::reserved_huge_pages(config).err().map(|reason| Clash {
+        severity: Severity::Error,
+        at: ("DEFAULT", "reserved_huge_pages"),
+        message: format!("[DEFAULT] reserved_huge_pages: {reason}; write it as in node:0,size:2048,count:64").into(),
+    }));
     clashes
 }
 

@@ -11,7 +11,7 @@ use chronova_actors::notifications::{NotificationDriver, NotificationFormat, Sta
 use chronova_actors::pci::HostPciOptions;
 use chronova_actors::pci::alias::PciAliases;
 use chronova_actors::pci::device_spec::DeviceSpec;
-use chronova_actors::topology::host::{CpuSets, HostCpus};
+use chronova_actors::topology::host::{CpuSets, HostCpus, ReservedHugePages};
 use chronova_hypervisor::options::{ImagesType, Spice};
 use chronova_web::auth::Secret;
 use chronova_web::identity::LockoutRule;
@@ -27,6 +27,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     ratios(config, to);
     disks(config, to);
     to.runtime.hosts.host_cpus = host_cpus(config);
+    to.runtime.hosts.reserved_huge_pages = reserved_huge_pages(config).unwrap_or_default();
     to.runtime.hosts.fenced = true;
     devices(config, to);
     // The check in `agreement.rs` has already refused unusable files.
@@ -129,6 +130,11 @@ pub(super) fn cpu_sets(config: &Config) -> CpuSets {
 fn host_cpus(config: &Config) -> HostCpus {
     let named = config.chronova.host_cpus.as_deref().map(HostCpus::read_named);
     HostCpus { others: cpu_sets(config), named: named.and_then(Result::ok).unwrap_or_default() }
+}
+
+/// `[DEFAULT] reserved_huge_pages`.
+pub(super) fn reserved_huge_pages(config: &Config) -> Result<Vec<ReservedHugePages>, String> {
+    config.default.reserved_huge_pages.0.iter().map(|text| ReservedHugePages::read(text)).collect()
 }
 
 /// `[pci] alias`.

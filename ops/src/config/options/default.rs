@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use chronova_actors::guest_name::NameTemplate;
 
-use super::super::option::Default::{HostAddress, HostName, Text};
+use super::super::option::{
+    Default::{HostAddress, HostName, Text},
+    Multi,
+};
 
 section! {
     /// Nova's `[DEFAULT]` with oslo.log's options.
@@ -153,6 +156,10 @@ section! {
         reserved_host_cpus: u32 => runtime.hosts.reserved_host_cpus by Whole {
             min: Some(0.0),
             help: "CPUs of each compute host that are reserved for the host itself.",
+        }
+        reserved_huge_pages: Multi => here {
+            help: "Huge pages of each compute host that are reserved for the host itself, by NUMA cell and page size: \
+                   node:0,size:2048,count:64 or node:1,size:1GB,count:1; repeated for more.",
         }
         cpu_allocation_ratio: Option<f64> => here {
             min: Some(0.0),
