@@ -28,7 +28,7 @@ pub struct GuestSpec {
     /// The volumes of the volume service. One of them is the root disk if `root` is `None`.
     pub volumes: Vec<VolumeDisk>,
     pub nics: Vec<Nic>,
-    /// The config drive as a complete ISO 9660 image, if the guest has one.
+    /// The config drive as a complete image, if the guest has one: ISO 9660, or FAT of [`crate::vfat`].
     pub config_drive: Option<bytes::Bytes>,
     /// The choices of hardware by name: first the image's properties (`hw_disk_bus`, `hw_vif_model`, ...), then the
     /// flavor's extra specs (`hw:watchdog_action`, `quota:cpu_shares`, ...).

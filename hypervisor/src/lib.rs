@@ -25,5 +25,6 @@ pub mod pinning;
 pub mod sim;
 pub mod tpm;
 mod traits;
+pub mod vfat;
 pub mod volumes;
 pub mod xml;

@@ -29,6 +29,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     to.runtime.hosts.host_cpus = host_cpus(config);
     to.runtime.hosts.reserved_huge_pages = reserved_huge_pages(config).unwrap_or_default();
     to.runtime.hosts.fenced = true;
+    to.runtime.servers.metadata.vfat = config.default.config_drive_format == "vfat";
     devices(config, to);
     // The check in `agreement.rs` has already refused unusable files.
     let files = provider_files::read(&config.compute.provider_config_location).unwrap_or_default();

@@ -298,7 +298,6 @@ fn a_policy_file_that_an_option_names_must_exist() {
 #[test]
 fn choices_that_are_not_supported_stop_the_start_and_say_what_to_choose() {
     for (section, option, advice) in [
-        ("DEFAULT", "config_drive_format = vfat", "iso9660"),
         ("scheduler", "query_placement_for_routed_network_aggregates = true", "set it to false"),
         ("quota", "driver = nova.quota.UnifiedLimitsDriver", "set nova.quota.DbQuotaDriver"),
         ("libvirt", "snapshot_image_format = vmdk", "raw or qcow2"),
@@ -309,7 +308,7 @@ fn choices_that_are_not_supported_stop_the_start_and_say_what_to_choose() {
         assert!(problems[0].starts_with(&format!("0.conf:2: error: [{section}] ")), "{problems:?}");
         assert!(problems[0].contains(advice), "{problems:?}");
     }
-    let supported = "[DEFAULT]\nconfig_drive_format = iso9660\n[quota]\ndriver = nova.quota.NoopQuotaDriver\n";
+    let supported = "[DEFAULT]\nconfig_drive_format = vfat\n[quota]\ndriver = nova.quota.NoopQuotaDriver\n";
     assert_eq!(problems_in(&[supported]), [""; 0]);
 }
 

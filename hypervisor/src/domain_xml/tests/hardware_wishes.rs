@@ -200,3 +200,27 @@ fn flavors_and_images_choose_the_watchdog_and_the_performance_counters() {
     }
     assert!(!render(&guest(), &host()).unwrap().contains("<pmu"), "without a request, QEMU decides");
 }
+
+/// `[DEFAULT] config_drive_format = vfat`: as in Nova, the drive is a disk with the last name of its bus.
+#[test]
+fn a_vfat_config_drive_is_the_last_disk_of_its_bus() {
+    let image = bytes::Bytes::from(crate::vfat::write("config-2", &[]).unwrap());
+    for (bus, target, readonly) in [
+        ("virtio", "<target dev='vdz' bus='virtio'/>", true),
+        ("scsi", "<target dev='sdz' bus='scsi'/>", true),
+        ("sata", "<target dev='sdz' bus='sata'/>", false),
+        ("ide", "<target dev='hdd' bus='ide'/>", false),
+    ] {
+        let guest = GuestSpec { config_drive: Some(image.clone()), ..with(&[("hw_disk_bus", bus)]) };
+        let xml = render(&guest, &host()).unwrap();
+        let drive = xml.split("<disk ").find(|disk| disk.contains("_disk.config'")).unwrap();
+        let drive = drive.split("</disk>").next().unwrap();
+        assert!(drive.contains("device='disk'") && drive.contains("type='raw'"), "{drive}");
+        assert!(drive.contains(target), "{bus}: {drive}");
+        assert_eq!(drive.contains("<readonly/>"), readonly, "{bus}: {drive}");
+    }
+    // An ISO 9660 image is a CD-ROM.
+    let image = bytes::Bytes::from(crate::iso9660::write("config-2", &[]).unwrap());
+    let xml = render(&GuestSpec { config_drive: Some(image), ..guest() }, &host()).unwrap();
+    assert!(xml.contains("device='cdrom'"), "{xml}");
+}

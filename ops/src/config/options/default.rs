@@ -207,8 +207,8 @@ section! {
         }
         config_drive_format: String => here {
             default: Text("iso9660"), choices: &["iso9660", "vfat"],
-            help: "File system of config drives. Chronova makes iso9660. With vfat, which Nova keeps for old guests, \
-                   Chronova does not start.",
+            help: "File system of new config drives: iso9660 is a CD-ROM, vfat a disk of 64 MiB for guests that cannot read \
+                   CD-ROMs.",
         }
         enable_new_services: bool => runtime.hosts.enable_new_services {
             help: "Let new compute hosts take servers at once; otherwise they start disabled.",
