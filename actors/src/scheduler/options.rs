@@ -78,13 +78,27 @@ impl PartialEq for SharedSchedulerHook {
 }
 
 /// `[scheduler]`: requirements before any host is examined.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefilterOptions {
+    pub query_placement_for_availability_zone: bool,
     pub limit_tenants_to_placement_aggregate: bool,
     pub placement_aggregate_required_for_tenants: bool,
     pub query_placement_for_image_type_support: bool,
     pub enable_isolated_aggregate_filtering: bool,
     pub image_metadata_prefilter: bool,
+}
+
+impl Default for PrefilterOptions {
+    fn default() -> Self {
+        Self {
+            query_placement_for_availability_zone: true,
+            limit_tenants_to_placement_aggregate: false,
+            placement_aggregate_required_for_tenants: false,
+            query_placement_for_image_type_support: false,
+            enable_isolated_aggregate_filtering: false,
+            image_metadata_prefilter: false,
+        }
+    }
 }
 
 /// The multiplier of each weigher.

@@ -351,6 +351,24 @@ fn a_forced_host_skips_the_filters_and_a_requested_one_does_not() {
     assert_eq!(cell.names(&excluded), ["h3"]);
 }
 
+/// As in Nova, with the option off the filter alone heeds zones.
+#[test]
+fn without_the_prefilter_a_filter_heeds_zones_or_nobody_does() {
+    let mut cell = Cell::three();
+    cell.aggregate(&[1], &[("availability_zone", "north")]);
+    let north = RequestSpec { zone: Some("north".into()), ..small() };
+    assert_eq!(cell.fitting(&north), ["h1"]);
+    cell.options.prefilters.query_placement_for_availability_zone = false;
+    assert_eq!(cell.fitting(&north), ["h1", "h2", "h3"]);
+    cell.options.enabled_filters.push("AvailabilityZoneFilter");
+    assert_eq!(cell.fitting(&north), ["h1"]);
+    let check = cell.decide(&north).reasons.checks.pop().unwrap();
+    assert_eq!(
+        (check.name.as_str(), check.refused[0].reason.as_str()),
+        ("AvailabilityZoneFilter", "zone: wants north, is in nova")
+    );
+}
+
 #[test]
 fn zones_are_aggregates_and_the_default_zone_is_the_rest() {
     let mut cell = Cell::three();

@@ -27,6 +27,10 @@ section! {
             => runtime.scheduler.prefilters.placement_aggregate_required_for_tenants {
             help: "With limit_tenants_to_placement_aggregate: refuse projects that no aggregate names.",
         }
+        query_placement_for_availability_zone: bool => runtime.scheduler.prefilters.query_placement_for_availability_zone {
+            help: "Narrow the hosts to the zone of the request before the filters run. If false, only \
+                   AvailabilityZoneFilter heeds zones, so enable it then.",
+        }
         query_placement_for_image_type_support: bool
             => runtime.scheduler.prefilters.query_placement_for_image_type_support {
             help: "Ask for hosts that can use the image's disk format.",
