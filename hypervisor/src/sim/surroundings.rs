@@ -50,6 +50,7 @@ impl SimMachine {
             cpu,
             kvm: self.uri.kvm,
             emulates_because: (!self.uri.kvm).then(|| "the simulated fleet has no KVM".to_owned()),
+            guest_flags: ["md-clear", "vmx"].map(str::to_owned).to_vec(),
             encrypted_guests: self.uri.sev,
             cells: super::guest::cells(&self.uri),
             pci: super::pci::devices(&self.uri.pci, self.uri.cells.min(self.uri.vcpus)),

@@ -43,6 +43,7 @@ fn host(id: &str, name: &str) -> HostCapabilities {
         kvm: false,
         emulates_because: None,
         traits: vec![],
+        guest_flags: vec![],
         encrypted_guests: 0,
         cells: vec![],
         pci: HostPci::default(),
