@@ -361,6 +361,8 @@ pub struct HostCapabilities {
     pub guest_flags: Vec<String>,
     /// How many guests with encrypted memory the host can have at a time; 0: none.
     pub encrypted_guests: u32,
+    /// The resource classes of virtual persistent memory that the host offers, with the number of namespaces.
+    pub pmem: Vec<(String, u32)>,
     /// The host's NUMA cells, sorted by id; empty if it does not report any.
     pub cells: Vec<NumaCell>,
     pub pci: HostPci,

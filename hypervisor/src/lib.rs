@@ -22,6 +22,7 @@ pub mod memory_encryption;
 pub mod options;
 pub mod pci;
 pub mod pinning;
+pub mod pmem;
 pub mod sim;
 pub mod tpm;
 mod traits;

@@ -112,7 +112,8 @@ pub fn inventories(
         step_size: 1,
         allocation_ratio,
     };
-    [
+    let persistent = found.pmem.iter().map(|(class, total)| line(class, u64::from(*total), 0, 1.0));
+    let others = [
         line("DISK_GB", found.disk_gib, reserved_disk_mib.div_ceil(1024), options.disk_allocation_ratio),
         line("MEMORY_MB", found.memory_mib, options.reserved_host_memory_mb, options.ram_allocation_ratio),
         line("MEM_ENCRYPTION_CONTEXT", found.encrypted_guests.into(), 0, 1.0),
@@ -120,8 +121,6 @@ pub fn inventories(
         // guests.
         line("PCPU", dedicated, 0, 1.0),
         line("VCPU", shared, options.reserved_host_cpus, options.cpu_allocation_ratio),
-    ]
-    .into_iter()
-    .filter(|inventory| inventory.total > 0)
-    .collect()
+    ];
+    persistent.chain(others).filter(|inventory| inventory.total > 0).collect()
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::{HostId, InstanceId, ProjectId, ServerGroupId};
 use chronova_events::instance::{Alive, BuildRequested, FlavorSnapshot, ImageSnapshot, MoveKind, Moving};
+use chronova_hypervisor::pmem;
 use chronova_projections::placement::candidates::RequestGroup;
 
 use super::hook_answers::HookAnswers;
@@ -291,14 +292,8 @@ impl ResourceRequest {
             self.take("", "MEM_ENCRYPTION_CONTEXT", 1);
             self.take_trait("", "HW_CPU_X86_AMD_SEV", "required");
         }
-        if let Some(labels) = request.spec("hw:pmem") {
-            for label in labels.split(',').map(str::trim).filter(|label| !label.is_empty()) {
-                let name: String = label
-                    .chars()
-                    .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
-                    .collect();
-                self.take("", &format!("CUSTOM_PMEM_NAMESPACE_{name}"), 1);
-            }
+        for label in request.spec(pmem::SPEC).into_iter().flat_map(pmem::labels) {
+            self.take("", &pmem::resource_class(label), 1);
         }
         if let Some(version) = request.hardware("tpm_version") {
             let version = if version == "2.0" { "COMPUTE_SECURITY_TPM_2_0" } else { "COMPUTE_SECURITY_TPM_1_2" };

@@ -8,7 +8,7 @@ use virt::connect::Connect;
 
 use super::cpu_models::{self, HostCpu};
 use super::error::Context;
-use super::{cells, node, pci, pool, storage};
+use super::{cells, node, pci, pmem, pool, storage};
 use crate::domain_xml::{CpuModel, ForeignArch, HostFacts, IommuModel};
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
@@ -337,6 +337,7 @@ pub(super) fn capabilities(
         traits: traits(known, options, has_igb(libvirt_version, hypervisor_version)),
         guest_flags: known.guest_flags.clone(),
         encrypted_guests: known.facts.sev.map_or(0, |sev| sev.slots(options.encrypted_guests)),
+        pmem: pmem::offered(connect, options),
         cells: cells::learn(connect)?,
         pci: if options.reads_pci { pci::learn(connect)? } else { HostPci::default() },
         iommu: known.iommu,

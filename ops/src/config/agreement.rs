@@ -59,6 +59,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         scheduler_hook(config),
         guests_cpus(config),
         memory_in_files(config),
+        persistent_memory(config),
         encrypted_memory(config),
         signatures::signatures(config),
         unmade::choices(config),
@@ -382,6 +383,22 @@ fn memory_in_files(config: &Config) -> Vec<Clash> {
         )],
         false => vec![],
     }
+}
+
+/// Checks the namespaces of virtual persistent memory.
+fn persistent_memory(config: &Config) -> Vec<Clash> {
+    let message = |reason| {
+        format!(
+            "[libvirt] pmem_namespaces: {reason}. Each label needs its size in [chronova] pmem_sizes, and pmem_path the \
+             directory"
+        )
+    };
+    let clash = |reason| Clash {
+        severity: Severity::Error,
+        at: ("libvirt", "pmem_namespaces"),
+        message: message(reason).into(),
+    };
+    derived::pmem(config).err().map(clash).into_iter().collect()
 }
 
 /// Hosts never swap out encrypted memory. The ratio also applies to hosts without encrypted guests, where it does no

@@ -13,6 +13,7 @@ use chronova_actors::pci::alias::PciAliases;
 use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_actors::topology::host::{CpuSets, HostCpus, ReservedHugePages};
 use chronova_hypervisor::options::{ImagesType, Spice};
+use chronova_hypervisor::pmem::PmemOptions;
 use chronova_web::auth::Secret;
 use chronova_web::identity::LockoutRule;
 
@@ -28,6 +29,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     disks(config, to);
     to.runtime.hosts.host_cpus = host_cpus(config);
     to.runtime.hosts.reserved_huge_pages = reserved_huge_pages(config).unwrap_or_default();
+    to.drivers.libvirt.guests.pmem = pmem(config).unwrap_or_default();
     to.runtime.hosts.fenced = true;
     to.runtime.servers.metadata.vfat = config.default.config_drive_format == "vfat";
     devices(config, to);
@@ -136,6 +138,13 @@ fn host_cpus(config: &Config) -> HostCpus {
 /// `[DEFAULT] reserved_huge_pages`.
 pub(super) fn reserved_huge_pages(config: &Config) -> Result<Vec<ReservedHugePages>, String> {
     config.default.reserved_huge_pages.0.iter().map(|text| ReservedHugePages::read(text)).collect()
+}
+
+/// `[libvirt] pmem_namespaces`, and the options of `[chronova]` beside it.
+pub(super) fn pmem(config: &Config) -> Result<PmemOptions, String> {
+    let own = &config.chronova;
+    let path = own.pmem_path.as_ref().map(|path| path.display().to_string());
+    PmemOptions::read(&config.libvirt.pmem_namespaces, &own.pmem_sizes, path, own.pmem_is_persistent)
 }
 
 /// `[pci] alias`.

@@ -45,6 +45,7 @@ fn host(id: &str, name: &str) -> HostCapabilities {
         traits: vec![],
         guest_flags: vec![],
         encrypted_guests: 0,
+        pmem: vec![],
         cells: vec![],
         pci: HostPci::default(),
         iommu: false,
