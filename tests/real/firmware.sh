@@ -1,7 +1,8 @@
 #!/bin/bash
 # Firmware of real guests. A guest has a virtual IOMMU, a TPM 2.0, memory in a file, and a CPU flag that the options add.
 # The TPM keeps a word over a hard reboot. Only the key manager has the TPM's passphrase. With another passphrase, or
-# without a key manager, the start fails, and the API gives the reason. Another guest starts with UEFI.
+# without a key manager, the start fails, and the API gives the reason. Other guests start with
+# persistent memory and with UEFI.
 # With CHRONOVA_SOAK=1 also: the TPM keeps the word over a cold migration that is confirmed and over one that is
 # reverted. A third guest starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
 set -uo pipefail
@@ -11,7 +12,7 @@ command -v swtpm >/dev/null || cannot "no swtpm on this machine"
 [ -n "$(find /usr/share/qemu/firmware -name '*secure-enrolled*' 2>/dev/null)" ] || cannot "no UEFI firmware with enrolled keys"
 [ -s "$UEFI" ] && [ -z "$(find "$HERE/make-image.sh" "$HERE/guest" -newer "$UEFI" -print -quit)" ] \
   || bash "$HERE/make-image.sh" "$UEFI" --uefi >/dev/null 2>&1 || cannot "the guest image with UEFI cannot be built"
-HOUSE_CONF=$'[chronova]\nkey_manager = embedded\n[libvirt]\nswtpm_enabled = true\nfile_backed_memory = 4096\ncpu_mode = custom\ncpu_models = Nehalem\ncpu_model_extra_flags = aes'
+HOUSE_CONF=$'[chronova]\nkey_manager = embedded\npmem_path = /var/lib/libvirt\npmem_sizes = tiny=64\npmem_is_persistent = false\n[libvirt]\npmem_namespaces = tiny:ns0\nswtpm_enabled = true\nfile_backed_memory = 4096\ncpu_mode = custom\ncpu_models = Nehalem\ncpu_model_extra_flags = aes'
 fleet_open firmware fw 10.74 2
 house_furnish
 within 60 "both hosts are up" host_stands h2 up
@@ -108,6 +109,20 @@ cp -a "$WORK/secrets/." "$DATA/secrets/"
 expect "with the right passphrase, a start is accepted" os server start "$NAME-tpm"
 within 60 "the server with a TPM is ACTIVE again" at_rest "$NAME-tpm" ACTIVE
 like "the guest has the network card of the changed property" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<interface .*<model type='e1000'/>.*</interface>"
+
+# ---------------------------------------------------------------------------------------------------- persistent memory
+
+os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:pmem=tiny "$NAME-pmem" >"$WORK/flavor-pmem" 2>&1 \
+  || bad "the flavor with persistent memory is made" "$(cat "$WORK/flavor-pmem")"
+same "a host offers its namespace" "$(os resource provider inventory show \
+  "$(os resource provider list --name h1 -f value -c uuid)" CUSTOM_PMEM_NAMESPACE_TINY -f value -c total)" 1
+boot "$NAME-pmem" --flavor "$NAME-pmem"; PMEM=$ID
+HOST=$(place "$NAME-pmem")
+ready "$NAME-pmem" "the guest with persistent memory is booted"
+like "the guest's firmware lists its persistent memory" "$(at "$HOST" "$PMEM" ls /sys/firmware/acpi/tables/NFIT)" 'NFIT$'
+same "its file has the size of the label" "$(stat -c %s "$STATE/$HOST/lib/${PMEM}_pmem0" 2>/dev/null)" $((64 << 20))
+expect "the server with persistent memory is deleted" os server delete --wait "$NAME-pmem"
+same "the file of the persistent memory is deleted with the guest" "$(ls "$STATE/$HOST/lib" | grep _pmem)" ""
 
 # ----------------------------------------------------------------------------------------------------------------- UEFI
 

@@ -87,7 +87,7 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware, persistent: 
         .child(Element::leaf("uuid", guest.instance))
         .child(metadata::element(guest))
         .children(pmem::max_memory(guest, persistent))
-        .child(Element::leaf("memory", guest.memory_mib * 1024).attr("unit", "KiB"))
+        .child(Element::leaf("memory", pmem::all_memory(guest, persistent)).attr("unit", "KiB"))
         .children(pinned::memory_backing(&guest.pinning, host, hardware))
         .child(pinned::vcpu(guest.vcpus, &guest.pinning))
         .children(hardware.tuning.cpu(cpu_placement(guest, host)))

@@ -27,8 +27,13 @@ pub(super) fn sizes(guest: &GuestSpec, host: &HostFacts) -> Result<Vec<u64>, Har
     requested(&guest.hardware).into_iter().map(size).collect()
 }
 
+/// The size of all memory of the guest in KiB, as libvirt counts it.
+pub(super) fn all_memory(guest: &GuestSpec, sizes: &[u64]) -> u64 {
+    guest.memory_mib * 1024 + sizes.iter().sum::<u64>()
+}
+
 pub(super) fn max_memory(guest: &GuestSpec, sizes: &[u64]) -> Option<Element> {
-    let most = guest.memory_mib * 1024 + sizes.iter().sum::<u64>();
+    let most = all_memory(guest, sizes);
     let element = || Element::leaf("maxMemory", most).attr("slots", sizes.len()).attr("unit", "KiB");
     (!sizes.is_empty()).then(element)
 }
