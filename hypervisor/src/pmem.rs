@@ -114,19 +114,19 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn read(namespaces: &[&str], sizes: &[&str], path: Option<&str>) -> Result<PmemOptions, String> {
-        let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+    /// Reads entries with a blank between them.
+    fn read(namespaces: &str, sizes: &str, path: Option<&str>) -> Result<PmemOptions, String> {
+        let texts = |list: &str| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         PmemOptions::read(&texts(namespaces), &texts(sizes), path.map(str::to_owned), true)
     }
 
     #[test]
     fn namespaces_are_counted_by_their_labels() {
-        let options =
-            read(&["6GB:ns0|ns1|ns2", "LARGE:ns3"], &["6GB=6144", "LARGE=16384"], Some("/mnt/pmem0")).unwrap();
+        let options = read("6GB:ns0|ns1|ns2 LARGE:ns3", "6GB=6144 LARGE=16384", Some("/mnt/pmem0")).unwrap();
         assert_eq!(options.labels["6GB"], PmemLabel { count: 3, mib: 6144 });
         let offered = [("CUSTOM_PMEM_NAMESPACE_6GB".to_owned(), 3), ("CUSTOM_PMEM_NAMESPACE_LARGE".to_owned(), 1)];
         assert_eq!(options.offered(), offered);
-        assert_eq!(read(&[], &[], None).unwrap().offered(), []);
+        assert!(read("", "", None).unwrap().offered().is_empty());
         assert_eq!(resource_class("small-4"), "CUSTOM_PMEM_NAMESPACE_SMALL_4");
         let guest = [("hw:pmem".to_owned(), "6GB, 6GB,LARGE".to_owned())];
         assert_eq!(requested(&guest), ["6GB", "6GB", "LARGE"]);
@@ -135,19 +135,19 @@ mod tests {
     #[test]
     fn unusable_namespaces_are_refused() {
         for (namespaces, sizes, path, part) in [
-            (&["ns0"][..], &[][..], Some("/p"), "is not LABEL:NAME"),
-            (&["a-b:ns0"], &["a-b=2"], Some("/p"), "letters, digits"),
-            (&["a:ns0", "A:ns1"], &["a=2", "A=2"], Some("/p"), "twice"),
-            (&["a:ns0|ns0"], &["a=2"], Some("/p"), "another label has"),
-            (&["a:ns0|"], &["a=2"], Some("/p"), "no name"),
-            (&["a:ns0"], &[], Some("/p"), "has no size"),
-            (&["a:ns0"], &["a=3"], Some("/p"), "even number"),
-            (&["a:ns0"], &["a=2", "b=2"], Some("/p"), "no namespace"),
-            (&["a:ns0"], &["a=2"], None, "not set"),
-            (&["a:ns0"], &["a=2"], Some("p"), "absolute"),
+            ("ns0", "", Some("/p"), "is not LABEL:NAME"),
+            ("a-b:ns0", "a-b=2", Some("/p"), "letters, digits"),
+            ("a:ns0 A:ns1", "a=2 A=2", Some("/p"), "twice"),
+            ("a:ns0|ns0", "a=2", Some("/p"), "another label has"),
+            ("a:ns0|", "a=2", Some("/p"), "no name"),
+            ("a:ns0", "", Some("/p"), "has no size"),
+            ("a:ns0", "a=3", Some("/p"), "even number"),
+            ("a:ns0", "a=2 b=2", Some("/p"), "no namespace"),
+            ("a:ns0", "a=2", None, "not set"),
+            ("a:ns0", "a=2", Some("p"), "absolute"),
         ] {
             let error = read(namespaces, sizes, path).unwrap_err();
-            assert!(error.contains(part), "{namespaces:?} {sizes:?}: {error}");
+            assert!(error.contains(part), "{namespaces} {sizes}: {error}");
         }
     }
 }

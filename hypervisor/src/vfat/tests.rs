@@ -27,7 +27,7 @@ fn walk(image: &[u8], entries: &[u8], path: &str, files: &mut BTreeMap<String, V
             let places = (1..11).step_by(2).chain((14..26).step_by(2)).chain((28..32).step_by(2));
             let units = places.map(|at| u16::try_from(le16(&entry[at..])).unwrap());
             let part: Vec<u16> = units.take_while(|unit| *unit != 0).filter(|unit| *unit != 0xffff).collect();
-            long.splice(0..0, part);
+            drop(long.splice(0..0, part));
             continue;
         }
         let name = String::from_utf16(&std::mem::take(&mut long)).unwrap();
