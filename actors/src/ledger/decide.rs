@@ -73,8 +73,8 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
     }
 }
 
-/// Whether the class is for guests with encrypted memory, or for persistent memory. As in Nova, a host that cannot have such
-/// guests has no inventory of the class.
+/// Whether the class is for guests with encrypted memory, or for persistent memory. As in Nova, a host that cannot have
+/// such guests has no inventory of the class.
 fn is_optional(class: &str) -> bool {
     class == "MEM_ENCRYPTION_CONTEXT" || class.starts_with(CLASS_PREFIX)
 }

@@ -70,7 +70,8 @@ pub const DEFAULT: &[&str] = &[
 ];
 
 /// Whether the filter applies even if it is not enabled. True for the filters that always run, and for the scheduler
-/// hook's filter. True for the filter on metrics if `[metrics] required` is set and the weigher of metrics has several hosts to compare.
+/// hook's filter. True for the filter on metrics if `[metrics] required` is set and the weigher of metrics has several
+/// hosts to compare.
 pub fn is_demanded(filter: &Filter, context: &SchedulingContext<'_>, hosts: usize) -> bool {
     let weighs = || context.options.weighers.contains(&"MetricsWeigher");
     let metrics = filter.name == devices::METRICS.name && context.options.metrics_required && hosts > 1 && weighs();
