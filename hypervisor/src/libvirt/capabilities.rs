@@ -208,7 +208,8 @@ fn offers_kvm(document: &Document<'_>, arch: &str) -> bool {
 /// The operator demands KVM, and the host's libvirt does not offer it: every guest would fail to start.
 fn emulates_because(document: &Document<'_>, cpu: &CpuInfo, virt_type: VirtType) -> DriverResult<Option<&'static str>> {
     const NO_KVM: &str = "its libvirt offers no KVM: load the module kvm_intel or kvm_amd (kvm_hv on POWER), and look whether \
-                          QEMU's user may open /dev/kvm";
+                          QEMU's user may open /dev/kvm. If the module was loaded before QEMU was installed, /dev/kvm does \
+                          not belong to the group kvm: run udevadm trigger";
     let offered = offers_kvm(document, &cpu.arch);
     match virt_type {
         VirtType::Qemu => Ok(Some("[libvirt] virt_type is qemu")),
@@ -494,7 +495,7 @@ mod tests {
         assert!(firmware.contains("neither vmx nor svm") && firmware.contains("machine's firmware"), "{firmware}");
         for virt_type in [VirtType::Auto, VirtType::Kvm] {
             let modules = decides("x86_64", &["vmx"], false, virt_type);
-            for words in ["kvm_intel", "kvm_amd", "kvm_hv", "/dev/kvm"] {
+            for words in ["kvm_intel", "kvm_amd", "kvm_hv", "/dev/kvm", "group kvm: run udevadm trigger"] {
                 assert!(modules.contains(words), "{words} is not in {modules}");
             }
             assert_eq!(modules.contains("virt_type is kvm"), virt_type == VirtType::Kvm, "{modules}");
