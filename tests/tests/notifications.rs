@@ -207,7 +207,7 @@ async fn each_change_is_notified_in_both_forms_and_in_order() {
 #[actix_rt::test]
 async fn the_scheduler_notifies_the_beginning_and_the_end_of_each_decision() {
     let api = Api::start_of(World::new(2), "", None).await;
-    let flavor = json!({"id": "huge", "name": "huge", "ram": 100_000_000, "vcpus": 1, "disk": 1});
+    let flavor = json!({"id": "huge", "name": "huge", "ram": 512, "vcpus": 1, "disk": 1_000_000});
     assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(json!({"flavor": flavor}))).await.status, 200);
     let mut huge = Api::wish("huge");
     huge["flavorRef"] = json!("huge");
