@@ -48,7 +48,7 @@ impl PmemOptions {
             let wrong = || format!("{entry:?} is not LABEL=MIB with an even number of MiB");
             let (label, mib) = entry.split_once('=').ok_or_else(wrong)?;
             let mib: u64 = mib.trim().parse().map_err(|_| wrong())?;
-            if mib == 0 || mib % STEP_MIB != 0 {
+            if mib == 0 || !mib.is_multiple_of(STEP_MIB) {
                 return Err(wrong());
             }
             known.insert(label.trim().to_owned(), mib);
