@@ -313,6 +313,38 @@ fn choices_that_are_not_supported_stop_the_start_and_say_what_to_choose() {
 }
 
 #[test]
+fn options_of_hardware_and_scheduling_are_checked_before_the_start() {
+    let missing = "/nonexistent/extra_specs.json";
+    let unread = format!("[chronova]\nextra_spec_validators = {missing}\n");
+    for (text, parts) in [
+        ("[scheduler_hook]\nurl = localhost:9300\n", ["[scheduler_hook] url", "http://"]),
+        (unread.as_str(), ["[chronova] extra_spec_validators", missing]),
+        ("[DEFAULT]\nreserved_huge_pages = node:0\n", ["reserved_huge_pages", "has no size"]),
+        ("[libvirt]\npmem_namespaces = a:ns0\n", ["pmem_namespaces", "the label a has no size"]),
+    ] {
+        let problems = problems_in(&[text]);
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        assert!(problems[0].starts_with("0.conf:2: error: "), "{problems:?}");
+        assert!(parts.iter().all(|part| problems[0].contains(part)), "{problems:?}");
+    }
+    let right = files(&["[{\"name\": \"acme:rack\", \"value\": {\"type\": \"integer\"}}]"]);
+    let conf = format!(
+        "[DEFAULT]\nreserved_huge_pages = node:0,size:2048,count:64\n[scheduler_hook]\nurl = https://hook:9300/judge\n\
+         timeout = 1\nfail_open = false\n[libvirt]\npmem_namespaces = 6GB:ns0|ns1,LARGE:ns2\n[chronova]\n\
+         pmem_path = /mnt/pmem0\npmem_sizes = 6GB=6144,LARGE=16384\nextra_spec_validators = {}\n",
+        right.paths[0].display()
+    );
+    assert_eq!(problems_in(&[&conf]), [""; 0]);
+    let given = files(&[&conf]);
+    let targets = load_on(&machine(), &given.paths).unwrap().config.targets();
+    assert_eq!(
+        (targets.runtime.hosts.reserved_huge_pages[0].count, targets.runtime.scheduler.hook.fails_open),
+        (64, false)
+    );
+    assert_eq!(targets.drivers.libvirt.guests.pmem.offered().len(), 2);
+}
+
+#[test]
 fn contradictory_storage_options_stop_the_start() {
     let lines = |text: &str| problems_in(&[&format!("[libvirt]\n{text}")]);
     for (text, place, option, advice) in [
