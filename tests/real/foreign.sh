@@ -21,7 +21,7 @@ house_furnish
 within 60 "the host is up" host_stands h1 up
 
 board() { case $1 in aarch64) echo virt ;; ppc64le) echo pseries ;; s390x) echo s390-ccw-virtio ;; esac; }
-# What the firmware prints first.
+# The first words of the firmware.
 greeting() { case $1 in aarch64) echo 'UEFI firmware|BdsDxe' ;; ppc64le) echo 'SLOF' ;; s390x) echo 'LOADPARM|virtio' ;; esac; }
 os flavor create --vcpus 1 --ram 512 --disk 1 "$NAME-big" >"$WORK/flavor-big" 2>&1 || bad "the flavor is made" "$(cat "$WORK/flavor-big")"
 truncate -s 16M "$WORK/blank.raw"

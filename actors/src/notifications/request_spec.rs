@@ -44,7 +44,7 @@ pub(super) fn versioned(server: &Alive, wanted: &FlavorSnapshot, attempt: u32) -
     object("RequestSpecPayload", "1.1", data)
 }
 
-/// What Nova's `to_legacy_request_spec_dict` gives.
+/// The dictionary of Nova's `to_legacy_request_spec_dict`, with the fields that the log keeps.
 pub(super) fn unversioned(server: &Alive, wanted: &FlavorSnapshot) -> Value {
     let request = &server.request;
     json!({"request_spec": {

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The longest reason that is kept, in characters.
 const LONGEST_REASON: usize = 200;
 
-/// What the hook answered.
+/// The answers of the hook.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HookAnswers {
     /// The opinion on each host of the question. Every other host is refused, because the hook does not know it.
