@@ -28,7 +28,7 @@ pub struct GuestSpec {
     /// The volumes of the volume service. One of them is the root disk if `root` is `None`.
     pub volumes: Vec<VolumeDisk>,
     pub nics: Vec<Nic>,
-    /// The config drive as a complete ISO 9660 image, if the guest has one.
+    /// The config drive as a complete image, if the guest has one: ISO 9660, or FAT of [`crate::vfat`].
     pub config_drive: Option<bytes::Bytes>,
     /// The choices of hardware by name: first the image's properties (`hw_disk_bus`, `hw_vif_model`, ...), then the
     /// flavor's extra specs (`hw:watchdog_action`, `quota:cpu_shares`, ...).
@@ -367,8 +367,13 @@ pub struct HostCapabilities {
     pub emulates_because: Option<String>,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,
+    /// The CPU flags that the hypervisor can present to guests beside those of the CPU model's name, sorted. An operator
+    /// reads here whether guests get flags against flaws of processors, and whether they can run guests of their own.
+    pub guest_flags: Vec<String>,
     /// How many guests with encrypted memory the host can have at a time; 0: none.
     pub encrypted_guests: u32,
+    /// The resource classes of virtual persistent memory that the host offers, with the number of namespaces.
+    pub pmem: Vec<(String, u32)>,
     /// The host's NUMA cells, sorted by id; empty if it does not report any.
     pub cells: Vec<NumaCell>,
     pub pci: HostPci,

@@ -65,6 +65,11 @@ pub fn config_drive(instance: InstanceId) -> String {
     format!("{instance}_disk.config")
 }
 
+/// The file of the guest's virtual persistent memory with this number, counted from 0.
+pub fn pmem(instance: InstanceId, number: usize) -> String {
+    format!("{instance}_pmem{number}")
+}
+
 /// The disk from which a rescued guest is started.
 pub fn rescue(instance: InstanceId) -> String {
     format!("{instance}_disk.rescue")
@@ -170,9 +175,15 @@ mod tests {
     #[test]
     fn a_guests_volumes_name_their_guest() {
         let id = InstanceId::random();
-        for name in
-            [root(id), ephemeral(id, 0), swap(id), config_drive(id), console_log(id), format!("{}.0", console_log(id))]
-        {
+        for name in [
+            root(id),
+            ephemeral(id, 0),
+            swap(id),
+            config_drive(id),
+            pmem(id, 0),
+            console_log(id),
+            format!("{}.0", console_log(id)),
+        ] {
             assert_eq!(owner(&name), Some(id), "{name}");
         }
         for name in ["base-0123", "", "chronova", &id.to_string(), &format!("{id}disk")] {

@@ -34,6 +34,8 @@ mod unique_names;
 
 #[path = "compute_servers/pci.rs"]
 mod pci;
+#[path = "compute_servers/persistent_memory.rs"]
+mod persistent_memory;
 #[path = "compute_servers/topologies.rs"]
 mod topologies;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::pci::HostPciOptions;
 use crate::provider_config::ProviderConfigs;
-use crate::topology::host::HostCpus;
+use crate::topology::host::{HostCpus, ReservedHugePages};
 
 /// Options on the capacity of hosts and on their agents. The reference of `nova.conf` options explains each.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,8 @@ pub struct HostOptions {
     pub reserved_host_cpus: u64,
     pub reserved_host_memory_mb: u64,
     pub reserved_host_disk_mb: u64,
+    /// `[DEFAULT] reserved_huge_pages`.
+    pub reserved_huge_pages: Vec<ReservedHugePages>,
     /// `[DEFAULT] max_concurrent_builds` and `max_concurrent_snapshots`, per host; 0 means no limit.
     pub max_concurrent_builds: usize,
     pub max_concurrent_snapshots: usize,
@@ -73,6 +75,7 @@ impl Default for HostOptions {
             reserved_host_cpus: 0,
             reserved_host_memory_mb: 512,
             reserved_host_disk_mb: 0,
+            reserved_huge_pages: Vec::new(),
             max_concurrent_builds: 10,
             max_concurrent_snapshots: 5,
             enable_new_services: true,

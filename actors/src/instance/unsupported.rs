@@ -7,6 +7,7 @@
 //! This table does not.
 
 use chronova_events::instance::Alive;
+use chronova_hypervisor::pmem;
 
 use super::actions::ServerAction;
 pub use super::decision::HostBoundHardware;
@@ -65,6 +66,8 @@ pub fn tied_by_devices(server: &Alive) -> Option<&'static str> {
     match (HostBoundHardware::PciDevices.is_had_by(server), has(server, "resources:VGPU", "", gpus)) {
         (true, _) => Some("This request does not explicitly request live-migratable devices."),
         (_, true) => Some("Virtual GPUs cannot be live-migrated."),
+        // As in Nova: the data is on the host's own persistent memory.
+        _ if has(server, pmem::SPEC, "", names_something) => Some("Virtual persistent memory cannot be live-migrated."),
         _ => None,
     }
 }

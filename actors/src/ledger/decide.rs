@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{
-    Inventory, InventoryReplaced, Ledger, LedgerEvent, ProviderCreated, Released, TraitsReplaced,
+    Inventory, InventoryReplaced, Ledger, LedgerEvent, ProviderCreated, Released, ResourceClassCreated, TraitsReplaced,
 };
+use chronova_hypervisor::pmem::CLASS_PREFIX;
 
 use super::commands::LedgerCommand;
 use super::decision::LedgerReject;
@@ -72,9 +73,11 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
     }
 }
 
-/// The class of guests with encrypted memory. As in Nova, a host that cannot have such guests has no inventory of the
-/// class.
-const ENCRYPTED: &str = "MEM_ENCRYPTION_CONTEXT";
+/// Whether the class is for guests with encrypted memory, or for persistent memory. As in Nova, a host that cannot have
+/// such guests has no inventory of the class.
+fn is_optional(class: &str) -> bool {
+    class == "MEM_ENCRYPTION_CONTEXT" || class.starts_with(CLASS_PREFIX)
+}
 
 fn report(
     state: &Ledger,
@@ -108,14 +111,17 @@ fn report(
     for class in cells::CLASSES.iter().filter(|class| !reported.contains(**class)) {
         cells::give_up(state, provider, class, &mut merged);
     }
-    if !reported.contains(ENCRYPTED) {
-        let used = known.and_then(|known| known.inventories.get(ENCRYPTED)).is_some_and(|line| line.used > 0);
-        match (used, merged.get_mut(ENCRYPTED)) {
+    let lost = merged.keys().filter(|class| is_optional(class) && !reported.contains(*class));
+    for class in lost.cloned().collect::<Vec<_>>() {
+        let used = known.and_then(|known| known.inventories.get(&class)).is_some_and(|line| line.used > 0);
+        match (used, merged.get_mut(&class)) {
             // A class in use stays, but nothing more of it can be allocated.
             (true, Some(inventory)) => inventory.reserved = inventory.total,
-            _ => drop(merged.remove(ENCRYPTED)),
+            _ => drop(merged.remove(&class)),
         }
     }
+    let unknown = reported.iter().filter(|class| !state.knows_class(class));
+    events.extend(unknown.map(|class| LedgerEvent::from(ResourceClassCreated { name: class.clone() })));
     if merged != before {
         events.push(InventoryReplaced { provider, inventories: merged.into_values().collect() }.into());
     }

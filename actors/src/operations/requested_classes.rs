@@ -68,6 +68,7 @@ fn classes(flavor: Arc<FlavorSnapshot>) -> BTreeSet<String> {
         excluded: BTreeSet::new(),
         default_zone: String::new(),
         dice: 0,
+        hook: None,
     };
     classes.extend(ResourceRequest::of(&spec, true).totals().into_keys());
     classes

@@ -7,6 +7,8 @@
 //! decides again a moment later, at most [`ROUNDS`] times in all. If a decision finds no host while others' claims are
 //! pending, the scheduler waits for their results before it refuses.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +21,10 @@ use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::views::Views;
 
 use super::batch::BatchMember;
-use super::choice::{RankedHost, SchedulingDecision, SchedulingReasons, choose};
+use super::choice::{RankedHost, SchedulingDecision, SchedulingReasons, choose, with_sources};
+use super::context::SchedulerViews;
+use super::hook::HookQuestion;
+use super::hook_answers::HookAnswers;
 use super::options::SchedulerOptions;
 use super::request::RequestSpec;
 use crate::aggregate::CommandError;
@@ -163,7 +168,7 @@ impl Scheduler {
         }
         let mut lost: Vec<RefusedHost> = Vec::new();
         for round in 1..=ROUNDS {
-            let (decision, ticket, newest) = self.decide(&asked.request);
+            let (decision, ticket, newest) = self.decide(&self.consult(&asked.request, 1).await);
             let Some(mut ticket) = ticket else {
                 if round < ROUNDS && self.others_settle(newest).await {
                     continue;
@@ -201,6 +206,32 @@ impl Scheduler {
         poll_until(|| self.views.servers.read(|servers| servers.get(server).is_some())).await;
         let seen = self.views.position();
         poll_until(|| self.views.steady().is_some() || self.views.position() > seen).await;
+    }
+
+    /// The request with the answers of the scheduler hook, if there is a hook. A forced host skips it, as it skips the
+    /// filters.
+    pub(super) async fn consult<'a>(&self, request: &'a RequestSpec, servers: u32) -> Cow<'a, RequestSpec> {
+        let options = &self.options.hook;
+        if options.program.is_none() || request.forced_host.is_some() {
+            return Cow::Borrowed(request);
+        }
+        let mut request = request.clone();
+        request.hook = None;
+        // If no host suits the server, there is nothing to ask. A host that comes into question meanwhile must wait for
+        // the next question.
+        request.hook = match self.question(&request, servers) {
+            Some(question) => question.ask(options).await.map(Arc::new),
+            None => Some(Arc::new(HookAnswers::Given(BTreeMap::new()))),
+        };
+        Cow::Owned(request)
+    }
+
+    fn question(&self, request: &RequestSpec, servers: u32) -> Option<HookQuestion> {
+        let metrics = self.options.metrics_of(&self.fleet);
+        let mut pending = self.lock();
+        pending.forget(self.views.position());
+        let ask = |sources: SchedulerViews<'_>| HookQuestion::of(sources, request, servers, &self.options);
+        with_sources(&self.views, (&*pending, &metrics), ask)
     }
 
     /// Decides, and shows the decision to later decisions. Also returns the number of the newest earlier decision that

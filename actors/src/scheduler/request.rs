@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::{HostId, InstanceId, ProjectId, ServerGroupId};
 use chronova_events::instance::{Alive, BuildRequested, FlavorSnapshot, ImageSnapshot, MoveKind, Moving};
+use chronova_hypervisor::pmem;
 use chronova_projections::placement::candidates::RequestGroup;
 
+use super::hook_answers::HookAnswers;
 use crate::hardware::is_true;
 use crate::topology::{self, GuestNumaTopology, MemPageSize};
 
@@ -33,6 +35,8 @@ pub struct RequestSpec {
     pub default_zone: String,
     /// The random number for options that need one. It is an input, because the choice is pure.
     pub dice: u64,
+    /// The answers of the scheduler hook, which are an input for the same reason; `None`: it was not asked.
+    pub hook: Option<Arc<HookAnswers>>,
 }
 
 impl RequestSpec {
@@ -50,6 +54,7 @@ impl RequestSpec {
             excluded: excluded.clone(),
             default_zone: default_zone.to_owned(),
             dice: 0,
+            hook: None,
         }
     }
 
@@ -287,14 +292,8 @@ impl ResourceRequest {
             self.take("", "MEM_ENCRYPTION_CONTEXT", 1);
             self.take_trait("", "HW_CPU_X86_AMD_SEV", "required");
         }
-        if let Some(labels) = request.spec("hw:pmem") {
-            for label in labels.split(',').map(str::trim).filter(|label| !label.is_empty()) {
-                let name: String = label
-                    .chars()
-                    .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
-                    .collect();
-                self.take("", &format!("CUSTOM_PMEM_NAMESPACE_{name}"), 1);
-            }
+        for label in request.spec(pmem::SPEC).into_iter().flat_map(pmem::labels) {
+            self.take("", &pmem::resource_class(label), 1);
         }
         if let Some(version) = request.hardware("tpm_version") {
             let version = if version == "2.0" { "COMPUTE_SECURITY_TPM_2_0" } else { "COMPUTE_SECURITY_TPM_1_2" };
@@ -388,6 +387,7 @@ pub(super) mod tests {
             excluded: BTreeSet::new(),
             default_zone: "nova".into(),
             dice: 0,
+            hook: None,
         }
     }
 

@@ -8,8 +8,8 @@ use super::source::DiskSource;
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, Spice};
 use crate::pci::PassedDevice;
-use crate::volumes;
 use crate::xml::Element;
+use crate::{vfat, volumes};
 
 pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     Element::new("devices")
@@ -101,8 +101,12 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
     };
     let encrypted = hardware.encryption.is_some();
     disks.extend(guest.volumes.iter().map(|disk| volume(&later(disk), host, encrypted)));
-    if guest.config_drive.is_some() {
-        disks.push(cdrom(&file(path(volumes::config_drive(guest.instance)), "raw"), hardware.cdrom_bus, &mut names));
+    if let Some(image) = &guest.config_drive {
+        let source = file(path(volumes::config_drive(guest.instance)), "raw");
+        disks.push(match vfat::is_image(image) {
+            true => vfat_drive(&source, host, hardware),
+            false => cdrom(&source, hardware.cdrom_bus, &mut names),
+        });
     }
     if let Some(place) = guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
         let rescue = volumes::rescue(guest.instance);
@@ -180,6 +184,18 @@ fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut DeviceNames) -> Element 
         .child(source.element())
         .child(Element::new("target").attr("dev", names.next(bus)).attr("bus", bus.name()))
         .child(Element::new("readonly"))
+}
+
+/// A config drive with the file system vfat is a disk, as in Nova, and has the last name of its bus. So the names of the
+/// guest's volumes do not depend on it. QEMU has no read-only disks on IDE and SATA.
+fn vfat_drive(source: &DiskSource, host: &HostFacts, hardware: &Hardware) -> Element {
+    let bus = hardware.disk_bus;
+    let last = if bus == DiskBus::Ide { 'd' } else { 'z' };
+    let drive = disk(source, host, (bus, hardware), format!("{}{last}", bus.prefix()));
+    match bus {
+        DiskBus::Ide | DiskBus::Sata => drive,
+        _ => drive.child(Element::new("readonly")),
+    }
 }
 
 /// The SCSI controller, if a disk needs one. Current systems have no driver for libvirt's default, an LSI model. A guest

@@ -10,7 +10,7 @@ use virt::storage_pool::StoragePool;
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{adopted, cached_image, disks, emulated_tpm, pool, secrets, snapshot};
+use super::{adopted, cached_image, disks, emulated_tpm, pmem, pool, secrets, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -82,8 +82,10 @@ fn define_and_start(
     start_or_learn(site.connect, &facts, guest, &domain)
 }
 
-/// Adds the sources of the guest's disks to the host's facts.
+/// Adds the sources of the guest's disks to the host's facts. The files of its persistent memory are created here, as they
+/// are on the host's own memory even if hosts share the disks.
 fn with_places(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFacts> {
+    pmem::provide(site.connect, site.options, guest)?;
     Ok(HostFacts { places: site.places(guest)?, ..facts.clone() })
 }
 
@@ -260,6 +262,7 @@ pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: Ins
     if options.emulates_tpm {
         emulated_tpm::remove(connect, instance)?;
     }
+    pmem::remove(connect, options, instance)?;
     HostStorage::new(connect, options).remove_all(instance)
 }
 

@@ -74,6 +74,7 @@ mod node;
 mod nwfilter;
 mod owner_mark;
 mod pci;
+mod pmem;
 mod pool;
 mod redefinition;
 #[cfg(test)]

@@ -25,7 +25,7 @@ use super::account::HasAccount as _;
 use super::event_store::EventStoreAddress;
 use super::ini::{self, IniAssignment};
 use super::options::{self, SECTIONS};
-use super::{Config, ConfigLine, OptionDef, Problem, Severity, derived, provider_files};
+use super::{Config, ConfigLine, OptionDef, Problem, Severity, derived, extra_spec_file, provider_files};
 
 /// A contradiction, and the option at which it is reported.
 struct Clash {
@@ -56,8 +56,11 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         processors(config),
         devices(config),
         provider_configs(config, texts),
+        extra_specs(config),
+        scheduler_hook(config),
         guests_cpus(config),
         memory_in_files(config),
+        persistent_memory(config),
         encrypted_memory(config),
         signatures::signatures(config),
         unmade::choices(config),
@@ -394,6 +397,22 @@ fn memory_in_files(config: &Config) -> Vec<Clash> {
     }
 }
 
+/// Checks the namespaces of virtual persistent memory.
+fn persistent_memory(config: &Config) -> Vec<Clash> {
+    let message = |reason| {
+        format!(
+            "[libvirt] pmem_namespaces: {reason}. Each label needs its size in [chronova] pmem_sizes, and pmem_path the \
+             directory"
+        )
+    };
+    let clash = |reason| Clash {
+        severity: Severity::Error,
+        at: ("libvirt", "pmem_namespaces"),
+        message: message(reason).into(),
+    };
+    derived::pmem(config).err().map(clash).into_iter().collect()
+}
+
 /// Hosts never swap out encrypted memory. The ratio also applies to hosts without encrypted guests, where it does no
 /// harm. So this is a warning.
 fn encrypted_memory(config: &Config) -> Vec<Clash> {
@@ -428,6 +447,11 @@ fn processors(config: &Config) -> Vec<Clash> {
     }
     let named = config.chronova.host_cpus.as_deref().map_or(Ok(()), |text| HostCpus::read_named(text).map(drop));
     clashes.extend(named.err().map(|reason| wrong(("chronova", "host_cpus"), reason)));
+    clashes.extend(derived::reserved_huge_pages(config).err().map(|reason| Clash {
+        severity: Severity::Error,
+        at: ("DEFAULT", "reserved_huge_pages"),
+        message: format!("[DEFAULT] reserved_huge_pages: {reason}; write it as in node:0,size:2048,count:64").into(),
+    }));
     clashes
 }
 
@@ -443,6 +467,28 @@ fn provider_configs(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
     match provider_files::read(folder) {
         Ok(files) => files.remarks.into_iter().map(|remark| clash(Severity::Warning, remark)).collect(),
         Err(reason) => vec![clash(Severity::Error, format!("[compute] provider_config_location: {reason}"))],
+    }
+}
+
+/// Checks the file that describes extra specs.
+fn extra_specs(config: &Config) -> Vec<Clash> {
+    const AT: (&str, &str) = ("chronova", "extra_spec_validators");
+    let read =
+        config.chronova.extra_spec_validators.as_deref().map_or(Ok(()), |path| extra_spec_file::read(path).map(drop));
+    let clash =
+        |reason| Clash { severity: Severity::Error, at: AT, message: format!("[{}] {}: {reason}", AT.0, AT.1).into() };
+    read.err().map(clash).into_iter().collect()
+}
+
+/// Checks the address of the scheduler hook.
+fn scheduler_hook(config: &Config) -> Vec<Clash> {
+    let address = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+    match config.scheduler_hook.url.as_deref() {
+        Some(url) if !address(url) => vec![error(
+            ("scheduler_hook", "url"),
+            "[scheduler_hook] url has to begin with http:// or https://: the scheduler posts its questions there",
+        )],
+        _ => Vec::new(),
     }
 }
 

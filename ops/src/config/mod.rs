@@ -13,6 +13,7 @@ mod agreement;
 mod conversions;
 mod derived;
 pub mod event_store;
+mod extra_spec_file;
 mod fleets;
 pub mod ini;
 mod insecure;

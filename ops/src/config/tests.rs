@@ -302,7 +302,6 @@ fn a_policy_file_that_an_option_names_must_exist() {
 #[test]
 fn choices_that_are_not_supported_stop_the_start_and_say_what_to_choose() {
     for (section, option, advice) in [
-        ("DEFAULT", "config_drive_format = vfat", "iso9660"),
         ("scheduler", "query_placement_for_routed_network_aggregates = true", "set it to false"),
         ("quota", "driver = nova.quota.UnifiedLimitsDriver", "set nova.quota.DbQuotaDriver"),
         ("libvirt", "snapshot_image_format = vmdk", "raw or qcow2"),
@@ -313,7 +312,7 @@ fn choices_that_are_not_supported_stop_the_start_and_say_what_to_choose() {
         assert!(problems[0].starts_with(&format!("0.conf:2: error: [{section}] ")), "{problems:?}");
         assert!(problems[0].contains(advice), "{problems:?}");
     }
-    let supported = "[DEFAULT]\nconfig_drive_format = iso9660\n[quota]\ndriver = nova.quota.NoopQuotaDriver\n";
+    let supported = "[DEFAULT]\nconfig_drive_format = vfat\n[quota]\ndriver = nova.quota.NoopQuotaDriver\n";
     assert_eq!(problems_in(&[supported]), [""; 0]);
 }
 
@@ -334,6 +333,38 @@ fn half_set_options_of_vencrypt_stop_the_start() {
     let whole = "[vnc]\nauth_schemes = vencrypt,none\nvencrypt_ca_certs = /ca.pem\nvencrypt_client_cert = /c.pem\n\
                  vencrypt_client_key = /c.key\n";
     assert_eq!(problems_in(&[whole]), [""; 0]);
+}
+
+#[test]
+fn options_of_hardware_and_scheduling_are_checked_before_the_start() {
+    let missing = "/nonexistent/extra_specs.json";
+    let unread = format!("[chronova]\nextra_spec_validators = {missing}\n");
+    for (text, parts) in [
+        ("[scheduler_hook]\nurl = localhost:9300\n", ["[scheduler_hook] url", "http://"]),
+        (unread.as_str(), ["[chronova] extra_spec_validators", missing]),
+        ("[DEFAULT]\nreserved_huge_pages = node:0\n", ["reserved_huge_pages", "has no size"]),
+        ("[libvirt]\npmem_namespaces = a:ns0\n", ["pmem_namespaces", "the label a has no size"]),
+    ] {
+        let problems = problems_in(&[text]);
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        assert!(problems[0].starts_with("0.conf:2: error: "), "{problems:?}");
+        assert!(parts.iter().all(|part| problems[0].contains(part)), "{problems:?}");
+    }
+    let right = files(&["[{\"name\": \"acme:rack\", \"value\": {\"type\": \"integer\"}}]"]);
+    let conf = format!(
+        "[DEFAULT]\nreserved_huge_pages = node:0,size:2048,count:64\n[scheduler_hook]\nurl = https://hook:9300/judge\n\
+         timeout = 1\nfail_open = false\n[libvirt]\npmem_namespaces = 6GB:ns0|ns1,LARGE:ns2\n[chronova]\n\
+         pmem_path = /mnt/pmem0\npmem_sizes = 6GB=6144,LARGE=16384\nextra_spec_validators = {}\n",
+        right.paths[0].display()
+    );
+    assert_eq!(problems_in(&[&conf]), [""; 0]);
+    let given = files(&[&conf]);
+    let targets = load_on(&machine(), &given.paths).unwrap().config.targets();
+    assert_eq!(
+        (targets.runtime.hosts.reserved_huge_pages[0].count, targets.runtime.scheduler.hook.fails_open),
+        (64, false)
+    );
+    assert_eq!(targets.drivers.libvirt.guests.pmem.offered().len(), 2);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod reconcilers;
 mod reload;
 mod report;
 mod retention;
+mod scheduler_hook;
 mod vendor_data;
 mod volumes;
 mod wiring;

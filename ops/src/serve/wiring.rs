@@ -11,9 +11,11 @@ use chronova_actors::operations::Operations;
 use chronova_actors::operations::change_fleet::ChangeFleetReject;
 use chronova_actors::reconcile::run_counts::ReconcilerTally;
 use chronova_actors::runtime::{Follower, Leader, Leadership, Member, Ports};
+use chronova_actors::scheduler::SharedSchedulerHook;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_actors::services::external::http::ServiceClient;
 use chronova_actors::services::external::keystone::SharedUserTokens;
+use chronova_actors::services::external::scheduler_hook::HttpSchedulerHook;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
 use chronova_events::error_chain::ErrorChain;
@@ -49,7 +51,7 @@ use super::read_models::{self, ReadModelGauges};
 use super::reconcilers::ReconcilerGauges;
 use super::retention::RetentionKeeper;
 use super::volumes::OpenedVolumes;
-use super::{AppState, audit_index, identity, images, listen, vendor_data, volumes};
+use super::{AppState, audit_index, identity, images, listen, scheduler_hook, vendor_data, volumes};
 use crate::config::Config;
 use crate::config::targets::Targets;
 
@@ -79,6 +81,7 @@ struct OpenedServices {
     images: OpenedImages,
     volumes: OpenedVolumes,
     keys: OpenedKeyManagers,
+    hook: Option<Arc<HttpSchedulerHook>>,
 }
 
 impl ControlPlane {
@@ -233,6 +236,7 @@ async fn lead(
     volumes::read_keyring(config, &mut targets.drivers.libvirt.images.rbd)?;
     let hosts = hosts(config, &targets.drivers)?;
     vendor_data::complete(&mut targets.runtime.servers.metadata, config)?;
+    targets.runtime.scheduler.hook.program = services.hook.clone().map(|hook| SharedSchedulerHook(hook));
     let leader = Leader::start(leadership, hosts, services.ports(), targets.runtime).await;
     let history = member.checkpoints.as_ref().map(|kept| &kept.history);
     let eraser = leader.operations().eraser(&member.log, history);
@@ -296,7 +300,7 @@ impl OpenedServices {
         let embedded = || EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), images.port(), options);
         let volumes = volumes::open(config, member, &identity, &users, embedded)?;
         let keys = OpenedKeyManagers::open(config, &identity, &users)?;
-        Ok(Self { identity, networks, images, volumes, keys })
+        Ok(Self { identity, networks, images, volumes, keys, hook: scheduler_hook::open(config)? })
     }
 
     /// Creates the first users, and repairs what a crash left unfinished in the services.
@@ -317,6 +321,7 @@ impl OpenedServices {
         }
         clients.extend(self.volumes.clients());
         clients.extend(self.keys.clients());
+        clients.extend(self.hook.iter().map(|hook| Arc::clone(hook.client())));
         clients
     }
 
@@ -350,7 +355,7 @@ fn app(
     let web: WebConfig = targets.web.clone();
     let metrics = HttpMetrics::new(metrics(member, &parts, seat.as_ref())?)?;
     let ServingParts { access, operations, services, .. } = parts;
-    let OpenedServices { identity, networks, images, volumes, keys } = services;
+    let OpenedServices { identity, networks, images, volumes, keys, hook: _ } = services;
     let has_certificates = keys.certificates().is_some();
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
     let authentication = match config.api.auth_strategy.as_str() {

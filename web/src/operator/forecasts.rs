@@ -105,6 +105,7 @@ impl WhatIfRequest {
             excluded: BTreeSet::new(),
             default_zone: queries.server_options.availability_zone.clone(),
             dice: 0,
+            hook: None,
         })
     }
 }

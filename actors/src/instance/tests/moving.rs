@@ -242,6 +242,7 @@ fn some_hardware_forbids_moves() {
     let device = with("pci_passthrough:alias", "gpu:1");
     let tied = |given: &Given| tied_by_devices(given.0.alive().unwrap());
     assert!(tied(&device).is_some() && tied(&with("resources:VGPU", "1")).is_some());
+    assert!(tied(&with("hw:pmem", "6GB")).is_some() && tied(&with("hw:pmem", "")).is_none());
     assert!(tied(&without).is_none() && tied(&with("resources:VGPU", "0")).is_none());
     // All parts of the program read these values in the same way.
     let none = with("pci_passthrough:alias", "gpu:0");

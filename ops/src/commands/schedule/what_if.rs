@@ -83,6 +83,7 @@ fn request(args: &ScheduleArgs, rules: &Rules, views: &Views) -> Result<RequestS
         excluded: BTreeSet::new(),
         default_zone: rules.default_zone().to_owned(),
         dice: 0,
+        hook: None,
     })
 }
 

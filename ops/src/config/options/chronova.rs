@@ -103,6 +103,21 @@ section! {
             help: "PCI devices of a host that differs from [pci] device_spec: the host's name, a blank, and a device \
                    spec; repeated for more specs and hosts. [pci] device_spec does not apply to a host named here.",
         }
+        pmem_path: Option<PathBuf> => here {
+            help: "Directory of a file system on the compute hosts' persistent memory, mounted with dax, for the namespaces \
+                   of [libvirt] pmem_namespaces. A host without this directory offers none. See docs/cpus.md.",
+        }
+        pmem_sizes: Vec<String> => here {
+            help: "Size of the namespaces of each label in MiB, an even number: 6GB=6144, LARGE=16384.",
+        }
+        pmem_is_persistent: bool => here {
+            default: Text("true"),
+            help: "Whether pmem_path is on persistent memory. Set it to false to try the feature on another file system.",
+        }
+        extra_spec_validators: Option<PathBuf> => here {
+            help: "File (JSON) that describes extra specs of your own filters, which are validated from API version 2.86 \
+                   on. See docs/scheduling.md. Unset: any value of a namespace that Nova does not have is accepted.",
+        }
         live_migration_interface: Option<String> => runtime.live.interface {
             help: "Network interface on which compute hosts receive live migrations, under the name that each host's \
                    libvirt gives it. A host whose libvirt does not report this interface receives no guest. \

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use chronova_actors::guest_name::NameTemplate;
 
-use super::super::option::Default::{HostAddress, HostName, Text};
+use super::super::option::{
+    Default::{HostAddress, HostName, Text},
+    Multi,
+};
 
 section! {
     /// Nova's `[DEFAULT]` with oslo.log's options.
@@ -168,6 +171,10 @@ section! {
             min: Some(0.0),
             help: "CPUs of each compute host that are reserved for the host itself.",
         }
+        reserved_huge_pages: Multi => here {
+            help: "Huge pages of each compute host that are reserved for the host itself, by NUMA cell and page size: \
+                   node:0,size:2048,count:64 or node:1,size:1GB,count:1; repeated for more.",
+        }
         cpu_allocation_ratio: Option<f64> => here {
             min: Some(0.0),
             help: "Virtual CPUs per host CPU. Chronova sets this ratio in every inventory of VCPU. Unset (or 0.0): a \
@@ -214,8 +221,8 @@ section! {
         }
         config_drive_format: String => here {
             default: Text("iso9660"), choices: &["iso9660", "vfat"],
-            help: "File system of config drives. Chronova makes iso9660. With vfat, which Nova keeps for old guests, \
-                   Chronova does not start.",
+            help: "File system of new config drives: iso9660 is a CD-ROM, vfat a disk of 64 MiB for guests that cannot read \
+                   CD-ROMs.",
         }
         enable_new_services: bool => runtime.hosts.enable_new_services {
             help: "Let new compute hosts take servers at once; otherwise they start disabled.",

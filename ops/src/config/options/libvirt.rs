@@ -164,6 +164,11 @@ section! {
             help: "Largest number of queues of one network card, if the image or flavor asks for one queue per CPU. \
                    Unset: 256.",
         }
+        pmem_namespaces: Vec<String> => here {
+            help: "Virtual persistent memory of each host, as LABEL:NAME|NAME: 6GB:ns0|ns1|ns2, LARGE:ns3. A flavor asks for \
+                   labels with hw:pmem. It needs [chronova] pmem_path and pmem_sizes. In Nova the names are devices; here \
+                   only their number counts.",
+        }
         file_backed_memory: u32 => drivers.libvirt.guests.file_backed_memory by SomeWhole {
             min: Some(0.0), unit: "MiB",
             help: "Keep guests' memory in files on their hosts. The number is the memory that each host offers in this \

@@ -187,6 +187,7 @@ configuration! {
     workarounds: libvirt::Workarounds,
     scheduler: scheduling::Scheduler,
     filter_scheduler: scheduling::FilterScheduler,
+    scheduler_hook: scheduling::SchedulerHook,
     metrics: scheduling::Metrics,
     pci: pci::Pci,
     keystone_authtoken: keystone::KeystoneAuthtoken,
