@@ -30,6 +30,7 @@ pub mod image_signatures;
 pub mod instance;
 pub mod keypair;
 pub mod ledger;
+pub mod mdev;
 pub mod metadata;
 pub mod notifications;
 pub mod operations;

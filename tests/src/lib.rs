@@ -14,6 +14,7 @@ pub mod core_only;
 pub mod creation;
 pub mod fuzz;
 pub mod gates;
+pub mod gpus;
 pub mod memory_certificates;
 pub mod memory_keys;
 pub mod mixed_images;

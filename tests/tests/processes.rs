@@ -16,6 +16,8 @@ mod coverage;
 mod create_servers;
 #[path = "processes/drain.rs"]
 mod drain;
+#[path = "processes/gpus.rs"]
+mod gpus;
 #[path = "processes/image_cache.rs"]
 mod image_cache;
 #[path = "processes/leftovers.rs"]

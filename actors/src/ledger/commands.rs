@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, UserId};
 use chronova_events::ledger::{Allocation, Claimed, HostPciReplaced, Inventory};
 
+use crate::mdev::MdevInventory;
 use crate::pci::alias::PciRequest;
 use crate::provider_config::ProviderConfigs;
 use crate::topology::GuestNumaTopology;
@@ -179,6 +180,8 @@ pub struct ReportedPci {
     pub devices: Option<HostPciReplaced>,
     /// `[pci] report_in_placement`.
     pub tracked: bool,
+    /// The physical devices with mediated devices. `None`: the report leaves them as they are.
+    pub mdevs: Option<Vec<MdevInventory>>,
 }
 
 /// The claim of one server, with the rule of its server group and its request for NUMA cells and PCI devices.

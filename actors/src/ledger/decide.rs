@@ -9,15 +9,16 @@ use chronova_events::ledger::{
 
 use super::commands::LedgerCommand;
 use super::decision::LedgerReject;
-use super::{allocations, cells, claims, inventories, mirror, moves, names, pci, provider_config, providers};
+use super::{allocations, cells, claims, inventories, mdevs, mirror, moves, names, pci, provider_config, providers};
 
 pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
     match command {
         LedgerCommand::Report { provider, name, inventories, traits, cells: found, pci: devices } => {
+            let gpus = mdevs::reported(state, provider, &name, devices.mdevs.as_deref())?;
             let devices = pci::reported(state, provider, &name, devices)?;
             let mut events = report(state, provider, name, inventories, traits)?;
             events.extend(cells::replaced(state, provider, &found));
-            events.extend(devices);
+            events.extend(devices.into_iter().chain(gpus));
             Ok(events)
         }
         LedgerCommand::IfKnown { provider, command } => match state.providers.contains_key(&provider) {

@@ -160,7 +160,7 @@ fn unsuitable(subject: &MovingServer, message: &str) -> StepError {
 }
 
 async fn check_can_migrate(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
-    if let Some(reason) = tied_by_devices(&subject.server) {
+    if let Some(reason) = tied_by_devices(&subject.server, &work.context.server_options.mdevs) {
         return Err(StepError::fatal(400, &format!("Migration pre-check error: {reason}"), ""));
     }
     let (source, target) = (&subject.moving.source, subject.target()?);

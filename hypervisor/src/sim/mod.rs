@@ -21,6 +21,7 @@ mod image_caches;
 mod journal;
 mod live_migration;
 mod machine;
+mod mdevs;
 mod owner_mark;
 mod parts;
 mod passed_devices;
@@ -37,6 +38,7 @@ pub use fleet::SimFleet;
 pub use journal::JournalError;
 pub use live_migration::SharedDiskBreach;
 pub use machine::SimGuest;
+pub use mdevs::SimMdevs;
 pub use pci::SimPci;
 pub use uri::{SimUri, SimUriError};
 

@@ -53,6 +53,7 @@ impl SimMachine {
             encrypted_guests: self.uri.sev,
             cells: super::guest::cells(&self.uri),
             pci: super::pci::devices(&self.uri.pci, self.uri.cells.min(self.uri.vcpus)),
+            mdevs: self.mdevs(),
             iommu: true,
         }
     }

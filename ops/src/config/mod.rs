@@ -32,6 +32,7 @@ use std::path::{Path, PathBuf};
 pub use ini::ConfigLine;
 pub use option::{Default, Multi, OptionDef, OptionOrigin, OptionType, OptionValue, Words};
 pub use options::Config;
+use options::devices::MdevGroups;
 use thiserror::Error;
 pub use values::MachineDefaults;
 
@@ -170,7 +171,10 @@ fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<
             place: Some(line.place.clone()),
             message: line.reason.to_owned(),
         }));
-        for (def, entry) in settle(parsed.entries, &mut remarks) {
+        let is_grouped = |entry: &ini::IniAssignment| MdevGroups::type_of(&entry.section).is_some();
+        let (grouped, plain): (Vec<_>, Vec<_>) = parsed.entries.into_iter().partition(is_grouped);
+        grouped.into_iter().for_each(|entry| values.assign_in_group(entry));
+        for (def, entry) in settle(plain, &mut remarks) {
             values.assign(def, entry);
         }
     }

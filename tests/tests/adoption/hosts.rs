@@ -46,6 +46,7 @@ fn host(id: &str, name: &str) -> HostCapabilities {
         encrypted_guests: 0,
         cells: vec![],
         pci: HostPci::default(),
+        mdevs: vec![],
         iommu: false,
     }
 }
