@@ -25,6 +25,7 @@ mod mdevs;
 mod owner_mark;
 mod parts;
 mod passed_devices;
+mod passed_mdevs;
 mod pci;
 mod qcow2;
 mod storage_cleanup;

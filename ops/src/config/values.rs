@@ -44,34 +44,17 @@ type Assigned = BTreeMap<(&'static str, &'static str), Vec<IniAssignment>>;
 pub(in crate::config) struct Values<'a> {
     machine: &'a MachineDefaults,
     assigned: Assigned,
-    /// The assignments in groups whose names contain a value of another option.
-    grouped: Vec<IniAssignment>,
     problems: &'a mut Vec<Problem>,
 }
 
 impl<'a> Values<'a> {
     pub(super) fn new(machine: &'a MachineDefaults, problems: &'a mut Vec<Problem>) -> Self {
-        Self { machine, assigned: Assigned::new(), grouped: Vec::new(), problems }
+        Self { machine, assigned: Assigned::new(), problems }
     }
 
     /// Adds an assignment to the option it belongs to; later ones win.
     pub(super) fn assign(&mut self, def: &'static OptionDef, entry: IniAssignment) {
         self.assigned.entry((def.section, def.name)).or_default().push(entry);
-    }
-
-    /// Adds an assignment in a group that no table has; later ones win.
-    pub(super) fn assign_in_group(&mut self, entry: IniAssignment) {
-        self.grouped.push(entry);
-    }
-
-    pub(in crate::config) fn take_groups(&mut self) -> Vec<IniAssignment> {
-        std::mem::take(&mut self.grouped)
-    }
-
-    /// Notes a problem with an assignment.
-    pub(in crate::config) fn note(&mut self, severity: Severity, entry: &IniAssignment, reason: &str) {
-        let message = format!("[{}] {}: {reason}", entry.section, entry.key);
-        self.problems.push(Problem { severity, place: Some(entry.place.clone()), message });
     }
 
     /// The typed value of an option. If it is invalid or missing, notes a problem and returns `None`.

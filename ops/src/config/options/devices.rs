@@ -5,11 +5,7 @@ use std::collections::BTreeMap;
 use chronova_actors::mdev::{EnabledMdevType, VGPU};
 use chronova_events::pci::PciAddress;
 
-use super::ShownValues;
-use crate::config::ini::IniAssignment;
-use crate::config::targets::Targets;
-use crate::config::values::Values;
-use crate::config::{OptionDef, Severity};
+use super::super::option::OptionDef;
 
 section! {
     /// Nova's `[devices]`.
@@ -41,24 +37,12 @@ impl MdevGroups {
         })
     }
 
-    pub(in crate::config) fn read(values: &mut Values<'_>) -> Option<Self> {
-        let mut groups = Self::default();
-        let mut is_right = true;
-        for entry in values.take_groups() {
-            let Some(name) = Self::type_of(&entry.section) else { continue };
-            if let Err((severity, reason)) = groups.set(name, &entry) {
-                is_right &= severity != Severity::Error;
-                values.note(severity, &entry, &reason);
-            }
-        }
-        is_right.then_some(groups)
-    }
-
-    fn set(&mut self, name: &str, entry: &IniAssignment) -> Result<(), (Severity, String)> {
-        let wrong = |reason: String| (Severity::Error, reason);
+    /// Sets an option of a type.
+    pub(in crate::config) fn set(&mut self, name: &str, key: &str, value: &str) -> Result<(), WrongMdevOption> {
+        let wrong = WrongMdevOption::Value;
         let group = self.0.entry(name.to_owned()).or_insert_with(|| without_group(name));
-        let value = entry.value.trim();
-        match entry.key.replace('-', "_").as_str() {
+        let value = value.trim();
+        match key.replace('-', "_").as_str() {
             "device_addresses" => {
                 let addresses = value.split([',', '\n']).map(str::trim).filter(|text| !text.is_empty());
                 let read = |text: &str| text.parse::<PciAddress>().map_err(|error| wrong(error.to_string()));
@@ -70,7 +54,7 @@ impl MdevGroups {
                 let most = value.parse::<u32>().ok().filter(|most| *most > 0);
                 group.most = Some(most.ok_or_else(|| wrong(format!("`{value}` is not a number above 0")))?);
             }
-            _ => return Err((Severity::Warning, "is not a known option of a type of mediated devices".to_owned())),
+            _ => return Err(WrongMdevOption::Name),
         }
         Ok(())
     }
@@ -85,11 +69,24 @@ impl MdevGroups {
         self.0.keys().map(String::as_str)
     }
 
+    /// The groups are set after the options of the tables.
+    pub(in crate::config) fn read<V>(_: &mut V) -> Option<Self> {
+        Some(Self::default())
+    }
+
     #[allow(clippy::unused_self, reason = "the groups are in no table of options")]
-    pub(in crate::config) fn show(&self, _: &mut ShownValues) {}
+    pub(in crate::config) fn show<S>(&self, _: &mut S) {}
 
     #[allow(clippy::unused_self, reason = "`derived.rs` reads the groups")]
-    pub(in crate::config) fn hand_over(&self, _: &mut Targets) {}
+    pub(in crate::config) fn hand_over<T>(&self, _: &mut T) {}
+}
+
+/// Why an assignment in a group has no effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::config) enum WrongMdevOption {
+    /// No option has the name.
+    Name,
+    Value(String),
 }
 
 fn without_group(name: &str) -> EnabledMdevType {

@@ -19,7 +19,8 @@ use super::documents::NeutronPort;
 use super::plug::plug;
 use super::{NeutronNetworks, NeutronOptions};
 use crate::ports::{
-    InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortError, ServiceCaller, UserToken,
+    InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortAllocations, PortError, ServiceCaller,
+    UserToken,
 };
 use crate::services::external::http::{CallOptions, ServiceClient, TlsTrust};
 use crate::services::external::keystone::{
@@ -213,6 +214,7 @@ fn wanted(nics: Vec<RequestedNic>) -> InterfacesRequest {
         availability_zone: "nova".to_owned(),
         networks: RequestedNetworks::These(nics),
         security_groups: vec!["default".to_owned()],
+        allocations: PortAllocations::new(),
     }
 }
 
@@ -322,6 +324,7 @@ async fn a_port_of_another_project_is_not_detached() {
         host: "h1".to_owned(),
         availability_zone: "nova".to_owned(),
         nic: on_network(),
+        allocations: PortAllocations::new(),
     };
     let marked = neutron.networks.attach(attached, meta()).await.unwrap().port;
     let foreign = neutron.add("ffffffffffffffffffffffffffffffff", &server.to_string());
