@@ -13,6 +13,7 @@
 
 pub mod aggregate;
 pub mod gateway;
+pub mod port_resources;
 pub mod ports;
 pub mod shell;
 

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)] // this crate is tests
 
 pub mod answers;
+pub mod bandwidth;
 pub mod choosing_volumes;
 pub mod compute_api;
 pub mod core_only;

@@ -34,6 +34,8 @@ mod unique_names;
 
 #[path = "compute_servers/pci.rs"]
 mod pci;
+#[path = "compute_servers/port_resources.rs"]
+mod port_resources;
 #[path = "compute_servers/topologies.rs"]
 mod topologies;
 

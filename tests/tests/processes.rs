@@ -6,6 +6,8 @@
 mod appends;
 #[path = "processes/ask_server.rs"]
 mod ask_server;
+#[path = "processes/bandwidth.rs"]
+mod bandwidth;
 #[path = "processes/chosen_ids.rs"]
 mod chosen_ids;
 #[path = "processes/core_only.rs"]

@@ -75,6 +75,18 @@ pub enum LedgerCommand {
         migration: ConsumerId,
         host: ProviderId,
     },
+    /// Moves a part of the server's allocations to the consumer `part`. Nothing changes if `part` has allocations
+    /// already, or if the server does not have all of these.
+    SetPartAside {
+        server: ConsumerId,
+        part: ConsumerId,
+        allocations: Vec<Allocation>,
+    },
+    /// Adds the allocations of `part` to those of the server. If the server has none, releases those of `part`.
+    JoinPart {
+        server: ConsumerId,
+        part: ConsumerId,
+    },
 
     CreateProvider {
         provider: ProviderId,

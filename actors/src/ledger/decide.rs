@@ -43,6 +43,10 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
         }),
         LedgerCommand::SetAside { server, migration } => Ok(moves::set_aside(state, server, migration)),
         LedgerCommand::TakeBack { server, migration, host } => Ok(moves::take_back(state, &server, migration, host)),
+        LedgerCommand::SetPartAside { server, part, allocations } => {
+            Ok(moves::set_part_aside(state, &server, part, allocations))
+        }
+        LedgerCommand::JoinPart { server, part } => Ok(moves::join_part(state, &server, part)),
         LedgerCommand::CreateProvider { provider, name, parent } => providers::create(state, provider, name, parent),
         LedgerCommand::UpdateProvider { provider, name, parent } => providers::update(state, provider, name, parent),
         LedgerCommand::DeleteProvider { provider } => providers::delete(state, provider),

@@ -289,6 +289,7 @@ fn in_trees(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slo
     let request = placement::CandidatesRequest {
         groups: wanted.groups.values().cloned().collect(),
         isolate: wanted.isolate,
+        same_subtrees: wanted.same_subtrees.clone(),
         // Candidates on excluded hosts count towards the limit. So the search requests more candidates than the limit.
         limit: Some(if narrowed { limit.saturating_mul(10) } else { limit }),
         ..placement::CandidatesRequest::default()
