@@ -45,7 +45,7 @@ async fn ports_that_request_resources_need_microversion_2_72() {
 
     // Each host has bandwidth for one port.
     for (n, status) in [(2, "ACTIVE"), (3, "ERROR")] {
-        let made = create("2.96", n).await;
+        let made = create("2.90", n).await;
         assert_eq!(made.status, 202, "{}", made.body);
         api.life.settled().await;
         let id: InstanceId = made.body["server"]["id"].as_str().unwrap().parse().unwrap();
