@@ -9,7 +9,7 @@ use chronova_events::ledger::{
 };
 
 use super::decision::{LedgerDecision, LedgerReject};
-use crate::mdev::{MdevInventory, parent_in, provider_name, provider_of, provider_prefix};
+use crate::mdev::{MdevInventory, VGPU, parent_in, provider_name, provider_of, provider_prefix};
 
 /// Records the inventories of a host's physical devices. The events follow those that create the host's own provider.
 pub(super) fn reported(
@@ -73,9 +73,12 @@ fn replaced(provider: ProviderId, known: Option<&Provider>, line: Option<&MdevIn
     let used = |class: &str| known.and_then(|known| known.inventories.get(class)).map_or(0, |line| line.used);
     let mut inventories: Vec<Inventory> = Vec::new();
     for old in before.iter().filter(|old| line.is_none_or(|line| line.class != old.class)) {
-        let total = used(&old.class);
-        if total > 0 {
-            inventories.push(Inventory { total, max_unit: total, reserved: 0, ..old.clone() });
+        // Other classes of a device that is still there are those of `provider.yaml` or of a client of Placement.
+        let is_gone = line.is_none() || old.class == VGPU;
+        match used(&old.class) {
+            _ if !is_gone => inventories.push(old.clone()),
+            0 => {}
+            total => inventories.push(Inventory { total, max_unit: total, reserved: 0, ..old.clone() }),
         }
     }
     if let Some(line) = line {

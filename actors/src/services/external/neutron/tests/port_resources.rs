@@ -51,7 +51,7 @@ async fn a_request_without_groups_is_one_group() {
     // The account asks, because users do not see the request.
     let asked = neutron.service.calls().into_iter().rfind(|call| call.line.contains("/ports?")).unwrap();
     assert!(asked.line.contains(&format!("id={port}")), "{}", asked.line);
-    assert_eq!(asked.header("X-Auth-Token"), Some("of-the-account"));
+    assert_eq!(asked.header("x-auth-token"), Some("of-the-account"));
     neutron.state.lock().unwrap().ports[0].insert("resource_request".to_owned(), Value::Null);
     assert_eq!(neutron.networks.resource_requests(&[port], &meta()).await.unwrap(), []);
 }
