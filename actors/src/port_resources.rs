@@ -31,11 +31,21 @@ pub fn providers(
 
 /// The amounts that the groups of a port take from its providers.
 pub fn share(request: &PortResourceRequest, given: &PortProviders) -> Vec<Allocation> {
+    let of = |group: &PortRequestGroup| {
+        let resources = group.resources.iter().map(|(class, amount)| (class.clone(), *amount)).collect();
+        Some(Allocation { provider: given.of(&group.id)?, resources })
+    };
+    let groups: Vec<Allocation> = request.groups.iter().filter_map(of).collect();
+    sum(&groups)
+}
+
+/// The amounts of all these allocations, sorted by provider and class.
+pub fn sum<'a>(allocations: impl IntoIterator<Item = &'a Allocation>) -> Vec<Allocation> {
     let mut amounts: BTreeMap<ProviderId, BTreeMap<String, u64>> = BTreeMap::new();
-    for group in &request.groups {
-        let Some(provider) = given.of(&group.id) else { continue };
-        for (class, amount) in &group.resources {
-            *amounts.entry(provider).or_default().entry(class.clone()).or_default() += amount;
+    for held in allocations {
+        let of = amounts.entry(held.provider).or_default();
+        for (class, amount) in &held.resources {
+            *of.entry(class.clone()).or_default() += amount;
         }
     }
     let allocation = |(provider, resources): (ProviderId, BTreeMap<String, u64>)| {

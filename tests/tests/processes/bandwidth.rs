@@ -1,10 +1,13 @@
 //! Servers with ports that request bandwidth, with a crash after every append. At each end the world's check requires
 //! that every server has the bandwidth of its ports on its host, and that the bindings name the provider.
 
+use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
+use chronova_actors::operations::heal_allocations::{HealRequest, HealedServer};
 use chronova_actors::process::{
     attach_interface, build_instance, delete_instance, detach_interface, evacuate, live_migrate, move_instance,
     revert_resize, unshelve,
 };
+use chronova_events::envelope::Meta;
 use chronova_events::ids::{ConsumerId, InstanceId, ProviderId};
 use chronova_events::ledger::Ledger;
 use chronova_tests::bandwidth::{CLASS, KILOBITS, bridge_of, held, port};
@@ -166,6 +169,44 @@ async fn ports_get_bandwidth_of_their_host_as_long_as_it_lasts() {
     assert_eq!(ledger(&life, |ledger| held(ledger, &consumer)), [(bridge_of(host), KILOBITS)]);
     let used = ledger(&life, |ledger| ledger.providers[&bridge_of(host)].inventories[CLASS].used);
     assert_eq!(used, KILOBITS);
+    life.stop().await;
+    world.check().await;
+}
+
+/// `placement heal_allocations`: the bindings of the ports name the providers.
+#[actix_rt::test]
+async fn a_heal_gives_ports_their_bandwidth_back() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    life.add_bridges(2 * KILOBITS).await;
+    life.build_with_bandwidth(id(1), port(1)).await.unwrap();
+    life.settled().await;
+    let consumer = ConsumerId::new(id(1).to_string());
+    let before = ledger(&life, |ledger| ledger.consumers[&consumer].claim.allocations.clone());
+    let lose = async || {
+        let release = LedgerCommand::Release { consumer: consumer.clone() };
+        let sent = life.context().gateway.send::<LedgerRoot>(&CELL, release, Meta::system("test")).await;
+        let position = sent.unwrap().position;
+        life.until(|context| context.views.position() >= position).await;
+    };
+    let heal = async |request: HealRequest| {
+        let healed = life.operations().heal_allocations(id(1), request, Meta::system("test")).await;
+        let (healed, position) = healed.unwrap();
+        life.until(|context| context.views.position() >= position).await;
+        healed
+    };
+    lose().await;
+    assert_eq!(heal(HealRequest::default()).await, HealedServer::Created(before.clone()));
+    let forced = heal(HealRequest { force: true, ..HealRequest::default() }).await;
+    assert_eq!(forced, HealedServer::Updated(before.clone()), "a forced heal keeps the bandwidth");
+    assert_eq!(heal(HealRequest::default()).await, HealedServer::UpToDate);
+    lose().await;
+    let HealedServer::Created(without) = heal(HealRequest { skips_ports: true, ..HealRequest::default() }).await else {
+        panic!("nothing was healed")
+    };
+    assert_eq!(without.len() + 1, before.len(), "the bandwidth was to be left out");
+    heal(HealRequest { force: true, ..HealRequest::default() }).await;
     life.stop().await;
     world.check().await;
 }
