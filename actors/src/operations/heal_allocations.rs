@@ -143,7 +143,7 @@ impl Operations {
             return Ok(Vec::new());
         }
         let requests = self.queries.networks.resource_requests(&ports, meta).await.map_err(HealReject::Ports)?;
-        let of = |request: &PortResourceRequest| {
+        let of = |request: &PortResourceRequest| -> Result<Vec<Allocation>, HealReject> {
             let bound = request.bound_to.as_ref().ok_or(HealReject::NestedResources("port"))?;
             Ok(port_resources::share(request, bound))
         };

@@ -4,6 +4,7 @@
 mod each_filter;
 mod each_weigher;
 mod edges;
+mod ports;
 
 use std::collections::BTreeMap;
 
