@@ -63,6 +63,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 InstanceRecord::NicDetached { process, port: nic.port }
             }
             false => {
+                port_resources::join(work).await?;
                 let fault = work.running.failure.as_ref().map(|failure| failure.fault.clone());
                 let fault = fault.unwrap_or_else(|| StepError::again("cancelled").fault());
                 InstanceRecord::NicDetachFailed { process, port: nic.port, fault }

@@ -24,6 +24,7 @@ mod splice;
 mod topology;
 mod tuning;
 
+#[cfg(feature = "libvirt")]
 pub(crate) use devices::mediated;
 pub use error::HardwareError;
 pub use facts::{CpuModel, ForeignArch, HostFacts};
