@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::firmware::FirmwareFacts;
 use crate::guest::{DiskPassword, ImageRef, NetworkDisk, Nic, NicPlug, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
-use crate::mdev::GuestMdev;
 use crate::options::{CacheMode, CacheModes, CpuFlag, CpuMode, GuestOptions, Screens, Serial, Spice};
 use crate::pci::PassedDevice;
 use crate::pinning::{GuestNode, Pinning};
@@ -16,6 +15,7 @@ mod encryption;
 mod foreign;
 mod hardware_wishes;
 mod limits;
+mod mdevs;
 
 fn host() -> HostFacts {
     HostFacts {
@@ -572,21 +572,6 @@ fn a_guest_with_pci_devices_of_its_host() {
     let devices = vec![passed("0000:81:00.1", true), passed("0001:0a:1f.7", false)];
     let xml = golden("devices", &GuestSpec { devices, ..guest() }, &host());
     assert_eq!(xml.matches("<hostdev mode='subsystem' type='pci' managed='yes'>").count(), 1);
-}
-
-#[test]
-fn a_guest_with_mediated_devices_of_its_host() {
-    let device = |uuid: &str, parent: &str, mdev_type: &str| GuestMdev {
-        uuid: uuid.parse().unwrap(),
-        parent: parent.parse().unwrap(),
-        mdev_type: mdev_type.to_owned(),
-    };
-    let mdevs = vec![
-        device("11111111-1111-5111-8111-111111111111", "0000:85:00.0", "nvidia-35"),
-        device("22222222-2222-5222-8222-222222222222", "0000:86:00.0", "nvidia-36"),
-    ];
-    let xml = golden("mdev", &GuestSpec { mdevs, ..guest() }, &host());
-    assert_eq!(xml.matches("<hostdev mode='subsystem' type='mdev' model='vfio-pci'>").count(), 2);
 }
 
 #[test]
