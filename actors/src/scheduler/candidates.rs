@@ -294,8 +294,13 @@ fn in_trees(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slo
         limit: Some(if narrowed { limit.saturating_mul(10) } else { limit }),
         ..placement::CandidatesRequest::default()
     };
+    let has_room = |candidate: &placement::Candidate| {
+        candidate.allocations.iter().all(|(provider, resources)| {
+            resources.iter().all(|(class, amount)| context.has_room_beside(*provider, class, *amount))
+        })
+    };
     let mut allocations = BTreeMap::new();
-    for candidate in placement::search(index, &request).candidates {
+    for candidate in placement::search(index, &request).candidates.into_iter().filter(has_room) {
         let roots = candidate.allocations.iter().map(|(provider, _)| ledger.root_of(*provider));
         let host =
             roots.filter_map(|root: ProviderId| context.fleet.slot(HostId(root.0))).find(|slot| set.contains(*slot));

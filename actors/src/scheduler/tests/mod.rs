@@ -73,6 +73,7 @@ fn pending(fitted: Vec<FittedNumaCell>) -> PendingClaim {
         slot: 0,
         server: None,
         resources: vec![],
+        elsewhere: vec![],
         fitted,
         devices: vec![],
         group: None,

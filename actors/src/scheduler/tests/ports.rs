@@ -76,3 +76,19 @@ fn the_groups_of_one_port_come_from_one_agent() {
     let apart = groups.into_iter().map(|group| port(vec![group])).collect();
     assert_eq!(cell.fitting(&RequestSpec { ports: apart, ..small() }), ["h1", "h2"]);
 }
+
+#[test]
+fn pending_claims_on_providers_below_hosts_count() {
+    let mut cell = Cell::three();
+    let bridges = [1, 2].map(|at| below(&mut cell, 100 + at, host(at), BANDWIDTH, 1000, "CUSTOM_A"));
+    let wanted = RequestSpec { ports: vec![port(vec![group("p1", BANDWIDTH, 1000, "CUSTOM_A")])], ..small() };
+    assert_eq!(cell.fitting(&wanted), ["h1", "h2"]);
+    let elsewhere = vec![Allocation { provider: bridges[0], resources: vec![(BANDWIDTH.to_owned(), 1000)] }];
+    let entry = cell.pending.add(PendingClaim { elsewhere, ..pending(vec![]) });
+    assert_eq!(cell.fitting(&wanted), ["h2"]);
+    // The second host has eight CPUs, and the server needs two.
+    cell.pending.add(PendingClaim { slot: 1, resources: vec![("VCPU".into(), 7)], ..pending(vec![]) });
+    assert_eq!(cell.fitting(&wanted), Vec::<String>::new());
+    cell.pending.remove(entry);
+    assert_eq!(cell.fitting(&wanted), ["h1"]);
+}
