@@ -1,6 +1,9 @@
 //! Guests with virtual GPUs: built, moved and reverted, with a crash after every append. At each end the world's check
 //! requires that every guest has the virtual GPUs that the ledger has allocated.
 
+use std::collections::BTreeSet;
+
+use chronova_actors::instance::creation::CreateServersRequest;
 use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
 use chronova_actors::mdev::provider_name;
 use chronova_actors::process::{
@@ -10,6 +13,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, ProviderId};
 use chronova_events::instance::PowerAction;
 use chronova_events::ledger::Ledger;
+use chronova_tests::creation::create_request;
 use chronova_tests::gpus::{gpus, request_with_specs};
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::world::{Life, World};
@@ -189,6 +193,22 @@ async fn one_physical_gpu_serves_all_of_a_request() {
     life.build_with_gpus(id(4), 1).await.unwrap();
     life.settled().await;
     assert_eq!(life.status(id(4)), "ERROR", "all virtual GPUs are taken");
+    life.stop().await;
+    world.check().await;
+}
+
+/// The claims of one request are one command. The second decision must see the first one, which no view shows yet.
+#[actix_rt::test]
+async fn servers_of_one_request_get_different_gpus() {
+    let world = World::with_gpus(1, "nvidia-35*4,nvidia-35*4");
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let template = request_with_specs(id(0), &[("resources:VGPU", "4")]);
+    let created = life.create(CreateServersRequest { template, ..create_request(2) }).await.unwrap();
+    life.settled().await;
+    let parents: BTreeSet<String> =
+        created.iter().map(|id| gpus(&world.fleet, *id)[&0][0].parent.to_string()).collect();
+    assert_eq!(parents.len(), 2, "{parents:?}");
     life.stop().await;
     world.check().await;
 }
