@@ -38,7 +38,8 @@ pub(super) fn reported(
         events.extend(replaced(provider, known, Some(line)));
     }
     let is_reported = |known: &&Provider| found.iter().any(|line| parent_in(&known.name) == Some(line.parent));
-    let own = state.named_from(&provider_prefix(hostname)).filter(|known| known.parent == Some(host));
+    let prefix = provider_prefix(hostname);
+    let own = state.named_from(&prefix).filter(|known| known.parent == Some(host));
     for gone in own.filter(|known| parent_in(&known.name).is_some() && !is_reported(known)) {
         match gone.inventories.values().all(|line| line.used == 0) {
             true => events.push(ProviderDeleted { provider: gone.id }.into()),
