@@ -357,7 +357,7 @@ impl Ledger {
     pub fn named_from<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a Provider> {
         let from = self.names.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         let named = from.take_while(move |(name, _)| name.starts_with(prefix));
-        named.filter_map(|(_, id)| self.providers.get(id)).map(|provider| &**provider)
+        named.filter_map(move |(_, id)| self.providers.get(id)).map(|provider| &**provider)
     }
 
     pub fn knows_class(&self, name: &str) -> bool {
