@@ -145,6 +145,13 @@ async fn virtual_gpus_follow_their_server() {
     life.settled().await;
     assert_eq!((life.status(id(1)), gpus(&world.fleet, id(1))), ("ACTIVE", first.clone()));
 
+    life.power(id(1), PowerAction::Suspend).await.unwrap();
+    life.settled().await;
+    assert_eq!((life.status(id(1)), gpus(&world.fleet, id(1))), ("SUSPENDED", first.clone()));
+    life.power(id(1), PowerAction::Resume).await.unwrap();
+    life.settled().await;
+    assert_eq!((life.status(id(1)), gpus(&world.fleet, id(1))), ("ACTIVE", first.clone()));
+
     life.resize_with_gpus(id(1)).await.unwrap();
     life.settled().await;
     let both = gpus(&world.fleet, id(1));
