@@ -206,11 +206,12 @@ fn request(device: &GuestMdev) -> String {
     Element::new("device").child(Element::leaf("parent", node_device(device.parent))).child(wanted).render()
 }
 
-/// The devices in the guest's metadata. A guest without metadata of ours has none.
+/// The devices in the guest's metadata. A guest without metadata of ours has none. Metadata that cannot be read name
+/// none, because the caller already has the error of a start.
 fn named_by(domain: &Domain) -> DriverResult<Vec<GuestMdev>> {
     const ELEMENT: i32 = sys::VIR_DOMAIN_METADATA_ELEMENT.cast_signed();
     match domain.metadata(ELEMENT, Some(NAMESPACE), 0) {
-        Ok(xml) => metadata(&xml).map_err(|error| unreadable(&error)),
+        Ok(xml) => Ok(metadata(&xml).unwrap_or_default()),
         Err(error) => match number(&error) {
             Some(ErrorNumber::NoDomainMetadata | ErrorNumber::NoDomain) => Ok(Vec::new()),
             _ => Err(translate(CALL, &error)),
