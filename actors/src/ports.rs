@@ -11,6 +11,7 @@ pub mod images;
 pub mod keys;
 pub mod network_resources;
 pub mod networks;
+pub mod port_resources;
 pub mod scheduler_hook;
 pub mod volumes;
 
@@ -30,6 +31,7 @@ pub use networks::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortInfo,
     SecurityGroupInfo, SecurityRuleInfo,
 };
+pub use port_resources::{PortAllocations, PortProviders, PortRequestGroup, PortResourceRequest};
 pub use volumes::{
     AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumeService, SnapshotInfo, UserVolumeCall,
     VolumeInfo, VolumeService,

@@ -5,6 +5,7 @@ use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, PortId, Proje
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::mdev::{GuestMdev, MdevParent};
 use crate::pci::{HostPci, PassedDevice};
 use crate::pinning::{NumaCell, Pinning};
 
@@ -39,6 +40,8 @@ pub struct GuestSpec {
     pub pinning: Pinning,
     /// The PCI devices of the host that the guest gets, in the order of its requests.
     pub devices: Vec<PassedDevice>,
+    /// The mediated devices that the guest gets.
+    pub mdevs: Vec<GuestMdev>,
     /// libvirt's secret with the passphrase of the guest's emulated TPM, if it has one.
     pub tpm_secret: Option<Uuid>,
 }
@@ -377,6 +380,8 @@ pub struct HostCapabilities {
     /// The host's NUMA cells, sorted by id; empty if it does not report any.
     pub cells: Vec<NumaCell>,
     pub pci: HostPci,
+    /// The physical devices that can have mediated devices, sorted by address.
+    pub mdevs: Vec<MdevParent>,
     /// Whether the host has an IOMMU that is on, without which no guest can have a PCI device.
     pub iommu: bool,
 }

@@ -19,6 +19,7 @@ pub mod guest;
 pub mod iso9660;
 #[cfg(feature = "libvirt")]
 pub mod libvirt;
+pub mod mdev;
 pub mod memory_encryption;
 pub mod options;
 pub mod pci;

@@ -246,6 +246,8 @@ pub struct LibvirtOptions {
     pub encrypted_guests: Option<u32>,
     /// Whether guests may get PCI devices of the host. Otherwise the driver does not list the host's devices.
     pub reads_pci: bool,
+    /// Whether guests may get mediated devices of the host. Otherwise the driver does not list the physical devices.
+    pub reads_mdevs: bool,
     /// The storage pool for images, disks, config drives and console logs. It is created if it does not exist.
     pub pool_name: String,
     /// The directory of the pool on the host.
@@ -309,6 +311,7 @@ impl Default for LibvirtOptions {
             emulates_tpm: false,
             encrypted_guests: None,
             reads_pci: false,
+            reads_mdevs: false,
             pool_name: "chronova".to_owned(),
             pool_path: "/var/lib/libvirt/chronova".to_owned(),
             images: ImagesOptions::default(),

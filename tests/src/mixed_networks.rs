@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    PortAllocations, PortError, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_actors::runtime::Leadership;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
@@ -82,6 +82,14 @@ impl NetworkService for MixedNetworks {
         self.ports.undo_attach(instance, project, process, meta).await
     }
 
+    async fn resource_requests(
+        &self,
+        ports: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<Vec<PortResourceRequest>, PortError> {
+        self.ports.resource_requests(ports, meta).await
+    }
+
     async fn detach(
         &self,
         instance: InstanceId,
@@ -133,9 +141,10 @@ impl NetworkService for MixedNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
+        given: &PortAllocations,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.ports.rebind(instance, project, host, availability_zone, meta).await
+        self.ports.rebind(instance, project, host, availability_zone, given, meta).await
     }
 
     async fn bind_destination(
@@ -143,9 +152,10 @@ impl NetworkService for MixedNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
+        given: &PortAllocations,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.ports.bind_destination(instance, project, host, meta).await
+        self.ports.bind_destination(instance, project, host, given, meta).await
     }
 
     async fn activate_destination(

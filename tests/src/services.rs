@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, ImageDraft, ImageService, InterfaceRequest, InterfacesRequest, NetworkService,
-    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    PortAllocations, PortError, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
@@ -19,6 +19,8 @@ use chronova_hypervisor::guest::{ImageRef, NetworkSpec, Nic, NicPlug};
 use futures::StreamExt;
 use sha2::{Digest, Sha512};
 use uuid::Uuid;
+
+use crate::bandwidth;
 
 /// One network with one port for each server, and more on request.
 #[derive(Debug, Default)]
@@ -33,6 +35,8 @@ pub struct OneNetwork {
     unsuitable: Mutex<Option<String>>,
     /// The number of allocations that fail from now on.
     refused_allocations: Mutex<u32>,
+    /// The providers that the bindings of ports name.
+    given: Mutex<PortAllocations>,
 }
 
 impl OneNetwork {
@@ -66,6 +70,11 @@ impl OneNetwork {
     /// The next `number` allocations for new servers fail.
     pub fn refuse_allocations(&self, number: u32) {
         *self.refused_allocations.lock().unwrap() = number;
+    }
+
+    /// The providers that the port's binding names.
+    pub fn given_to(&self, port: PortId) -> Option<PortProviders> {
+        self.given.lock().unwrap().get(&port).cloned()
     }
 
     /// The ports of a server.
@@ -124,12 +133,22 @@ impl NetworkService for OneNetwork {
         let mut ports = self.ports.lock().unwrap();
         self.hosts.lock().unwrap().insert(wanted.instance, Some(wanted.host.clone()));
         let number = ports.len() + 2;
-        let port = PortId::derive(wanted.instance.0, "port-0");
-        let nic = ports.entry(wanted.instance).or_insert_with(|| nic(port, number, None));
+        let named = wanted.networks.listed().iter().find_map(|nic| nic.port);
+        let port = named.unwrap_or_else(|| PortId::derive(wanted.instance.0, "port-0"));
+        let made = || NicInfo { owned: named.is_none(), ..nic(port, number, None) };
+        let nic = ports.entry(wanted.instance).or_insert_with(made);
+        self.given.lock().unwrap().extend(wanted.allocations);
         Ok(vec![nic.clone()])
     }
 
+    async fn resource_requests(&self, ports: &[PortId], _: &Arc<Meta>) -> Result<Vec<PortResourceRequest>, PortError> {
+        Ok(ports.iter().filter_map(|port| bandwidth::request_of(*port, self.given_to(*port))).collect())
+    }
+
     async fn release(&self, instance: InstanceId, _: &ProjectId, _: &[PortId], _: Arc<Meta>) -> Result<(), PortError> {
+        for port in self.ports_of(instance) {
+            self.given.lock().unwrap().remove(&port);
+        }
         self.ports.lock().unwrap().remove(&instance);
         self.more.lock().unwrap().retain(|_, (of, _)| *of != instance);
         self.hosts.lock().unwrap().remove(&instance);
@@ -143,8 +162,17 @@ impl NetworkService for OneNetwork {
         _: &ProjectId,
         host: Option<&str>,
         _: &str,
+        given: &PortAllocations,
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
+        for port in self.ports_of(instance) {
+            let mut known = self.given.lock().unwrap();
+            match (host, given.get(&port)) {
+                (Some(_), Some(given)) => drop(known.insert(port, given.clone())),
+                (Some(_), None) => {}
+                (None, _) => drop(known.remove(&port)),
+            }
+        }
         if let Some(bound) = self.hosts.lock().unwrap().get_mut(&instance) {
             *bound = host.map(str::to_owned);
         }
@@ -157,6 +185,7 @@ impl NetworkService for OneNetwork {
         instance: InstanceId,
         _: &ProjectId,
         host: &str,
+        _: &PortAllocations,
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.unsuitable.lock().unwrap().as_deref() == Some(host) {
@@ -203,7 +232,9 @@ impl NetworkService for OneNetwork {
         let port = wanted.nic.port.unwrap_or_else(|| port_of(wanted.process));
         let mut more = self.more.lock().unwrap();
         let number = more.len() + 130;
-        let made = || (wanted.instance, nic(port, number, wanted.nic.tag.clone()));
+        let owned = wanted.nic.port.is_none();
+        let made = || (wanted.instance, NicInfo { owned, ..nic(port, number, wanted.nic.tag.clone()) });
+        self.given.lock().unwrap().extend(wanted.allocations.clone());
         Ok(more.entry(port).or_insert_with(made).1.clone())
     }
 
@@ -216,6 +247,7 @@ impl NetworkService for OneNetwork {
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
         self.more.lock().unwrap().remove(&port);
+        self.given.lock().unwrap().remove(&port);
         self.ports.lock().unwrap().retain(|of, nic| (*of, nic.port) != (instance, port));
         Ok(())
     }

@@ -222,6 +222,8 @@ impl World {
         assert_eq!(spoilt, [], "a disk is removed or overwritten while another host uses it");
         views.placement.read(|view| crate::pinned::check(&self.fleet, &view.ledger));
         views.placement.read(|view| crate::pci::check(&self.fleet, &view.ledger));
+        crate::bandwidth::check(&self.network, &views);
+        views.placement.read(|view| crate::gpus::check(&self.fleet, &view.ledger, &self.options.servers.mdevs));
         assert_eq!(self.fleet.leaks(), [], "a disk is left behind");
         assert_eq!(self.fleet.baseless(), [], "a disk has lost the image that it is based on");
         assert_eq!(self.fleet.copies(), [], "a copy of a disk is left behind");

@@ -13,8 +13,8 @@ use super::fleet::ConnectedHost;
 use super::options::HostOptions;
 use crate::gateway::CommandGateway;
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci};
-use crate::pci;
 use crate::topology::host::HostNumaCells;
+use crate::{mdev, pci};
 
 /// Converts a driver's power state into the events' type.
 pub fn power(state: PowerState) -> Power {
@@ -89,7 +89,7 @@ pub fn resources(found: &HostCapabilities, options: &HostOptions, cached: u64) -
         inventories: inventories(found, &cells, options, cached),
         traits: found.traits.clone(),
         cells,
-        pci: ReportedPci { devices: Some(devices), tracked },
+        pci: ReportedPci { devices: Some(devices), tracked, mdevs: Some(mdev::offered(&found.mdevs, &options.mdevs)) },
     })
 }
 

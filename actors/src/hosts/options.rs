@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::mdev::MdevOptions;
 use crate::pci::HostPciOptions;
 use crate::provider_config::ProviderConfigs;
 use crate::topology::host::{HostCpus, ReservedHugePages};
@@ -61,6 +62,8 @@ pub struct HostOptions {
     pub host_cpus: HostCpus,
     /// The hosts' PCI devices that guests may get.
     pub host_pci: HostPciOptions,
+    /// The types of mediated devices that the hosts offer.
+    pub mdevs: MdevOptions,
     /// The custom inventories and traits of the files in `[compute] provider_config_location`.
     pub provider_configs: Arc<ProviderConfigs>,
 }
@@ -93,6 +96,7 @@ impl Default for HostOptions {
             monitors: Vec::new(),
             host_cpus: HostCpus::default(),
             host_pci: HostPciOptions::default(),
+            mdevs: MdevOptions::default(),
             provider_configs: Arc::default(),
         }
     }

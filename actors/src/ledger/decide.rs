@@ -10,15 +10,16 @@ use chronova_hypervisor::pmem::CLASS_PREFIX;
 
 use super::commands::LedgerCommand;
 use super::decision::LedgerReject;
-use super::{allocations, cells, claims, inventories, mirror, moves, names, pci, provider_config, providers};
+use super::{allocations, cells, claims, inventories, mdevs, mirror, moves, names, pci, provider_config, providers};
 
 pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
     match command {
         LedgerCommand::Report { provider, name, inventories, traits, cells: found, pci: devices } => {
+            let gpus = mdevs::reported(state, provider, &name, devices.mdevs.as_deref())?;
             let devices = pci::reported(state, provider, &name, devices)?;
             let mut events = report(state, provider, name, inventories, traits)?;
             events.extend(cells::replaced(state, provider, &found));
-            events.extend(devices);
+            events.extend(devices.into_iter().chain(gpus));
             Ok(events)
         }
         LedgerCommand::IfKnown { provider, command } => match state.providers.contains_key(&provider) {
@@ -43,6 +44,10 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
         }),
         LedgerCommand::SetAside { server, migration } => Ok(moves::set_aside(state, server, migration)),
         LedgerCommand::TakeBack { server, migration, host } => Ok(moves::take_back(state, &server, migration, host)),
+        LedgerCommand::SetPartAside { server, part, allocations } => {
+            Ok(moves::set_part_aside(state, &server, part, allocations))
+        }
+        LedgerCommand::JoinPart { server, part } => Ok(moves::join_part(state, &server, part)),
         LedgerCommand::CreateProvider { provider, name, parent } => providers::create(state, provider, name, parent),
         LedgerCommand::UpdateProvider { provider, name, parent } => providers::update(state, provider, name, parent),
         LedgerCommand::DeleteProvider { provider } => providers::delete(state, provider),

@@ -115,9 +115,15 @@ fn is_of_servers(held: &Allocation) -> bool {
     held.resources.iter().any(|(class, _)| OF_SERVERS.contains(&class.as_str()))
 }
 
-/// Whether the consumer is a server or a migration that needs its allocation in the tree of the provider `root`.
+/// Whether the consumer is a server or a migration that needs its allocation in the tree of the provider `root`, or a
+/// process that changes an interface and holds its resources meanwhile.
 fn is_needed(views: &Views, consumer: &ConsumerId, root: ProviderId) -> bool {
-    is_migration(views, consumer) || is_server(views, consumer, root)
+    is_migration(views, consumer) || is_process(views, consumer) || is_server(views, consumer, root)
+}
+
+fn is_process(views: &Views, consumer: &ConsumerId) -> bool {
+    let Ok(id) = consumer.as_str().parse::<ProcessId>() else { return false };
+    views.processes.read(|processes| processes.is_pending(id))
 }
 
 fn is_server(views: &Views, consumer: &ConsumerId, root: ProviderId) -> bool {

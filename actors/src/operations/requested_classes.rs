@@ -67,6 +67,7 @@ fn classes(flavor: Arc<FlavorSnapshot>) -> BTreeSet<String> {
         page_kib: None,
         excluded: BTreeSet::new(),
         default_zone: String::new(),
+        ports: Vec::new(),
         dice: 0,
         hook: None,
     };

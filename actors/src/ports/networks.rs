@@ -28,6 +28,7 @@
 //! | `realise_at` | the same, and `GET ports/ID/bindings` |
 //! | `await_plugged` | `GET ports`, at each `network-vif-plugged` and from time to time |
 //! | `find_ports`, `ports_at` | `GET ports` by `id`, by `fixed_ips` |
+//! | `resource_requests` | `GET ports` by `id`, if Neutron has the extension `port-resource-request` |
 //! | `refresh` | `GET ports` by `device_id` |
 
 use std::net::IpAddr;
@@ -44,6 +45,7 @@ use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use chronova_projections::views::Views;
 
 use super::network_resources::NetworkResources;
+use super::port_resources::{PortAllocations, PortResourceRequest};
 use super::{PortError, ServiceCaller};
 
 /// The request for the interfaces of a new server.
@@ -58,6 +60,8 @@ pub struct InterfacesRequest {
     pub networks: RequestedNetworks,
     /// Names or ids of the security groups for ports that the service creates for the server.
     pub security_groups: Vec<String>,
+    /// The providers on the host that give the ports their resources.
+    pub allocations: PortAllocations,
 }
 
 /// The request for one more interface of an existing server.
@@ -71,6 +75,8 @@ pub struct InterfaceRequest {
     pub host: String,
     pub availability_zone: String,
     pub nic: RequestedNic,
+    /// The providers on the host that give the port its resources.
+    pub allocations: PortAllocations,
 }
 
 /// The networks, filters and interfaces that a host needs before a guest with these interfaces can start.
@@ -172,6 +178,16 @@ pub trait NetworkService: Send + Sync + 'static {
         process: ProcessId,
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
+
+    /// The resources that these ports request. Ports that request none are left out, and so are unknown ids. The service
+    /// is asked for Chronova, because users cannot see requests.
+    async fn resource_requests(
+        &self,
+        _ports: &[PortId],
+        _meta: &Arc<Meta>,
+    ) -> Result<Vec<PortResourceRequest>, PortError> {
+        Ok(Vec::new())
+    }
 
     /// Takes one port from a server: deletes a port that the service created for the server, and unbinds any other
     /// port. Does nothing if the server does not have the port, or if the port belongs to another project than the
@@ -276,13 +292,14 @@ pub trait NetworkService: Send + Sync + 'static {
     ) -> Result<(), PortError>;
 
     /// Binds the server's ports to a host, or unbinds them from every host; the ports still belong to the server.
-    /// Succeeds if the server has no port.
+    /// `given`: the providers on the host that give the ports their resources. Succeeds if the server has no port.
     async fn rebind(
         &self,
         instance: InstanceId,
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
+        given: &PortAllocations,
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
@@ -294,6 +311,7 @@ pub trait NetworkService: Send + Sync + 'static {
         _instance: InstanceId,
         _project: &ProjectId,
         _host: &str,
+        _given: &PortAllocations,
         _meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         Ok(())

@@ -22,7 +22,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::{build_volumes, destination, guest, machine, new_image};
+use super::{build_volumes, destination, guest, machine, new_image, port_resources};
 use crate::instance::disks;
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
@@ -133,6 +133,7 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSp
         return Ok(StepOutput::Host { host: placed.host, hostname: placed.hostname.clone() });
     }
     destination::fit(&mut request, server);
+    request.ports = port_resources::requests(work, server).await?;
     if let Some(only) = build_volumes::only_host(work, server).await? {
         request.requested_host = request.requested_host.or_else(|| destination::name(work, only));
     }
@@ -201,6 +202,7 @@ async fn allocate_network(work: &StepRun) -> Result<StepOutput, StepError> {
         availability_zone: placed_zone(work, &server),
         networks: server.request.networks.clone(),
         security_groups: server.request.security_groups.clone(),
+        allocations: port_resources::given(work, &server, &[port_resources::holder(work)]).await?,
     };
     let nics = allocate(work, wanted).await?;
     if server.has_interfaces(&nics) {

@@ -7,6 +7,7 @@ use chronova_events::process::StepOutput;
 
 use super::definition::{StepError, StepRun};
 use super::moving::{self, MovingServer};
+use super::port_resources;
 use crate::instance::MoveRecord;
 use crate::scheduler::RequestSpec;
 use crate::scheduler::placing::{Selection, SelectionError, SelectionRequest, dice};
@@ -76,9 +77,10 @@ pub(super) fn elsewhere(work: &StepRun, subject: &MovingServer) -> RequestSpec {
 pub(super) async fn choose(
     work: &StepRun,
     subject: &MovingServer,
-    request: RequestSpec,
+    mut request: RequestSpec,
     instead: Option<String>,
 ) -> Result<StepOutput, StepError> {
+    request.ports = port_resources::requests(work, &subject.server).await?;
     let (process, attempt) = (work.running.process, work.running.attempt);
     match work.context.scheduler.place(&asked(work, &subject.server, request)).await {
         Ok(selection) => {

@@ -187,7 +187,7 @@ async fn install_spec(
     }
 }
 
-/// Defines the guest at its source as it was before a move, with the processors, memory and PCI devices that the
+/// Defines the guest at its source as it was before a move, with the processors, memory and devices that the
 /// migration has claimed. Starts it if `on`.
 pub(super) async fn install_as_before(work: &StepRun, subject: &MovingServer, on: bool) -> Result<(), StepError> {
     let (host, server) = (subject.moving.source.host, subject.with(&subject.moving.old_flavor));
@@ -346,6 +346,7 @@ async fn spec_of(
         rescue: rescue_disk,
         pinning: pinned::place(work, host, server, holder).await?,
         devices: pinned::devices(work, host, server, holder).await?,
+        mdevs: pinned::mdevs(work, host, server, holder).await?,
         tpm_secret: tpm::secret(work, server).await?,
     })
 }

@@ -30,7 +30,7 @@ use super::crossing::GuestLocation;
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::{self, MovingServer};
 use super::on_the_way::{WATCH, look, mend, migrate, resume_at_source};
-use super::{build_volumes, destination, guest, moved_volumes, pinned};
+use super::{build_volumes, destination, guest, moved_volumes, pinned, port_resources};
 use crate::hosts::consoles;
 use crate::instance::unsupported::tied_by_devices;
 use crate::instance::{LiveRecord, MoveRecord};
@@ -160,7 +160,7 @@ fn unsuitable(subject: &MovingServer, message: &str) -> StepError {
 }
 
 async fn check_can_migrate(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
-    if let Some(reason) = tied_by_devices(&subject.server) {
+    if let Some(reason) = tied_by_devices(&subject.server, &work.context.server_options.mdevs) {
         return Err(StepError::fatal(400, &format!("Migration pre-check error: {reason}"), ""));
     }
     let (source, target) = (&subject.moving.source, subject.target()?);
@@ -283,7 +283,8 @@ async fn bind_ports(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = wanted(work).await?;
     let (project, host) = (&subject.server.request.project, &subject.target()?.hostname);
     let networks = &work.context.networks;
-    match networks.bind_destination(work.instance_id(), project, host, work.meta.clone()).await {
+    let given = port_resources::given(work, &subject.server, &[port_resources::holder(work)]).await?;
+    match networks.bind_destination(work.instance_id(), project, host, &given, work.meta.clone()).await {
         Ok(()) => Ok(StepOutput::Nothing),
         Err(PortError::NotHere(reason)) => {
             Err(unsuitable(&subject, &format!("Migration pre-check error: host {host}: {reason}")))

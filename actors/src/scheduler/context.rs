@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chronova_events::ids::{InstanceId, ProviderId};
+use chronova_events::ids::{HostId, InstanceId, ProviderId};
 use chronova_events::ledger::{FittedNumaCell, HeldPciDevice};
 use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::fleet::{AggregateRow, FleetView, HostInventory, HostResourceColumn, HostRow, Slot, Slots};
@@ -123,6 +123,16 @@ impl<'a> SchedulingContext<'a> {
 
     pub fn host(&'a self, slot: Slot) -> HostState<'a> {
         HostState { context: self, slot, row: self.fleet.row(slot) }
+    }
+
+    /// Whether the provider has room for this amount besides the pending claims. Without them, it has.
+    pub fn has_room_beside(&self, provider: ProviderId, class: &str, amount: u64) -> bool {
+        let pending = match self.fleet.slot(HostId(provider.0)) {
+            Some(slot) => self.pending(slot, class),
+            None => self.pending.of_provider(provider, class),
+        };
+        let line = || self.placement.ledger.providers.get(&provider)?.inventories.get(class);
+        pending == 0 || line().is_some_and(|line| line.free().saturating_sub(pending) >= amount)
     }
 
     /// The amount of a class in pending claims on a host.

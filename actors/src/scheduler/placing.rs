@@ -16,7 +16,7 @@ use chronova_events::envelope::{Meta, Position};
 use chronova_events::error_chain::SharedError;
 use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProcessId, ProjectId, ProviderId, UserId};
 use chronova_events::instance::{RefusedHost, Scheduled};
-use chronova_events::ledger::Claimed;
+use chronova_events::ledger::{Allocation, Claimed};
 use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::views::Views;
 
@@ -303,11 +303,13 @@ async fn poll_until(done: impl Fn() -> bool) {
 
 /// The claim of a decision until the read models show it.
 pub(crate) fn pending_claim(request: &RequestSpec, chosen: &RankedHost) -> PendingClaim {
-    let own = chosen.allocations.iter().filter(|allocation| allocation.provider.0 == chosen.host.0);
+    let (own, elsewhere): (Vec<&Allocation>, Vec<&Allocation>) =
+        chosen.allocations.iter().partition(|allocation| allocation.provider.0 == chosen.host.0);
     PendingClaim {
         slot: chosen.slot,
         server: request.server,
-        resources: own.flat_map(|allocation| allocation.resources.iter().cloned()).collect(),
+        resources: own.into_iter().flat_map(|allocation| allocation.resources.iter().cloned()).collect(),
+        elsewhere: elsewhere.into_iter().cloned().collect(),
         fitted: chosen.fitted.clone(),
         devices: chosen.devices.clone(),
         group: request.group(),

@@ -11,6 +11,7 @@ use chronova_projections::placement::candidates::RequestGroup;
 
 use super::hook_answers::HookAnswers;
 use crate::hardware::is_true;
+use crate::ports::PortResourceRequest;
 use crate::topology::{self, GuestNumaTopology, MemPageSize};
 
 /// One server that needs a host. Nova: `RequestSpec`.
@@ -33,6 +34,8 @@ pub struct RequestSpec {
     pub excluded: BTreeSet<HostId>,
     /// `[DEFAULT] default_availability_zone`: the zone of hosts without a zone.
     pub default_zone: String,
+    /// The resources that the server's ports request.
+    pub ports: Vec<PortResourceRequest>,
     /// The random number for options that need one. It is an input, because the choice is pure.
     pub dice: u64,
     /// The answers of the scheduler hook, which are an input for the same reason; `None`: it was not asked.
@@ -53,6 +56,7 @@ impl RequestSpec {
             page_kib: None,
             excluded: excluded.clone(),
             default_zone: default_zone.to_owned(),
+            ports: Vec::new(),
             dice: 0,
             hook: None,
         }
@@ -144,8 +148,11 @@ pub struct ResourceRequest {
     /// The groups by suffix; the group without a suffix comes first.
     pub groups: BTreeMap<String, RequestGroup>,
     pub isolate: bool,
-    /// Whether there are several groups with a suffix but no `group_policy`. Placement answers 400 to such a request.
+    /// Whether the flavor has several groups with a suffix but no `group_policy`. Placement answers 400 to such a
+    /// request. As in Nova, groups of ports need no policy: without one, they may share a provider.
     pub undecided: bool,
+    /// Sets of suffixes of groups that are in one subtree.
+    pub same_subtrees: Vec<BTreeSet<String>>,
 }
 
 impl ResourceRequest {
@@ -171,7 +178,23 @@ impl ResourceRequest {
         }
         wanted.groups.retain(|_, group| !group.resources.is_empty() || !group.traits.is_empty());
         wanted.undecided = !has_policy && wanted.groups.keys().filter(|suffix| !suffix.is_empty()).count() > 1;
+        request.ports.iter().for_each(|port| wanted.take_port(port));
         wanted
+    }
+
+    /// Each group of a port's request is a group with the suffix of its id, so one provider serves it.
+    fn take_port(&mut self, port: &PortResourceRequest) {
+        for group in &port.groups {
+            for (class, amount) in &group.resources {
+                self.take(&group.id, class, *amount);
+            }
+            for name in &group.traits {
+                self.take_trait(&group.id, name, "required");
+            }
+        }
+        if port.same_subtree.len() > 1 {
+            self.same_subtrees.push(port.same_subtree.iter().cloned().collect());
+        }
     }
 
     /// The total of every class.
@@ -358,6 +381,7 @@ fn cpus_in(mask: &str, count: u64) -> u64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::ports::PortRequestGroup;
     use chronova_events::ids::FlavorId;
 
     pub(in crate::scheduler) fn flavor(vcpus: u32, memory_mib: u64, root_gib: u32) -> FlavorSnapshot {
@@ -386,6 +410,7 @@ pub(super) mod tests {
             page_kib: None,
             excluded: BTreeSet::new(),
             default_zone: "nova".into(),
+            ports: Vec::new(),
             dice: 0,
             hook: None,
         }
@@ -478,6 +503,44 @@ pub(super) mod tests {
         assert_eq!(of(Some("whatever")), (false, true));
         let one = ResourceRequest::of(&with(&specs[..4]), true);
         assert!(!one.undecided, "one group by itself needs no policy");
+    }
+
+    #[test]
+    fn ports_add_groups_of_their_own() {
+        let group = |id: &str, class: &str, name: &str| PortRequestGroup {
+            id: id.to_owned(),
+            resources: [(class.to_owned(), 1000)].into(),
+            traits: vec![name.to_owned()],
+        };
+        let port = |groups: Vec<PortRequestGroup>| PortResourceRequest {
+            port: chronova_events::ids::PortId::random(),
+            same_subtree: groups.iter().map(|group| group.id.clone()).collect(),
+            has_groups: groups.len() > 1,
+            groups,
+            bound_to: None,
+        };
+        let ports = vec![
+            port(vec![group("p1", "NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_A")]),
+            port(vec![
+                group("p2", "NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_B"),
+                group("p3", "NET_PACKET_RATE_KILOPACKET_PER_SEC", "CUSTOM_C"),
+            ]),
+        ];
+        let of =
+            |specs: &[(&str, &str)]| ResourceRequest::of(&RequestSpec { ports: ports.clone(), ..with(specs) }, true);
+        let wanted = of(&[]);
+        assert_eq!(
+            words(&wanted),
+            "DISK_GB=10 MEMORY_MB=512 VCPU=4 | p1: NET_BW_EGR_KILOBIT_PER_SEC=1000 +CUSTOM_A \
+             | p2: NET_BW_EGR_KILOBIT_PER_SEC=1000 +CUSTOM_B | p3: NET_PACKET_RATE_KILOPACKET_PER_SEC=1000 +CUSTOM_C"
+        );
+        assert_eq!(wanted.same_subtrees, [BTreeSet::from(["p2".to_owned(), "p3".to_owned()])]);
+        // Nova then sets the policy `none`.
+        assert_eq!((wanted.undecided, wanted.isolate), (false, false));
+        assert!(!of(&[("resources1:SRIOV_NET_VF", "1")]).undecided, "the flavor has one group by itself");
+        assert!(of(&[("group_policy", "isolate")]).isolate);
+        let several = [("resources1:SRIOV_NET_VF", "1"), ("resources2:SRIOV_NET_VF", "1")];
+        assert!(of(&several).undecided);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The `<devices>` element.
 
+use uuid::Uuid;
+
 use super::encryption::{self, protected};
 use super::facts::HostFacts;
 use super::hardware::{DiskBus, Hardware};
@@ -18,6 +20,7 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .children(pcie_ports(host, hardware))
         .children(guest.nics.iter().map(|nic| interface(nic, guest.vcpus, host, hardware)))
         .children(guest.devices.iter().copied().map(passed))
+        .children(guest.mdevs.iter().map(|device| mediated(device.uuid)))
         .children(serial(guest, host, hardware))
         .children(hardware.guest_agent.then(agent))
         .children(hardware.tablet.then(|| Element::new("input").attr("type", "tablet").attr("bus", "usb")))
@@ -46,6 +49,15 @@ fn passed(device: PassedDevice) -> Element {
         .attr("type", "pci")
         .attr("managed", if device.managed { "yes" } else { "no" })
         .child(Element::new("source").child(address))
+}
+
+/// A mediated device of the host, as in Nova's definitions.
+pub(crate) fn mediated(uuid: Uuid) -> Element {
+    Element::new("hostdev")
+        .attr("mode", "subsystem")
+        .attr("type", "mdev")
+        .attr("model", "vfio-pci")
+        .child(Element::new("source").child(Element::new("address").attr("uuid", uuid)))
 }
 
 /// Chooses device names per prefix: `vda`, `vdb`, ...; SCSI, SATA and USB share `sd`. Skips the names of volumes.

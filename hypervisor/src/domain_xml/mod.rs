@@ -25,6 +25,8 @@ mod splice;
 mod topology;
 mod tuning;
 
+#[cfg(feature = "libvirt")]
+pub(crate) use devices::mediated;
 pub use error::HardwareError;
 pub use facts::{CpuModel, ForeignArch, HostFacts};
 pub use firmware::{Firmware, Tpm};

@@ -15,6 +15,7 @@ mod encryption;
 mod foreign;
 mod hardware_wishes;
 mod limits;
+mod mdevs;
 
 fn host() -> HostFacts {
     HostFacts {
@@ -73,6 +74,7 @@ fn guest() -> GuestSpec {
         rescue: None,
         pinning: Pinning::default(),
         devices: vec![],
+        mdevs: vec![],
         tpm_secret: None,
     }
 }

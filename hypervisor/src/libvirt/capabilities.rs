@@ -8,7 +8,7 @@ use virt::connect::Connect;
 
 use super::cpu_models::{self, HostCpu};
 use super::error::Context;
-use super::{cells, node, pci, pmem, pool, storage};
+use super::{cells, mdevs, node, pci, pmem, pool, storage};
 use crate::domain_xml::{CpuModel, ForeignArch, HostFacts, IommuModel};
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
@@ -341,6 +341,7 @@ pub(super) fn capabilities(
         pmem: pmem::offered(connect, options),
         cells: cells::learn(connect)?,
         pci: if options.reads_pci { pci::learn(connect)? } else { HostPci::default() },
+        mdevs: if options.reads_mdevs { mdevs::learn(connect)? } else { Vec::new() },
         iommu: known.iommu,
     })
 }

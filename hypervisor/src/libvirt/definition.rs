@@ -10,7 +10,7 @@ use virt::storage_pool::StoragePool;
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{adopted, cached_image, disks, emulated_tpm, pmem, pool, secrets, snapshot};
+use super::{adopted, cached_image, disks, emulated_tpm, mdevs, pmem, pool, secrets, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -58,6 +58,7 @@ pub(super) fn redefine(
     if let Some(domain) = lookup(connect, instance)? {
         adopted::keep_disks(site, &domain, instance, &renewed)?;
         snapshot::put_down(&domain)?;
+        mdevs::remove_others(&domain, &guest.mdevs)?;
     }
     for name in renewed {
         site.remove(&name)?;
@@ -108,13 +109,17 @@ pub(super) fn install(
     on: bool,
     provide: impl FnOnce() -> DriverResult<()>,
 ) -> DriverResult<HostFinding> {
-    if let Some(domain) = lookup(site.connect, guest.instance)?
+    let known = lookup(site.connect, guest.instance)?;
+    if let Some(domain) = &known
         && domain.is_active().during("install")?
     {
         let message = "the guest runs".to_owned();
         return if on { Ok(HostFinding::Nothing) } else { Err(DriverError::Failed { call: "install", message }) };
     }
     render(guest, facts)?;
+    if let Some(domain) = &known {
+        mdevs::remove_others(domain, &guest.mdevs)?;
+    }
     provide()?;
     pool::look_for(site.connect, site.options, &guest.volumes)?;
     let facts = with_places(site, facts, guest)?;
@@ -254,6 +259,8 @@ pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: Ins
     if let Some(domain) = lookup(connect, instance)? {
         let attached = disks::serials(&domain).unwrap_or_default();
         pull(&domain)?;
+        // The definition names the devices, so it goes last.
+        mdevs::remove(&domain)?;
         undefine(&domain)?;
         for volume in attached {
             secrets::forget(connect, &volume)?;

@@ -9,7 +9,7 @@ use virt::connect::Connect;
 
 use super::error::Context as _;
 use super::host::LibvirtDriver;
-use super::{domain, pool, storage};
+use super::{domain, mdevs, pool, storage};
 use crate::capability::SharedStorage;
 use crate::driver::{DriverError, DriverResult};
 use crate::options::LibvirtOptions;
@@ -56,6 +56,7 @@ impl SharedStorage for LibvirtDriver {
                     return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
                 }
                 link.guests_known().leave(instance);
+                mdevs::remove(&domain)?;
                 domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))?;
             }
             // The other host has its own config drive and console log.

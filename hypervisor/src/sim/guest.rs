@@ -9,6 +9,7 @@ use super::machine::SimMachine;
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::PowerState;
+use crate::mdev::GuestMdev;
 use crate::pci::PassedDevice;
 use crate::pinning::{NumaCell, Pinning};
 
@@ -51,6 +52,8 @@ pub struct SimGuest {
     pub pinning: Pinning,
     /// The PCI devices that it has, as last defined in this process.
     pub devices: Vec<PassedDevice>,
+    /// The mediated devices that it has, as last defined in this process.
+    pub mdevs: Vec<GuestMdev>,
     pub(super) started: Instant,
 }
 
@@ -78,6 +81,7 @@ impl SimGuest {
             carried: false,
             pinning: Pinning::default(),
             devices: Vec::new(),
+            mdevs: Vec::new(),
             started: Instant::now(),
         }
     }

@@ -56,6 +56,7 @@ impl SimMachine {
             pmem: (self.uri.pmem > 0).then(|| (resource_class("6GB"), self.uri.pmem)).into_iter().collect(),
             cells: super::guest::cells(&self.uri),
             pci: super::pci::devices(&self.uri.pci, self.uri.cells.min(self.uri.vcpus)),
+            mdevs: self.mdevs(),
             iommu: true,
         }
     }

@@ -492,7 +492,9 @@ fn scheduler_hook(config: &Config) -> Vec<Clash> {
     }
 }
 
-/// Checks the specs and aliases of PCI devices.
+const MDEV_TYPES: (&str, &str) = ("devices", "enabled_mdev_types");
+
+/// Checks the specs and aliases of PCI devices, and the types of mediated devices.
 fn devices(config: &Config) -> Vec<Clash> {
     let wrong = |at: (&'static str, &'static str), read: Result<(), String>| {
         let message = |reason| format!("[{}] {}: {reason}", at.0, at.1).into();
@@ -500,7 +502,16 @@ fn devices(config: &Config) -> Vec<Clash> {
     };
     let named = HostPciOptions::read_named(&config.chronova.host_pci_device_spec.0);
     let untracked = config.filter_scheduler.pci_in_placement && !config.pci.report_in_placement;
+    let mdevs = derived::mdevs(config).map(drop);
+    let unused =
+        config.mdev_groups.names().filter(|name| !config.devices.enabled_mdev_types.iter().any(|on| on == name));
+    let unused = unused.map(|name| Clash {
+        severity: Severity::Warning,
+        at: MDEV_TYPES,
+        message: format!("[mdev_{name}] has no effect: [devices] enabled_mdev_types does not name {name}").into(),
+    });
     let found = [
+        wrong(MDEV_TYPES, mdevs.map_err(|reason| format!("invalid configuration for mdev-capable devices: {reason}"))),
         wrong(("pci", "device_spec"), DeviceSpec::read_all(&config.pci.device_spec.0).map(drop)),
         wrong(("pci", "alias"), derived::pci_aliases(config).map(drop)),
         wrong(("chronova", "host_pci_device_spec"), named.map(drop)),
@@ -512,7 +523,7 @@ fn devices(config: &Config) -> Vec<Clash> {
             )
         }),
     ];
-    found.into_iter().flatten().collect()
+    found.into_iter().flatten().chain(unused).collect()
 }
 
 /// Whether `lvm(8)` accepts the name.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronova_actors::mdev::MdevOptions;
 use chronova_actors::notifications::{NotificationDriver, NotificationFormat, StateChangeUpdates};
 use chronova_actors::pci::HostPciOptions;
 use chronova_actors::pci::alias::PciAliases;
@@ -152,6 +153,12 @@ pub(super) fn pci_aliases(config: &Config) -> Result<PciAliases, String> {
     PciAliases::read(&config.pci.alias.0, config.filter_scheduler.pci_in_placement)
 }
 
+/// `[devices] enabled_mdev_types`, with the groups of the types.
+pub(super) fn mdevs(config: &Config) -> Result<MdevOptions, String> {
+    let names = config.devices.enabled_mdev_types.iter().filter(|name| !name.is_empty());
+    MdevOptions::of(names.map(|name| config.mdev_groups.of(name)).collect())
+}
+
 fn devices(config: &Config, to: &mut Targets) {
     let pci = &mut to.runtime.hosts.host_pci;
     pci.others = DeviceSpec::read_all(&config.pci.device_spec.0).unwrap_or_default();
@@ -160,6 +167,10 @@ fn devices(config: &Config, to: &mut Targets) {
     let aliases = pci_aliases(config).unwrap_or_default();
     to.runtime.servers.pci_aliases = aliases.clone();
     to.runtime.scheduler.pci_aliases = aliases;
+    let mdevs = mdevs(config).unwrap_or_default();
+    to.drivers.libvirt.reads_mdevs = !mdevs.is_empty();
+    to.runtime.servers.mdevs = mdevs.clone();
+    to.runtime.hosts.mdevs = mdevs;
 }
 
 /// Sets the image backend from `images_type` and `use_cow_images`, and the directory of guests' disks. The default of

@@ -477,6 +477,49 @@ fn pci_devices_and_aliases_reach_the_hosts_and_the_scheduler() {
     assert_eq!(targets.runtime.servers.pci_aliases, targets.runtime.scheduler.pci_aliases);
 }
 
+#[test]
+fn types_of_mediated_devices_reach_hosts_servers_and_driver() {
+    let text = "[devices]\nenabled_mdev_types = nvidia-35,nvidia-36\n[mdev_nvidia-35]\ndevice_addresses = \
+                0000:84:00.0,0000:85:00.0\n[vgpu_nvidia-36]\ndevice_addresses = 0000:86:00.0\nmdev_class = CUSTOM_GPU\n\
+                max_instances = 2\n";
+    assert_eq!(problems_in(&[text]), Vec::<String>::new());
+    let targets = good(&[text]).config.targets();
+    let options = &targets.runtime.hosts.mdevs;
+    let of = |address: &str| options.type_of(address.parse().unwrap()).unwrap().clone();
+    assert_eq!((of("0000:85:00.0").name.as_str(), of("0000:85:00.0").class.as_str()), ("nvidia-35", "VGPU"));
+    assert_eq!((of("0000:86:00.0").class.as_str(), of("0000:86:00.0").most), ("CUSTOM_GPU", Some(2)));
+    assert_eq!(targets.runtime.servers.mdevs, *options);
+    assert!(targets.drivers.libvirt.reads_mdevs && !good(&[]).config.targets().drivers.libvirt.reads_mdevs);
+    let old = good(&["[devices]\nenabled_vgpu_types = nvidia-35\n"]).config.targets().runtime.hosts.mdevs;
+    assert_eq!(old.type_of("0000:99:00.0".parse().unwrap()).unwrap().name, "nvidia-35");
+}
+
+/// Nova's compute service does not start either.
+#[test]
+fn wrong_types_of_mediated_devices_stop_the_start() {
+    let text = "[devices]\nenabled_mdev_types = a,b\n[mdev_a]\ndevice_addresses = 0000:84:00.0\n[mdev_b]\n\
+                device_addresses = 0000:84:00.0\n[mdev_c]\nmax_instances = 1\n[mdev_a]\nother = 1\n";
+    let said = problems_in(&[text]).join("\n");
+    for part in [
+        "0.conf:2: error: [devices] enabled_mdev_types: invalid configuration for mdev-capable devices: duplicate types for \
+         PCI address 0000:84:00.0",
+        "0.conf:2: warning: [mdev_c] has no effect",
+        "0.conf:10: warning: [mdev_a] other: is not a known option",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let text =
+        "[devices]\nenabled_mdev_types = a\n[mdev_a]\ndevice_addresses = eth0\nmdev_class = GPU\nmax_instances = 0\n";
+    let said = problems_in(&[text]).join("\n");
+    for part in [
+        "0.conf:4: error: [mdev_a] device_addresses: \"eth0\" is not a PCI address",
+        "0.conf:5: error: [mdev_a] mdev_class: `GPU` is neither VGPU nor a custom resource class",
+        "0.conf:6: error: [mdev_a] max_instances: `0` is not a number above 0",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
 /// Any problem of a file of custom inventories and traits stops the start.
 #[test]
 fn a_wrong_file_of_provider_configs_stops_the_start() {

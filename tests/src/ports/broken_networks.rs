@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    PortAllocations, PortError, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
@@ -123,6 +123,14 @@ impl NetworkService for BrokenNetworks {
             return Ok(());
         }
         self.networks.undo_attach(instance, project, process, meta).await
+    }
+
+    async fn resource_requests(
+        &self,
+        ports: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<Vec<PortResourceRequest>, PortError> {
+        self.networks.resource_requests(ports, meta).await
     }
 
     async fn detach(
@@ -255,12 +263,13 @@ impl NetworkService for BrokenNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
+        given: &PortAllocations,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.has(NetworkFault::RebindsNothing) {
             return Ok(());
         }
-        self.networks.rebind(instance, project, host, availability_zone, meta).await
+        self.networks.rebind(instance, project, host, availability_zone, given, meta).await
     }
 
     async fn bind_destination(
@@ -268,12 +277,13 @@ impl NetworkService for BrokenNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
+        given: &PortAllocations,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.has(NetworkFault::MovesPortsAtOnce) {
-            return self.networks.rebind(instance, project, Some(host), "nova", meta).await;
+            return self.networks.rebind(instance, project, Some(host), "nova", given, meta).await;
         }
-        self.networks.bind_destination(instance, project, host, meta).await
+        self.networks.bind_destination(instance, project, host, given, meta).await
     }
 
     async fn activate_destination(

@@ -48,6 +48,7 @@ fn host(id: &str, name: &str) -> HostCapabilities {
         pmem: vec![],
         cells: vec![],
         pci: HostPci::default(),
+        mdevs: vec![],
         iommu: false,
     }
 }

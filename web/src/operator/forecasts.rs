@@ -104,6 +104,7 @@ impl WhatIfRequest {
             page_kib: None,
             excluded: BTreeSet::new(),
             default_zone: queries.server_options.availability_zone.clone(),
+            ports: Vec::new(),
             dice: 0,
             hook: None,
         })

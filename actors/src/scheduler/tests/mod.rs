@@ -5,6 +5,7 @@ mod each_filter;
 mod each_weigher;
 mod edges;
 mod hook;
+mod ports;
 
 use std::collections::BTreeMap;
 
@@ -73,6 +74,7 @@ fn pending(fitted: Vec<FittedNumaCell>) -> PendingClaim {
         slot: 0,
         server: None,
         resources: vec![],
+        elsewhere: vec![],
         fitted,
         devices: vec![],
         group: None,

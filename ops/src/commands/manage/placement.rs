@@ -45,7 +45,7 @@ pub struct HealArgs {
     /// The one server to heal.
     #[arg(long, value_name = "UUID")]
     instance: Option<String>,
-    /// Accepted: no port here has allocations of its own.
+    /// Leave out the resources that ports request, and do not ask the network service.
     #[arg(long = "skip-port-allocations")]
     skip_port_allocations: bool,
     /// The cell whose servers are healed; not with --instance.
@@ -221,7 +221,8 @@ fn heal(
     cloud: &RunningCloud<'_>,
     out: &mut dyn Write,
 ) -> Result<Result<bool, ManageExit>, CommandFailure> {
-    let body = json!({"heal": {"force": args.force, "dry_run": args.dry_run}});
+    let skip_ports = args.skip_port_allocations;
+    let body = json!({"heal": {"force": args.force, "dry_run": args.dry_run, "skip_ports": skip_ports}});
     let path = format!("/chronova/v1/servers/{}/allocations/heal", plain(id));
     let answer = match cloud.call("POST", &path, Some(&body))? {
         Ok(answer) => answer,
@@ -243,6 +244,7 @@ fn heal(
 fn heal_code(refused: &RefusedRequest) -> ManageExit {
     match refused.key.as_str() {
         "computeHostNotFound" => 2,
+        "portsNotRead" => 5,
         "healNotSupported" => 8,
         _ => 3,
     }

@@ -82,6 +82,7 @@ fn request(args: &ScheduleArgs, rules: &Rules, views: &Views) -> Result<RequestS
         page_kib: None,
         excluded: BTreeSet::new(),
         default_zone: rules.default_zone().to_owned(),
+        ports: Vec::new(),
         dice: 0,
         hook: None,
     })

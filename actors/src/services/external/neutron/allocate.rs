@@ -12,7 +12,8 @@ use super::NeutronNetworks;
 use super::bind::ensure_bound;
 use super::calls::{NeutronCaller, NeutronError, fields};
 use super::documents::NeutronPort;
-use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
+use super::port_resources::{names, requests_nothing, with_providers};
+use crate::ports::{InterfaceRequest, InterfacesRequest, PortAllocations, PortError};
 
 /// The key in `binding:profile` that marks a port as created by Chronova.
 const MARK: &str = "chronova_made_for";
@@ -66,6 +67,8 @@ pub(super) struct PortOwner<'a> {
     pub hostname: &'a str,
     pub host: &'a str,
     pub zone: &'a str,
+    /// The providers that give the ports their resources.
+    pub allocations: &'a PortAllocations,
 }
 
 impl PortOwner<'_> {
@@ -100,12 +103,17 @@ impl NeutronNetworks {
             hostname: &wanted.hostname,
             host: &wanted.host,
             zone: &wanted.availability_zone,
+            allocations: &wanted.allocations,
         };
         let mut ports = Vec::with_capacity(nics.len());
         for (index, nic) in nics.iter().enumerate() {
             let port = match nic.port {
                 Some(port) => Some(self.take(port, &owner, asker).await?),
-                None => self.make(nic, place(wanted.instance, index), &owner, groups.as_deref(), &known, asker).await?,
+                None => {
+                    let mark = place(wanted.instance, index);
+                    let made = self.make(nic, mark, &owner, groups.as_deref(), &known, asker).await?;
+                    made.map(|port| requests_nothing(port, wanted.instance)).transpose()?
+                }
             };
             ports.extend(port.map(|port| (port, nic)));
         }
@@ -120,12 +128,14 @@ impl NeutronNetworks {
             hostname: &wanted.hostname,
             host: &wanted.host,
             zone: &wanted.availability_zone,
+            allocations: &wanted.allocations,
         };
         let port = match wanted.nic.port {
             Some(port) => Some(self.take(port, &owner, asker).await?),
             None => {
                 let known = self.ports_of_server(asker, wanted.instance, &wanted.project).await?;
-                self.make(&wanted.nic, of_process(wanted.process), &owner, None, &known, asker).await?
+                let made = self.make(&wanted.nic, of_process(wanted.process), &owner, None, &known, asker).await?;
+                made.map(|port| requests_nothing(port, wanted.instance)).transpose()?
             }
         };
         let port = port.ok_or_else(|| no_network(&wanted.project))?;
@@ -166,14 +176,16 @@ impl NeutronNetworks {
         if !port.device_id.is_empty() && !is_own {
             return Err(PortError::Conflict(format!("Port {id} is still in use.")));
         }
-        if is_own && port.bound_to() == Some(owner.host) {
+        let given = owner.allocations.get(&id);
+        let has_providers = names(&port, given);
+        if is_own && port.bound_to() == Some(owner.host) && has_providers {
             return ensure_bound(port);
         }
         let mut body = owner.binding();
-        if is_marked(&port) {
-            // Chronova created the port for another server, and the user took it from that server in Neutron. The port
-            // is the user's now, so it stays when this server is deleted.
-            body.insert("binding:profile".to_owned(), without_mark(&port));
+        if is_marked(&port) || !has_providers {
+            // If the port has a mark, Chronova created it for another server, and the user took it from that server in
+            // Neutron. The port is the user's now, so it stays when this server is deleted.
+            body.insert("binding:profile".to_owned(), with_providers(without_mark(&port), given));
         }
         if !owner.hostname.is_empty() && self.calls.has_extension(asker, "dns-integration").await? {
             body.insert("dns_name".to_owned(), json!(owner.hostname));

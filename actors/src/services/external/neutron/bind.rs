@@ -11,7 +11,8 @@ use super::NeutronNetworks;
 use super::allocate::is_marked;
 use super::calls::{NeutronCaller, fields};
 use super::documents::{NeutronPort, NeutronSubnet};
-use crate::ports::PortError;
+use super::port_resources::{names, with_providers, without_providers};
+use crate::ports::{PortAllocations, PortError, PortProviders};
 
 /// Returns the port, or Nova's `PortBindingFailed` if no mechanism driver of Neutron can bind the port on its host.
 pub(super) fn ensure_bound(port: NeutronPort) -> Result<NeutronPort, PortError> {
@@ -92,24 +93,25 @@ impl NeutronNetworks {
         &self,
         instance: InstanceId,
         project: &ProjectId,
-        host: Option<&str>,
-        availability_zone: &str,
+        (host, availability_zone): (Option<&str>, &str),
+        given: &PortAllocations,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let asker = NeutronCaller::account(meta);
         let owner = host.map(|_| format!("compute:{availability_zone}"));
         for port in self.ports_of_server(asker, instance, project).await? {
-            self.bind_one(port, host, owner.as_deref(), asker).await?;
+            let given = given.get(&port.id);
+            self.bind_one(port, (host, given), owner.as_deref(), asker).await?;
         }
         Ok(())
     }
 
-    /// Binds one port to the host; with `None`, unbinds it. If a live migration has already created a binding to the
-    /// host, that binding is activated. All other bindings of the port are deleted.
+    /// Binds one port to the host, with the providers of its resources; without a host, unbinds it. If a live migration
+    /// has already created a binding to the host, that binding is activated. All other bindings of the port are deleted.
     async fn bind_one(
         &self,
         port: NeutronPort,
-        host: Option<&str>,
+        (host, given): (Option<&str>, Option<&PortProviders>),
         owner: Option<&str>,
         asker: NeutronCaller<'_>,
     ) -> Result<(), PortError> {
@@ -122,6 +124,14 @@ impl NeutronNetworks {
             // Neutron allows one binding for each host, so an inactive one is deleted first.
             self.drop_bindings(&port, |binding| Some(binding.host.as_str()) == host, asker).await?;
             body.insert("binding:host_id".to_owned(), json!(host));
+        }
+        // If a binding to the host was activated, it has a profile of its own, which is not the one shown.
+        if !is_there || port.bound_to() == host {
+            let profile = match host {
+                Some(_) => (!names(&port, given)).then(|| with_providers(port.profile.clone(), given)),
+                None => without_providers(&port),
+            };
+            body.extend(profile.map(|profile| ("binding:profile".to_owned(), profile)));
         }
         body.extend(
             owner.filter(|owner| *owner != port.device_owner).map(|owner| ("device_owner".to_owned(), json!(owner))),

@@ -21,7 +21,8 @@ use super::NeutronNetworks;
 use super::bind::{binding_failed, ensure_bound};
 use super::calls::{NeutronCaller, NeutronError, encoded, fields};
 use super::documents::{NeutronBinding, NeutronPort};
-use crate::ports::PortError;
+use super::port_resources::with_providers;
+use crate::ports::{PortAllocations, PortError, PortProviders};
 
 const EXTENSION: &str = "binding-extended";
 /// Nova's key in the profile, for the host to which the port moves.
@@ -33,12 +34,13 @@ impl NeutronNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
+        given: &PortAllocations,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let asker = NeutronCaller::account(meta);
         for port in self.ports_with_bindings(asker, instance, project).await? {
             if port.bound_to().is_some_and(|bound| bound != host) {
-                self.bind_to_destination(&port, host, asker).await?;
+                self.bind_to_destination(&port, host, given.get(&port.id), asker).await?;
                 self.announce(&port, Some(host), asker).await?;
             }
         }
@@ -98,6 +100,7 @@ impl NeutronNetworks {
         &self,
         port: &NeutronPort,
         host: &str,
+        given: Option<&PortProviders>,
         asker: NeutronCaller<'_>,
     ) -> Result<(), PortError> {
         let known = self.bindings_of(port, asker).await?;
@@ -107,7 +110,8 @@ impl NeutronNetworks {
                 _ => Ok(()),
             };
         }
-        let mut body = fields([("host", json!(host)), ("profile", Value::Object(profile_of(port)))]);
+        let profile = with_providers(Value::Object(profile_of(port)), given);
+        let mut body = fields([("host", json!(host)), ("profile", profile)]);
         body.extend(port.vnic_type.as_ref().map(|kind| ("vnic_type".to_owned(), json!(kind))));
         match self.calls.create::<NeutronBinding>(asker, &bindings(port), "binding", body).await {
             Ok(_) => Ok(()),

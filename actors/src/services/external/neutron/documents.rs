@@ -46,6 +46,9 @@ pub(super) struct NeutronPort {
     pub profile: Value,
     #[serde(default, rename = "binding:vnic_type")]
     pub vnic_type: Option<String>,
+    /// The resources that the port requests; `null` without any.
+    #[serde(default)]
+    pub resource_request: Value,
 }
 
 /// One of the bindings of a port, as `ports/ID/bindings` shows it.

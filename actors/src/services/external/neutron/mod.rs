@@ -20,6 +20,7 @@ mod check;
 mod documents;
 mod groups;
 mod plug;
+mod port_resources;
 mod read;
 mod resources;
 #[cfg(test)]
@@ -38,7 +39,7 @@ use tokio::sync::broadcast;
 use self::calls::NeutronCalls;
 use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PlugState, PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    PlugState, PortAllocations, PortError, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::external::keystone::CalledService;
 
@@ -124,6 +125,14 @@ impl NetworkService for NeutronNetworks {
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         self.undo_one(instance, project, process, &meta).await
+    }
+
+    async fn resource_requests(
+        &self,
+        ports: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<Vec<PortResourceRequest>, PortError> {
+        self.requests_of(ports, meta).await
     }
 
     async fn detach(
@@ -230,9 +239,10 @@ impl NetworkService for NeutronNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
+        given: &PortAllocations,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.bind_all(instance, project, host, availability_zone, &meta).await
+        self.bind_all(instance, project, (host, availability_zone), given, &meta).await
     }
 
     async fn bind_destination(
@@ -240,9 +250,10 @@ impl NetworkService for NeutronNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
+        given: &PortAllocations,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.bind_all_to_destination(instance, project, host, &meta).await
+        self.bind_all_to_destination(instance, project, host, given, &meta).await
     }
 
     async fn activate_destination(

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bindings;
+mod port_resources;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +20,8 @@ use super::documents::NeutronPort;
 use super::plug::plug;
 use super::{NeutronNetworks, NeutronOptions};
 use crate::ports::{
-    InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortError, ServiceCaller, UserToken,
+    InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortAllocations, PortError, ServiceCaller,
+    UserToken,
 };
 use crate::services::external::http::{CallOptions, ServiceClient, TlsTrust};
 use crate::services::external::keystone::{
@@ -50,6 +52,10 @@ struct NeutronState {
     status: Option<&'static str>,
     /// The inactive bindings; `None`: a Neutron without the extension.
     others: Option<Vec<Map<String, Value>>>,
+    /// The request of ports, if Neutron has the extension `port-resource-request`.
+    requests: Option<Value>,
+    /// Whether new ports on the network have the request.
+    has_policy: bool,
 }
 
 type SharedState = Arc<Mutex<NeutronState>>;
@@ -81,7 +87,8 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
                 return StubAnswer::Silence;
             }
             let several = state.others.iter().map(|_| json!({"alias": "binding-extended"}));
-            says(200, &json!({"extensions": several.collect::<Vec<_>>()}))
+            let requests = state.requests.iter().map(|_| json!({"alias": "port-resource-request"}));
+            says(200, &json!({"extensions": several.chain(requests).collect::<Vec<_>>()}))
         }
         ("GET", ["networks"]) => {
             let owner = if state.external { "ffffffffffffffffffffffffffffffff" } else { PROJECT };
@@ -118,6 +125,9 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
             port.insert("fixed_ips".to_owned(), json!([{"subnet_id": SUBNET, "ip_address": "10.0.0.7"}]));
             port.insert("binding:vif_type".to_owned(), json!(state.vif_type.unwrap_or("ovs")));
             port.insert("status".to_owned(), json!(state.status.unwrap_or("DOWN")));
+            if let Some(request) = state.requests.clone().filter(|_| state.has_policy) {
+                port.insert("resource_request".to_owned(), request);
+            }
             state.ports.push(port.clone());
             if state.loses > 0 {
                 state.loses -= 1;
@@ -213,6 +223,7 @@ fn wanted(nics: Vec<RequestedNic>) -> InterfacesRequest {
         availability_zone: "nova".to_owned(),
         networks: RequestedNetworks::These(nics),
         security_groups: vec!["default".to_owned()],
+        allocations: PortAllocations::new(),
     }
 }
 
@@ -322,6 +333,7 @@ async fn a_port_of_another_project_is_not_detached() {
         host: "h1".to_owned(),
         availability_zone: "nova".to_owned(),
         nic: on_network(),
+        allocations: PortAllocations::new(),
     };
     let marked = neutron.networks.attach(attached, meta()).await.unwrap().port;
     let foreign = neutron.add("ffffffffffffffffffffffffffffffff", &server.to_string());

@@ -151,6 +151,7 @@ impl EmbeddedNetworks {
             // As in Nova, the request names no groups, so the network's port security decides whether the default group
             // applies.
             security_groups: Vec::new(),
+            allocations: wanted.allocations,
         };
         let seen = self.ensure_default_group(&wanted.project, meta).await?;
         let command = command(&all, &nic, &[])?;

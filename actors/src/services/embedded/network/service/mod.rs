@@ -40,7 +40,7 @@ use crate::coordination::touched_networks::TouchedNetworks;
 use crate::gateway::CommandGateway;
 use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    PortAllocations, PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaReject, NetworkQuotaRoot, room};
 
@@ -310,6 +310,7 @@ impl NetworkService for EmbeddedNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
+        _: &PortAllocations,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         let mut seen = Position::START;
