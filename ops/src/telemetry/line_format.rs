@@ -20,7 +20,7 @@ const DEFAULT: &str = "%(asctime)s.%(msecs)03d %(process)d %(levelname)s %(name)
 const SUFFIX: &str = "%(funcName)s %(pathname)s:%(lineno)d";
 const DATE: &str = "%Y-%m-%d %H:%M:%S";
 
-/// What a field of a format stands for.
+/// The value that a field of a format shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineField {
     Time,
