@@ -155,7 +155,10 @@ impl ColdEvents {
     /// the archive can be read at all.
     pub fn read(&self, after: u64, last: u64, keys: Option<&Arc<KeyRing>>) -> Result<Vec<Recorded>, StoreError> {
         let frame = self.frame(after + 1)?;
-        (after + 1..=last.min(frame.last())).map(|position| frame.event(position, keys)).collect()
+        // An unordered manifest may name a frame without the event. Its first read is then the error, so callers make
+        // progress or stop.
+        let last = last.min(frame.last()).max(after + 1);
+        (after + 1..=last).map(|position| frame.event(position, keys)).collect()
     }
 
     /// Reads the event at `position`.

@@ -13,6 +13,7 @@ pub mod cold;
 pub mod entry;
 pub mod segment;
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -97,9 +98,10 @@ impl Manifest {
         format!("{format} {version}\n{file}\n{first}\n{last}\n{before}\n{end}\n{sha256}\n{archived_at}\n")
     }
 
-    /// The name of the file that has this description.
+    /// The name of the file that has this description: a file beside the segment, and nothing else.
     pub fn described_in(&self) -> String {
-        self.file.trim_end_matches(".jsonl.zst").to_owned() + ".json"
+        let name = Path::new(&self.file).file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.trim_end_matches(".jsonl.zst").to_owned() + ".json"
     }
 
     /// The path of the segment. The manifest names a file beside itself, and nothing else.
