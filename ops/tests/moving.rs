@@ -64,6 +64,12 @@ fn a_control_plane_moves_from_sqlite_to_a_database() {
     use_database(&cloud, &database);
     let (code, output) = command(&cloud, &["log", "copy", "/nowhere"]);
     assert!(code == 2 && output.contains("/nowhere"), "{code} {output}");
+    // A log in PostgreSQL has no legal holds, so a copy would lose them.
+    let (code, hold) = cloud.command(&["log", "hold", "add", "--project", "admin", "--reason", "case 12"]);
+    assert_eq!(code, 0, "{hold}");
+    let (code, output) = command(&cloud, &["log", "copy", &source]);
+    assert!(code == 2 && output.contains("a legal hold keeps project admin (case 12)"), "{code} {output}");
+    assert_eq!(cloud.command(&["log", "hold", "remove", hold.trim()]).0, 0);
     let (code, output) = command(&cloud, &["log", "copy", &source]);
     assert!(code == 0 && output.contains("(100 %)"), "{code} {output}");
     assert_eq!(database.sql(HEAD), head.trim());

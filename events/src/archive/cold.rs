@@ -155,7 +155,10 @@ impl ColdEvents {
     /// the archive can be read at all.
     pub fn read(&self, after: u64, last: u64, keys: Option<&Arc<KeyRing>>) -> Result<Vec<Recorded>, StoreError> {
         let frame = self.frame(after + 1)?;
-        (after + 1..=last.min(frame.last())).map(|position| frame.event(position, keys)).collect()
+        // An unordered manifest may name a frame without the event. Its first read is then the error, so callers make
+        // progress or stop.
+        let last = last.min(frame.last()).max(after + 1);
+        (after + 1..=last).map(|position| frame.event(position, keys)).collect()
     }
 
     /// Reads the event at `position`.
@@ -172,7 +175,8 @@ impl ColdEvents {
         place_of(&segments, position).map(|place| place.last())
     }
 
-    /// Checks that the segments up to `last` follow each other from the first event on, and syncs them to disk.
+    /// Checks that the segments up to `last` follow each other from the first event on, and syncs them and their folder
+    /// to disk.
     ///
     /// # Errors
     /// A segment is missing or belongs to another chain, or a file cannot be synced.
@@ -197,7 +201,13 @@ impl ColdEvents {
             return Err(StoreError::Io(what));
         }
         let folder = &self.folder;
-        File::open(folder).and_then(|file| file.sync_all()).map_err(at(folder)).map_err(StoreError::from)
+        File::open(folder).and_then(|file| file.sync_all()).map_err(at(folder)).map_err(StoreError::from)?;
+        // The folder may be new, and so may be those above it. One that cannot be read was there before.
+        for above in folder.ancestors().skip(1) {
+            let Ok(opened) = File::open(above) else { break };
+            opened.sync_all().map_err(at(above)).map_err(StoreError::from)?;
+        }
+        Ok(())
     }
 
     /// The segments' files that are not as they were written, up to the one with the event at `last`.

@@ -13,6 +13,7 @@ pub mod cold;
 pub mod entry;
 pub mod segment;
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -97,9 +98,10 @@ impl Manifest {
         format!("{format} {version}\n{file}\n{first}\n{last}\n{before}\n{end}\n{sha256}\n{archived_at}\n")
     }
 
-    /// The name of the file that has this description.
+    /// The name of the file that has this description: a file beside the segment, and nothing else.
     pub fn described_in(&self) -> String {
-        self.file.trim_end_matches(".jsonl.zst").to_owned() + ".json"
+        let name = Path::new(&self.file).file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.trim_end_matches(".jsonl.zst").to_owned() + ".json"
     }
 
     /// The path of the segment. The manifest names a file beside itself, and nothing else.
@@ -118,8 +120,14 @@ pub fn manifests(folder: &Path) -> Result<Vec<Manifest>, ArchiveFault> {
         let path = entry.map_err(at(folder))?.path();
         if path.extension().is_some_and(|extension| extension == "json") {
             let text = std::fs::read(&path).map_err(at(&path))?;
-            let manifest: Manifest = serde_json::from_slice(&text)
-                .map_err(|error| ArchiveFault::Unusable(format!("{}: {error}", path.display())))?;
+            let manifest: Manifest = match serde_json::from_slice(&text) {
+                Ok(manifest) => manifest,
+                Err(error) if has_our_name(&path) => {
+                    return Err(ArchiveFault::Unusable(format!("{}: {error}", path.display())));
+                }
+                // A file of another program must not hide the archive.
+                Err(_) => continue,
+            };
             if manifest.format != FORMAT {
                 continue;
             }
@@ -135,6 +143,11 @@ pub fn manifests(folder: &Path) -> Result<Vec<Manifest>, ArchiveFault> {
     }
     all.sort_by_key(|manifest| manifest.first);
     Ok(all)
+}
+
+/// Whether the name is one that [`segment::name_of`] gives.
+fn has_our_name(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"log-"))
 }
 
 /// Creates a file that only its owner may read, like the log itself. Replaces a file that a crash left.

@@ -33,7 +33,7 @@ pub(super) enum LogCommand {
 }
 
 #[derive(Debug, Subcommand)]
-enum HoldSubcommand {
+pub(super) enum HoldSubcommand {
     /// Set a hold; prints its id.
     Add {
         #[command(flatten)]

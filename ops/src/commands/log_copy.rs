@@ -38,6 +38,14 @@ pub async fn run(
         tokio::task::spawn_blocking(move || SqliteStore::open(path, &SqliteOptions::default())).await
     };
     let source = opened.map_err(|error| StoreError::Io(error.to_string()))??;
+    // The copy would silently lose them, and allow an erasure of held data.
+    if let Some(hold) = source.holds()?.0.first() {
+        source.close().await;
+        return Err(StoreError::Io(format!(
+            "a legal hold keeps {} ({}), and a log in PostgreSQL has no holds: `chronova log hold remove {}` first",
+            hold.of, hold.reason, hold.id
+        )));
+    }
     let keys = with_suffix(&path, ".keys");
     copy_keys(&keys, new_keys)?;
     let (begun, whole) = (Instant::now(), source.head());

@@ -4,9 +4,9 @@
 //! to an existing log, and `host claim` may begin a generation in it.
 //!
 //! Most commands open the log for reading only, so they work beside a running server. `audit erase`, `export nova`,
-//! `log prune` and `rebuild --replace` lock the log, so no server may run. Exit codes for scripts: 0 yes, 1 no (not found, not equal),
-//! 2 the command failed. Commands that replace Nova's tools have Nova's codes. Each command writes to a writer that its
-//! caller gives it, so that golden files can check its output.
+//! `log prune` and `rebuild --replace` lock the log, so no server may run. Exit codes for scripts: 0 yes, 1 no (not
+//! found, not equal), 2 the command failed. Commands that replace Nova's tools have Nova's codes. Each command writes to
+//! a writer that its caller gives it, so that golden files can check its output.
 
 pub mod adopt;
 pub mod audit;

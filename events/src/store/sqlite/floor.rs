@@ -108,9 +108,17 @@ pub(super) fn foreign(cold: &ColdEvents, position: Position) -> StoreError {
     StoreError::Corrupt { position: position.0, reason }
 }
 
-/// Removes the events up to `step.to` from the file, within the transaction of the caller.
+/// Removes the events up to `step.to` from the file, within the transaction of the caller. A floor never sinks, because
+/// the file would then lack the events above it: a step of a slower move is done already.
 pub(super) fn raise(connection: &Connection, step: &FloorStep) -> rusqlite::Result<()> {
     let to = step.to.position;
+    let floor: Option<i64> = connection
+        .prepare_cached("SELECT value FROM meta WHERE key = 'floor'")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    if floor.map_or(0, unsigned) > to.0 {
+        return Ok(());
+    }
     by_stream::add(connection, to)?;
     connection.prepare_cached("DELETE FROM events WHERE position <= ?1")?.execute([bound(to.0)])?;
     let put = "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";

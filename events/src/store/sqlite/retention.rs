@@ -132,7 +132,7 @@ fn size(connection: &Connection) -> Result<LogSize, StoreError> {
     let read = || {
         let (page, free) = (ask("PRAGMA page_size")?, ask("PRAGMA freelist_count")?);
         let used = ask("PRAGMA page_count")?.saturating_sub(free);
-        Ok(LogSize { used: used * page, free: free * page })
+        Ok::<_, rusqlite::Error>(LogSize { used: used.saturating_mul(page), free: free.saturating_mul(page) })
     };
     read().map_err(|e| error::explain(&e, 0))
 }

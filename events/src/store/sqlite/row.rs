@@ -132,7 +132,7 @@ pub(super) fn finish_checksum(content: u32, event: &Recorded) -> u32 {
     hasher.finalize()
 }
 
-/// What a reader of rows needs: the names of kinds by their numbers in the file, and more.
+/// The names of kinds by their numbers in the file, and the other sources that a reader of rows needs.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     pub(super) names: HashMap<i64, Arc<str>>,

@@ -10,8 +10,9 @@
 //! | `secrets/` | the secrets of the embedded key manager |
 //!
 //! Everything else is rebuilt from the log (`views/`, `views.keys`, `log.db.seals`, `log.db.witness`,
-//! `log.db.tree`, `log.db.index`), belongs to a running process (`log.db.lock`, `log.db-wal`), is a copy of the log
-//! (`archive/`; a backup reads archived events through the log, and a restored log has all events in its file), identifies the file of the log (`log.db.home`), or simulates hosts (`sim/`).
+//! `log.db.tree`, `log.db.index`), belongs to a running process (`log.db.lock`, `log.db-wal`), is in the backup of the
+//! log (`archive/`: a backup reads archived events through the log, and a restored log has all events in its file),
+//! identifies the file of the log (`log.db.home`), or simulates hosts (`sim/`).
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -65,6 +65,16 @@ impl PruneReach {
             reach.to = reach.to.min(Position(from.0.saturating_add(most)));
         }
         match &opened.from {
+            // Holds are found by the read model of the servers, and only a whole checkpoint can be proved.
+            Some(found) if !opened.absent.is_empty() || !opened.provisional.is_empty() => {
+                let position = found.mark.position;
+                reach.limit(from, || {
+                    format!(
+                        "the newest checkpoint (position {position}) is of another version: a server writes a new one \
+                         when it stops"
+                    )
+                });
+            }
             Some(found) => {
                 let position = found.mark.position;
                 // The event at the checkpoint stays, because each start compares both.

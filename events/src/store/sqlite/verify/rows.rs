@@ -350,6 +350,8 @@ pub(super) fn hash_at(
     kinds: &Kinds,
     position: Position,
 ) -> Result<Option<EventHash>, StoreError> {
+    // A writer may raise the floor meanwhile.
+    let _snapshot = floor::snapshot(connection)?;
     let floor = floor::anchor(connection)?;
     if position == floor.position {
         return Ok(Some(floor.hash));
