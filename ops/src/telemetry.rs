@@ -176,7 +176,8 @@ where
         layer.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed()
     } else {
         match (LineForms::of(settings), &settings.date_format) {
-            (Some(forms), _) => layer.with_ansi(color).event_format(forms).boxed(),
+            // No colours: the operator's form says everything, and the request's id is read from the fields as text.
+            (Some(forms), _) => layer.with_ansi(false).event_format(forms).boxed(),
             (None, Some(form)) => layer.with_ansi(color).with_timer(OperatorTime(form.clone())).boxed(),
             (None, None) => layer.with_ansi(color).boxed(),
         }

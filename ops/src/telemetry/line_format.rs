@@ -20,7 +20,7 @@ const DEFAULT: &str = "%(asctime)s.%(msecs)03d %(process)d %(levelname)s %(name)
 const SUFFIX: &str = "%(funcName)s %(pathname)s:%(lineno)d";
 const DATE: &str = "%Y-%m-%d %H:%M:%S";
 
-/// The value that a field of a format shows.
+/// The part of a line that a field of a format stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineField {
     Time,
@@ -39,7 +39,7 @@ enum LineField {
 }
 
 /// The fields that the formats of Nova's operators name.
-const FIELDS: [(&str, LineField); 26] = [
+const FIELDS: [(&str, LineField); 33] = [
     ("asctime", LineField::Time),
     ("msecs", LineField::Milliseconds),
     ("process", LineField::Process),
@@ -56,13 +56,20 @@ const FIELDS: [(&str, LineField); 26] = [
     ("user", LineField::Dash),
     ("user_id", LineField::Dash),
     ("user_name", LineField::Dash),
+    ("user_domain", LineField::Dash),
     ("tenant", LineField::Dash),
+    ("project", LineField::Dash),
     ("project_id", LineField::Dash),
     ("project_name", LineField::Dash),
+    ("project_domain", LineField::Dash),
     ("domain", LineField::Dash),
+    ("system_scope", LineField::Dash),
+    ("error_summary", LineField::Dash),
+    ("hostname", LineField::Dash),
     ("funcName", LineField::Dash),
     ("processName", LineField::Dash),
     ("thread", LineField::Dash),
+    ("threadName", LineField::Dash),
     ("instance", LineField::Nothing),
     ("resource", LineField::Nothing),
     ("color", LineField::Nothing),

@@ -244,9 +244,13 @@ fn create_cell(
     if !has_valid_transport(args.transport_url.as_deref(), cloud, out)? {
         return Ok(1);
     }
-    let files = std::fs::read_dir(&cloud.config.chronova.data_dir).into_iter().flatten().count();
+    // A folder that cannot be read may have a log.
+    let is_new = match std::fs::read_dir(&cloud.config.chronova.data_dir) {
+        Ok(mut files) => files.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    };
     let is_the_one = args.name.as_deref().is_none_or(|name| name == CELL1_NAME);
-    if files == 0 && is_the_one && !args.disabled {
+    if is_new && is_the_one && !args.disabled {
         if args.verbose {
             writeln!(out, "{CELL1}")?;
         }
