@@ -99,6 +99,12 @@ trait ImageBackend: Sync {
         let _ = (site, image, places);
         Ok(false)
     }
+    /// Whether the storage still has the image that [`Self::adopt_image`] has found. For times at which the image service
+    /// does not answer.
+    fn keeps_image(&self, site: HostStorage<'_>, image: &ImageRef) -> DriverResult<bool> {
+        let _ = (site, image);
+        Ok(false)
+    }
     /// Whether [`Self::adopt_image`] has found the image.
     fn has_image(&self, site: HostStorage<'_>, image: &ImageRef) -> DriverResult<bool> {
         let _ = (site, image);
@@ -360,6 +366,11 @@ impl<'a> HostStorage<'a> {
     /// See [`ImageBackend::adopt_image`].
     pub(super) fn adopt_image(self, image: &ImageRef, places: &[String]) -> DriverResult<bool> {
         chosen(self.options).adopt_image(self, image, places)
+    }
+
+    /// See [`ImageBackend::keeps_image`].
+    pub(super) fn keeps_image(self, image: &ImageRef) -> DriverResult<bool> {
+        chosen(self.options).keeps_image(self, image)
     }
 
     /// Whether new disks can be made from this image: the host's cache has it, or the storage of new disks does.

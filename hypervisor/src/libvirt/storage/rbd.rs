@@ -25,7 +25,7 @@ use virt::stream::Stream;
 use super::ceph::{self, CephPrograms};
 use super::placed::PlacedCopies;
 use super::{HostStorage, ImageBackend, StoredDisk, VolumeToCreate, open_apart, volume_xml};
-use crate::ceph_place::CephPlace;
+use crate::ceph_place::{CephPlace, SNAPSHOT};
 use crate::checksum::RunningDigest;
 use crate::domain_xml::source::host;
 use crate::domain_xml::{DiskSource, RbdImage};
@@ -44,9 +44,6 @@ const MARK: u64 = 4096;
 const LONGEST: usize = 1024;
 /// The suffix of the file through which a disk passes on a host, on its way to Ceph or from Ceph.
 const PASSING: &str = ".passing";
-
-/// The name of the snapshot that Glance makes of each of its images.
-const SNAPSHOT: &str = "snap";
 /// The length of a SHA-512 in hexadecimal digits.
 const SHA512: usize = 128;
 
@@ -141,7 +138,7 @@ fn copy_in(site: HostStorage<'_>, volume: &str, image: &ImageRef) -> DriverResul
 /// The first snapshot among these places that a disk can be cloned from. It must have the image's size: a place may be
 /// older than the image's data.
 fn snapshot_among(options: &LibvirtOptions, image: &ImageRef, places: &[String]) -> DriverResult<Option<String>> {
-    let places: Vec<_> = places.iter().filter_map(|url| CephPlace::of_url(url)).collect();
+    let places = CephPlace::of_image(image.id, places);
     if places.is_empty() {
         return Ok(None);
     }
@@ -243,6 +240,12 @@ impl ImageBackend for Rbd {
             (None, None) => {}
         }
         Ok(found.is_some())
+    }
+
+    fn keeps_image(&self, site: HostStorage<'_>, image: &ImageRef) -> DriverResult<bool> {
+        let Some(parent) = parent(site, image)? else { return Ok(false) };
+        let found = CephPrograms::of(site.options).image(&parent)?;
+        Ok(found.is_some_and(|found| found.size == image.size))
     }
 
     fn has_image(&self, site: HostStorage<'_>, image: &ImageRef) -> DriverResult<bool> {
@@ -401,7 +404,11 @@ impl PlacedCopies for Rbd {
         let Some(target) = placed_names(site, disk, copy)?.copy else { return Ok(None) };
         let programs = CephPrograms::of(site.options);
         match programs.image(&format!("{target}@{SNAPSHOT}"))? {
-            Some(_) => Ok(Some(format!("rbd://{}/{target}/{SNAPSHOT}", programs.cluster()?))),
+            Some(_) => {
+                // An interruption may have left the snapshot unprotected. Then nobody could clone it.
+                programs.snapshot(&format!("{target}@{SNAPSHOT}"))?;
+                Ok(Some(format!("rbd://{}/{target}/{SNAPSHOT}", programs.cluster()?)))
+            }
             None => Ok(None),
         }
     }
