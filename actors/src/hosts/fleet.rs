@@ -258,12 +258,13 @@ impl ConnectedHosts {
         one == other || (self.share(one, other) && !(self.has_disks_of_all(one) && self.has_disks_of_all(other)))
     }
 
-    /// Whether the host's storage was read since start-up, and no other host shares it.
+    /// Whether the host's storage was read since start-up, and no other host has the same console logs and image cache.
     pub(crate) fn is_alone(&self, host: HostId) -> bool {
         let Some(member) = self.member(host) else { return false };
-        let alone = *member.sharers.read().unwrap_or_else(PoisonError::into_inner) == BTreeSet::from([host]);
+        let marked = *member.sharers.read().unwrap_or_else(PoisonError::into_inner) != BTreeSet::from([host]);
+        let alone = self.knows_storage_of(host) && (!marked || self.has_disks_of_all(host));
         let others: Vec<HostId> = self.members.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
-        alone && others.into_iter().all(|other| other == host || !self.share(host, other))
+        alone && others.into_iter().all(|other| other == host || !self.share_files(host, other))
     }
 
     /// All hosts that share the storage of `host`, including `host`; `None` if the storage was not read since start-up.
