@@ -38,13 +38,15 @@ fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet
     Ok(hosts)
 }
 
-/// Removes the guest's config drive and console log. The other host has its own. A disk in the directory stays: it is of
-/// an earlier `images_type`, and no other host has it.
+/// Removes the guest's files that are no disks, for example config drive and console log. The other host has its own. A
+/// disk in the directory stays: it is of an earlier `images_type`, and no other host has it.
 fn remove_files(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
     let pool = pool::open(connect, options)?;
     pool::refresh(&pool);
     let (drive, log) = (volumes::config_drive(instance), volumes::console_log(instance));
-    for name in pool::names(&pool)?.into_iter().filter(|name| *name == drive || name.starts_with(&log)) {
+    let passes = |name: &str| volumes::owner(name) == Some(instance) && name.ends_with(storage::PASSING);
+    let is_file = |name: &String| *name == drive || name.starts_with(&log) || passes(name);
+    for name in pool::names(&pool)?.into_iter().filter(is_file) {
         if let Some(volume) = pool::lookup(&pool, &name)? {
             pool::delete(&volume)?;
         }

@@ -42,6 +42,9 @@ use crate::options::{ImagesType, LibvirtOptions};
 use crate::volumes;
 use crate::xml::Element;
 
+/// The suffix of a file through which a disk passes on a host, on its way to a storage of the network or from there.
+pub(super) const PASSING: &str = ".passing";
+
 /// A host's storage with the options of this process.
 #[derive(Clone, Copy)]
 pub(super) struct HostStorage<'a> {

@@ -24,7 +24,7 @@ use virt::stream::Stream;
 
 use super::ceph::{self, CephPrograms};
 use super::placed::PlacedCopies;
-use super::{HostStorage, ImageBackend, StoredDisk, VolumeToCreate, open_apart, volume_xml};
+use super::{HostStorage, ImageBackend, PASSING, StoredDisk, VolumeToCreate, open_apart, volume_xml};
 use crate::ceph_place::{CephPlace, SNAPSHOT};
 use crate::checksum::RunningDigest;
 use crate::domain_xml::source::host;
@@ -42,8 +42,6 @@ use crate::xml::Element;
 const MARK: u64 = 4096;
 /// The longest name of a snapshot that a parent file holds, in bytes.
 const LONGEST: usize = 1024;
-/// The suffix of the file through which a disk passes on a host, on its way to Ceph or from Ceph.
-const PASSING: &str = ".passing";
 /// The length of a SHA-512 in hexadecimal digits.
 const SHA512: usize = 128;
 
@@ -307,13 +305,15 @@ impl ImageBackend for Rbd {
         let file = pool::create_raw(directory, &passing(directory, &disk.name)?, capacity, "0600")?;
         let mut upload = pool::Upload::start_sparse(site.connect, &file, capacity)?;
         let mut sent = Ok(());
-        self.read_whole(site, disk, &mut |bytes| {
+        let read = self.read_whole(site, disk, &mut |bytes| {
             sent = upload.send(bytes);
             sent.is_ok()
-        })?;
-        sent?;
-        upload.finish()?;
-        Ok(Some(file))
+        });
+        let copied = sent.and(read).and_then(|_| upload.finish());
+        if copied.is_err() {
+            let _ = pool::delete(&file);
+        }
+        copied.map(|()| Some(file))
     }
 
     fn placing(&self) -> Option<&dyn PlacedCopies> {
