@@ -1,5 +1,10 @@
 //! The place of an image's data in Ceph, as Glance names it.
 
+use chronova_events::ids::ImageId;
+
+/// The name of the snapshot that Glance makes of each of its images.
+pub(crate) const SNAPSHOT: &str = "snap";
+
 /// The snapshot with the data of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CephPlace {
@@ -11,9 +16,18 @@ pub struct CephPlace {
 }
 
 impl CephPlace {
+    /// The places of this image among the URLs. Glance names an image's data after the image. With other names, a user
+    /// who may add places to images could read the disk of another project: the Ceph user of Chronova can read disks
+    /// and volumes, and that of Glance cannot.
+    pub fn of_image(image: ImageId, urls: &[String]) -> Vec<Self> {
+        let name = image.to_string();
+        let places = urls.iter().filter_map(|url| Self::of_url(url));
+        places.filter(|place| place.image == name && place.snapshot == SNAPSHOT).collect()
+    }
+
     /// Reads `rbd://FSID/POOL/IMAGE/SNAPSHOT`. `None` for any other URL. Glance encodes the parts of the URL. A part
     /// with an encoded character is refused, because Glance's own names need none.
-    pub fn of_url(url: &str) -> Option<Self> {
+    fn of_url(url: &str) -> Option<Self> {
         let parts: Vec<&str> = url.strip_prefix("rbd://")?.split('/').collect();
         let [cluster, pool, image, snapshot] = parts.as_slice() else { return None };
         let is_plain = |part: &&str| {
@@ -38,6 +52,19 @@ impl CephPlace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_data_named_after_the_image_are_its_data() {
+        let image: ImageId = "8e54d1bd-2b0c-4c0e-9d2f-6d8a3a5f0b11".parse().unwrap();
+        let urls = [
+            format!("rbd://fsid/vms/{image}_disk/snap"),
+            format!("rbd://fsid/volumes/volume-{image}/snap"),
+            format!("rbd://fsid/images/{image}/other"),
+            format!("rbd://fsid/images/{image}/snap"),
+        ];
+        let found = CephPlace::of_image(image, &urls);
+        assert_eq!(found.iter().map(CephPlace::name).collect::<Vec<_>>(), [format!("images/{image}@snap")]);
+    }
 
     #[test]
     fn only_whole_addresses_in_ceph_are_read() {

@@ -79,11 +79,11 @@ ONE=$NAME-one TWO=$NAME-two
 
 # -------------------------------------------------------------------------------------------- a root disk that is a clone
 
+within 60 "both hosts have left their marks in the pool" eval '[ "$(marks)" = 2 ]'
 for host in h1 h2; do
   like "$host has a libvirt pool over Ceph's" "$(on $host pool-dumpxml chronova-rbd-vms | tr -d '\n')" "<pool type='rbd'>.*<name>vms</name>.*<auth type='ceph' username='cinder'>"
   like "$host has the libvirt secret that Chronova made" "$(on $host secret-list)" "$SECRET"
 done
-within 60 "both hosts have left their marks in the pool" eval '[ "$(marks)" = 2 ]'
 qemu-img convert -O raw "$CHRONOVA_IMAGE" "$CLOUD/guest.raw"
 IMAGE=$(upload "$NAME" raw "$CLOUD/guest.raw")
 like "Glance has the image in Ceph" "$(rbd snap ls "images/$IMAGE")" ' snap '

@@ -38,13 +38,18 @@ detach "$TWO" "$SECOND" h2
 
 # --------------------------------------------------------------------------------------- a file that the server lacks
 
-mv "$SERVED_FOLDER/volume-$VOLUME" "$CLOUD/aside"
-expect "an attachment without the file is requested" asked server add volume "$TWO" data
-within 90 "the volume is available after the failed attachment" eval '[ -z "$(attachments)" ] && volume_is data available'
+# The server has never seen this file, so it has nothing of it in its cache.
+asked volume create --size 1 lost
+within 60 "Cinder has made another volume" volume_is lost available
+LOST=$(get volume lost id)
+rm "$SERVED_FOLDER/volume-$LOST"
+expect "an attachment without the file is requested" asked server add volume "$TWO" lost
+within 90 "the volume is available after the failed attachment" eval '[ -z "$(attachments)" ] && volume_is lost available'
 like "the server's action gives the reason" "$(failure_of "$TWO")" 'NFS|nfs|No such file|Failed to open'
-unlike "the guest has no disk after the failed attachment" "$(on h2 dumpxml "$SECOND")" "$VOLUME"
+unlike "the guest has no disk after the failed attachment" "$(on h2 dumpxml "$SECOND")" "$LOST"
 same "the server is ACTIVE after the failed attachment" "$(status_of "$TWO")" ACTIVE
-mv "$CLOUD/aside" "$SERVED_FOLDER/volume-$VOLUME"
+expect "the volume without a file is deleted" asked volume delete lost
+within 60 "Cinder does not have that volume any more" no_volume lost
 
 ends_clean() {
   expect "the servers are deleted" asked server delete --wait "$ONE" "$TWO"

@@ -235,31 +235,36 @@ impl ConnectedHosts {
             .is_some_and(|member| member.sharers.read().unwrap_or_else(PoisonError::into_inner).contains(&host))
     }
 
+    /// Whether the host's disks are in a storage of the network, which the configuration names for all hosts.
+    fn has_disks_of_all(&self, host: HostId) -> bool {
+        let driver = self.driver(host);
+        driver.is_some_and(|driver| driver.shared_storage().is_some_and(|storage| !storage.shares_files()))
+    }
+
     /// Whether two hosts are known to share storage. It is enough if one of them knows, because the host that marks the
-    /// storage later sees both marks.
+    /// storage later sees both marks. Hosts with disks in one storage of the network need no marks: a mark that cannot be
+    /// read for a moment must not let one host remove the disks of the other's guests.
     pub fn share(&self, one: HostId, other: HostId) -> bool {
         let sees = |host, other: &HostId| {
             self.member(host)
                 .is_some_and(|member| member.sharers.read().unwrap_or_else(PoisonError::into_inner).contains(other))
         };
-        one == other || sees(one, &other) || sees(other, &one)
+        let named = self.has_disks_of_all(one) && self.has_disks_of_all(other);
+        one == other || named || sees(one, &other) || sees(other, &one)
     }
 
     /// Whether two hosts share not only disks, but also console logs and the image cache.
     pub(crate) fn share_files(&self, one: HostId, other: HostId) -> bool {
-        let whole = |host| {
-            let driver = self.driver(host);
-            driver.is_some_and(|driver| driver.shared_storage().is_some_and(|storage| storage.shares_files()))
-        };
-        one == other || (self.share(one, other) && (whole(one) || whole(other)))
+        one == other || (self.share(one, other) && !(self.has_disks_of_all(one) && self.has_disks_of_all(other)))
     }
 
-    /// Whether the host's storage was read since start-up, and no other host shares it.
+    /// Whether the host's storage was read since start-up, and no other host has the same console logs and image cache.
     pub(crate) fn is_alone(&self, host: HostId) -> bool {
         let Some(member) = self.member(host) else { return false };
-        let alone = *member.sharers.read().unwrap_or_else(PoisonError::into_inner) == BTreeSet::from([host]);
+        let marked = *member.sharers.read().unwrap_or_else(PoisonError::into_inner) != BTreeSet::from([host]);
+        let alone = self.knows_storage_of(host) && (!marked || self.has_disks_of_all(host));
         let others: Vec<HostId> = self.members.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
-        alone && others.into_iter().all(|other| other == host || !self.share(host, other))
+        alone && others.into_iter().all(|other| other == host || !self.share_files(host, other))
     }
 
     /// All hosts that share the storage of `host`, including `host`; `None` if the storage was not read since start-up.

@@ -517,7 +517,6 @@ impl ImageSource for FallbackImageSource {
     }
 
     async fn places(&self, image: &ImageRef) -> DriverResult<Vec<String>> {
-        // Without the image service, another host's cache still has the bytes.
-        Ok(self.first.places(image).await.unwrap_or_default())
+        self.first.places(image).await
     }
 }

@@ -95,8 +95,9 @@ async fn adopt(work: &StepRun, image: ImageId, snapshots: &dyn DiskSnapshots) ->
         Ok(()) => Ok(true),
         Err(PortError::Forbidden(reason)) => {
             tracing::warn!(%instance, reason, "an image is uploaded, although the service's storage has it");
-            snapshots.remove_placed_copy(instance, image).await.map_err(here)?;
+            // A repeated step comes here again as long as the first copy exists.
             snapshots.copy_root(instance, image, ImageFormat::Raw, Quiesce::No).await.map_err(here)?;
+            snapshots.remove_placed_copy(instance, image).await.map_err(here)?;
             Ok(false)
         }
         Err(error) => Err(error.into()),

@@ -20,7 +20,7 @@ use virt::stream::Stream;
 use super::error::{Context, translate};
 use super::host::{COPY_LIMIT, LibvirtDriver};
 use super::sparse::{self, SparsePiece};
-use super::storage::HostStorage;
+use super::storage::{self, HostStorage};
 use super::{adopted, definition, pool};
 use crate::capability::disk_transfer::{DiskFile, DiskTransfer};
 use crate::domain_xml::HostFacts;
@@ -43,7 +43,10 @@ fn failed(message: impl Into<String>) -> DriverError {
 /// Whether a volume stays on this host. This holds if every host creates the volume for itself, or if it is no disk of
 /// the guest.
 fn stays_behind(suffix: &str) -> bool {
-    suffix.starts_with("_console.log") || suffix.starts_with("_copy.") || suffix == "_disk.config"
+    suffix.starts_with("_console.log")
+        || suffix.starts_with("_copy.")
+        || suffix.ends_with(storage::PASSING)
+        || suffix == "_disk.config"
 }
 
 fn list(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {

@@ -41,9 +41,14 @@ impl Driver for LibvirtDriver {
 
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
         if storage::may_have_image(&self.options, image) {
-            let (wanted, places) = (image.clone(), source.places(image).await?);
+            let (wanted, places) = (image.clone(), source.places(image).await);
             let adopt = move |connect: &Connect, options: &LibvirtOptions| {
-                HostStorage::new(connect, options).adopt_image(&wanted, &places)
+                let site = HostStorage::new(connect, options);
+                match places {
+                    Ok(places) => site.adopt_image(&wanted, &places),
+                    // The storage or the cache may have the image. If neither has it, the source says what is wrong.
+                    Err(_) => site.keeps_image(&wanted),
+                }
             };
             if self.call("image lookup", adopt).await? {
                 return Ok(());

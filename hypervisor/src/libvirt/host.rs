@@ -38,7 +38,7 @@ pub struct LibvirtDriver {
     /// The threads for queries, so that the host answers queries while it creates many guests.
     pub(super) questions: CallThreads,
     pub(super) images: ImageFetcher,
-    /// Admits one change at a time per volume of the volume service.
+    /// Admits one change at a time per volume of the volume service, and per secret of a volume.
     pub(super) volumes: Gates<String>,
     /// The known facts about the host, and the connection on which the driver read them.
     pub(super) known: Mutex<Option<(Arc<Connect>, Arc<ProbedHost>)>>,

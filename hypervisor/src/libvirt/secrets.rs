@@ -3,13 +3,15 @@
 //! All disks of a host use the same secret for a Ceph user. Either the operator has defined this secret, or Chronova
 //! defines it with the key of `[chronova] rbd_keyring`. libvirtd stores that secret on the host, so that a guest starts
 //! without the control plane. The CHAP secret of an iSCSI volume is only in libvirtd's memory. Chronova sets its value
-//! before each use, and removes the secret when no guest of the host has the volume any more. No client of libvirtd can
-//! read a secret that Chronova has defined.
+//! before each use, and removes the secret when no guest of the host has the volume any more. A secret for a guest that
+//! never arrived (a failed live migration) ends with libvirtd. No client of libvirtd can read a secret that Chronova has
+//! defined.
 
 use virt::connect::Connect;
+use virt::error::ErrorNumber;
 use virt::secret::Secret;
 
-use super::error::{Context, found};
+use super::error::{Context, found, is};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{NetworkDisk, VolumeDisk};
 use crate::options::LibvirtOptions;
@@ -73,9 +75,11 @@ pub(super) fn forget(connect: &Connect, serial: &str) -> DriverResult<()> {
     // Only a secret of Chronova's has the id of a volume. A host may have no secrets at all.
     let Ok(Some(secret)) = lookup(connect, serial) else { return Ok(()) };
     for domain in connect.list_all_domains(0).during(CALL)? {
-        // Another guest shares the volume.
-        if domain.xml_desc(0).is_ok_and(|xml| xml.contains(serial)) {
-            return Ok(());
+        match domain.xml_desc(0) {
+            Ok(xml) if !xml.contains(serial) => {}
+            Err(error) if is(&error, ErrorNumber::NoDomain) => {}
+            // Another guest shares the volume, or may share it.
+            _ => return Ok(()),
         }
     }
     found(CALL, secret.undefine()).map(drop)

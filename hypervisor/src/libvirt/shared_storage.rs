@@ -9,7 +9,7 @@ use virt::connect::Connect;
 
 use super::error::Context as _;
 use super::host::LibvirtDriver;
-use super::{domain, mdevs, pool, storage};
+use super::{disks, domain, mdevs, pool, secrets, storage};
 use crate::capability::SharedStorage;
 use crate::driver::{DriverError, DriverResult};
 use crate::options::LibvirtOptions;
@@ -38,6 +38,22 @@ fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet
     Ok(hosts)
 }
 
+/// Removes the guest's files that are no disks, for example config drive and console log. The other host has its own. A
+/// disk in the directory stays: it is of an earlier `images_type`, and no other host has it.
+fn remove_files(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
+    let pool = pool::open(connect, options)?;
+    pool::refresh(&pool);
+    let (drive, log) = (volumes::config_drive(instance), volumes::console_log(instance));
+    let passes = |name: &str| volumes::owner(name) == Some(instance) && name.ends_with(storage::PASSING);
+    let is_file = |name: &String| *name == drive || name.starts_with(&log) || passes(name);
+    for name in pool::names(&pool)?.into_iter().filter(is_file) {
+        if let Some(volume) = pool::lookup(&pool, &name)? {
+            pool::delete(&volume)?;
+        }
+    }
+    Ok(())
+}
+
 #[async_trait]
 impl SharedStorage for LibvirtDriver {
     async fn storage_sharers(&self) -> DriverResult<BTreeSet<HostId>> {
@@ -55,13 +71,16 @@ impl SharedStorage for LibvirtDriver {
                 if domain.is_active().during("undefine")? {
                     return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
                 }
+                let attached = disks::serials(&domain).unwrap_or_default();
                 link.guests_known().leave(instance);
                 mdevs::remove(&domain)?;
                 domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))?;
+                for volume in attached {
+                    secrets::forget(connect, &volume)?;
+                }
             }
-            // The other host has its own config drive and console log.
             match storage::shares_disks_alone(options) {
-                true => pool::delete_of(&pool::open(connect, options)?, instance),
+                true => remove_files(connect, options, instance),
                 false => Ok(()),
             }
         })

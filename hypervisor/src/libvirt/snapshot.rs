@@ -85,17 +85,20 @@ pub(super) fn begin(
     }
     let root = site.find(&volumes::root(instance))?.ok_or_else(no_disk)?;
     let file = root.as_file(site, &pool)?;
-    match &file {
-        Some(file) => is_taken_as_bytes(&pool, file)?,
-        None if root.is_guessed() => is_taken_as_bytes(&root.pool, &root.volume)?,
-        None => {}
-    }
+    let looked = match &file {
+        Some(file) => is_taken_as_bytes(&pool, file),
+        None if root.is_guessed() => is_taken_as_bytes(&root.pool, &root.volume),
+        None => Ok(()),
+    };
     // The new volume has no backing file, so the pool copies the whole content.
-    StorageVol::create_xml_from(&pool, &xml(root.capacity()?), file.as_ref().unwrap_or(&root.volume), 0)
-        .during(CALL)?;
-    if let Some(file) = file {
-        pool::delete(&file)?;
+    let made = looked.and_then(|()| {
+        let from = file.as_ref().unwrap_or(&root.volume);
+        StorageVol::create_xml_from(&pool, &xml(root.capacity()?), from, 0).during(CALL)
+    });
+    if let Some(file) = &file {
+        pool::delete(file)?;
     }
+    made?;
     mark(&pool, instance, copy).map(SnapshotStart::Complete)
 }
 

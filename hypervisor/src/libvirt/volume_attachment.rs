@@ -38,7 +38,10 @@ impl VolumeAttachment for LibvirtDriver {
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
         let known = self.known().await?;
         let (disk, direct_io) = (disk.clone(), Arc::clone(&self.direct_io));
+        // Another guest's detachment must not remove the volume's secret between its definition and its use.
+        let pass = self.volumes.enter(&disk.serial, "disk attachment", self.options.call_deadline).await?;
         self.change("disk attachment", instance, self.options.call_deadline, move |connect, options| {
+            let _until_done = pass;
             let domain = domain::require(connect, instance)?;
             pool::look_for(connect, options, std::slice::from_ref(&disk))?;
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
@@ -67,7 +70,12 @@ impl VolumeAttachment for LibvirtDriver {
         .await?;
         self.wait_for_detachment(instance, serial).await?;
         let forgotten = serial.to_owned();
-        self.call("secret", move |connect, _| secrets::forget(connect, &forgotten)).await
+        let pass = self.volumes.enter(&forgotten, "secret", self.options.call_deadline).await?;
+        self.call("secret", move |connect, _| {
+            let _until_done = pass;
+            secrets::forget(connect, &forgotten)
+        })
+        .await
     }
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {

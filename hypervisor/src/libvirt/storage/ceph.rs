@@ -15,6 +15,9 @@ use roxmltree::Document;
 use crate::driver::{DriverError, DriverResult};
 use crate::options::{LibvirtOptions, RbdOptions};
 
+/// How long a part of the cluster may take for one operation, in seconds. Ceph itself would wait for ever.
+const PATIENCE: &str = "60";
+
 /// `rbd` ends with an error number: the image or snapshot does not exist.
 const ABSENT: i32 = 2;
 /// The image or snapshot exists, or the snapshot is protected already.
@@ -77,6 +80,7 @@ impl<'a> CephPrograms<'a> {
         let mut command = Command::new(program);
         command.args(["--conf", "/dev/null", "--client-mount-timeout"]);
         command.arg(self.rbd.connect_timeout.as_secs().to_string());
+        command.args(["--rados-osd-op-timeout", PATIENCE, "--rados-mon-op-timeout", PATIENCE]);
         command.arg("-m").arg(self.rbd.monitors.join(","));
         match &self.rbd.user {
             Some(user) => command.arg("--id").arg(user),

@@ -42,6 +42,9 @@ use crate::options::{ImagesType, LibvirtOptions};
 use crate::volumes;
 use crate::xml::Element;
 
+/// The suffix of a file through which a disk passes on a host, on its way to a storage of the network or from there.
+pub(super) const PASSING: &str = ".passing";
+
 /// A host's storage with the options of this process.
 #[derive(Clone, Copy)]
 pub(super) struct HostStorage<'a> {
@@ -97,6 +100,12 @@ trait ImageBackend: Sync {
     /// host's cache does not need it.
     fn adopt_image(&self, site: HostStorage<'_>, image: &ImageRef, places: &[String]) -> DriverResult<bool> {
         let _ = (site, image, places);
+        Ok(false)
+    }
+    /// Whether the storage still has the image that [`Self::adopt_image`] has found. For times at which the image service
+    /// does not answer.
+    fn keeps_image(&self, site: HostStorage<'_>, image: &ImageRef) -> DriverResult<bool> {
+        let _ = (site, image);
         Ok(false)
     }
     /// Whether [`Self::adopt_image`] has found the image.
@@ -360,6 +369,11 @@ impl<'a> HostStorage<'a> {
     /// See [`ImageBackend::adopt_image`].
     pub(super) fn adopt_image(self, image: &ImageRef, places: &[String]) -> DriverResult<bool> {
         chosen(self.options).adopt_image(self, image, places)
+    }
+
+    /// See [`ImageBackend::keeps_image`].
+    pub(super) fn keeps_image(self, image: &ImageRef) -> DriverResult<bool> {
+        chosen(self.options).keeps_image(self, image)
     }
 
     /// Whether new disks can be made from this image: the host's cache has it, or the storage of new disks does.

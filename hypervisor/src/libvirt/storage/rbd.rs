@@ -24,8 +24,8 @@ use virt::stream::Stream;
 
 use super::ceph::{self, CephPrograms};
 use super::placed::PlacedCopies;
-use super::{HostStorage, ImageBackend, StoredDisk, VolumeToCreate, open_apart, volume_xml};
-use crate::ceph_place::CephPlace;
+use super::{HostStorage, ImageBackend, PASSING, StoredDisk, VolumeToCreate, open_apart, volume_xml};
+use crate::ceph_place::{CephPlace, SNAPSHOT};
 use crate::checksum::RunningDigest;
 use crate::domain_xml::source::host;
 use crate::domain_xml::{DiskSource, RbdImage};
@@ -42,11 +42,6 @@ use crate::xml::Element;
 const MARK: u64 = 4096;
 /// The longest name of a snapshot that a parent file holds, in bytes.
 const LONGEST: usize = 1024;
-/// The suffix of the file through which a disk passes on a host, on its way to Ceph or from Ceph.
-const PASSING: &str = ".passing";
-
-/// The name of the snapshot that Glance makes of each of its images.
-const SNAPSHOT: &str = "snap";
 /// The length of a SHA-512 in hexadecimal digits.
 const SHA512: usize = 128;
 
@@ -141,7 +136,7 @@ fn copy_in(site: HostStorage<'_>, volume: &str, image: &ImageRef) -> DriverResul
 /// The first snapshot among these places that a disk can be cloned from. It must have the image's size: a place may be
 /// older than the image's data.
 fn snapshot_among(options: &LibvirtOptions, image: &ImageRef, places: &[String]) -> DriverResult<Option<String>> {
-    let places: Vec<_> = places.iter().filter_map(|url| CephPlace::of_url(url)).collect();
+    let places = CephPlace::of_image(image.id, places);
     if places.is_empty() {
         return Ok(None);
     }
@@ -245,6 +240,12 @@ impl ImageBackend for Rbd {
         Ok(found.is_some())
     }
 
+    fn keeps_image(&self, site: HostStorage<'_>, image: &ImageRef) -> DriverResult<bool> {
+        let Some(parent) = parent(site, image)? else { return Ok(false) };
+        let found = CephPrograms::of(site.options).image(&parent)?;
+        Ok(found.is_some_and(|found| found.size == image.size))
+    }
+
     fn has_image(&self, site: HostStorage<'_>, image: &ImageRef) -> DriverResult<bool> {
         Ok(parent(site, image)?.is_some())
     }
@@ -304,13 +305,15 @@ impl ImageBackend for Rbd {
         let file = pool::create_raw(directory, &passing(directory, &disk.name)?, capacity, "0600")?;
         let mut upload = pool::Upload::start_sparse(site.connect, &file, capacity)?;
         let mut sent = Ok(());
-        self.read_whole(site, disk, &mut |bytes| {
+        let read = self.read_whole(site, disk, &mut |bytes| {
             sent = upload.send(bytes);
             sent.is_ok()
-        })?;
-        sent?;
-        upload.finish()?;
-        Ok(Some(file))
+        });
+        let copied = sent.and(read).and_then(|_| upload.finish());
+        if copied.is_err() {
+            let _ = pool::delete(&file);
+        }
+        copied.map(|()| Some(file))
     }
 
     fn placing(&self) -> Option<&dyn PlacedCopies> {
@@ -401,7 +404,11 @@ impl PlacedCopies for Rbd {
         let Some(target) = placed_names(site, disk, copy)?.copy else { return Ok(None) };
         let programs = CephPrograms::of(site.options);
         match programs.image(&format!("{target}@{SNAPSHOT}"))? {
-            Some(_) => Ok(Some(format!("rbd://{}/{target}/{SNAPSHOT}", programs.cluster()?))),
+            Some(_) => {
+                // An interruption may have left the snapshot unprotected. Then nobody could clone it.
+                programs.snapshot(&format!("{target}@{SNAPSHOT}"))?;
+                Ok(Some(format!("rbd://{}/{target}/{SNAPSHOT}", programs.cluster()?)))
+            }
             None => Ok(None),
         }
     }

@@ -1,7 +1,7 @@
 //! Reads the data of images from Ceph itself: `[glance] enable_rbd_download`.
 //!
-//! Ceph's program `rbd` runs beside Chronova. The bytes are inspected and compared with the image's checksum like bytes from Glance's API. If Ceph does not send
-//! them, Glance does.
+//! Ceph's program `rbd` runs beside Chronova. The bytes are inspected and compared with the image's checksum like bytes
+//! from Glance's API. If Ceph does not send them, Glance does.
 
 use std::io::{self, Read as _};
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
+use chronova_events::ids::ImageId;
 use chronova_hypervisor::ceph_place::CephPlace;
 use chronova_hypervisor::driver::ByteStream;
 use futures::stream;
@@ -18,6 +19,8 @@ use tokio::sync::mpsc;
 const PIECE: usize = 256 * 1024;
 /// The number of pieces that may wait for their reader.
 const DEPTH: usize = 4;
+/// How long a part of the cluster may take for one operation, in seconds. Ceph itself would wait for ever.
+const PATIENCE: &str = "60";
 
 /// Nova's `[glance] rbd_*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,11 +36,14 @@ pub struct CephDownload {
 }
 
 impl CephDownload {
-    /// Opens the data at the first of these places that is in Ceph. `None` if there is no such place.
-    pub(super) fn open(&self, places: &[String]) -> Option<io::Result<ByteStream>> {
-        let mut known = places.iter().filter_map(|url| CephPlace::of_url(url));
-        let place = known.find(|place| self.pool.as_ref().is_none_or(|pool| *pool == place.pool))?;
-        Some(self.export(&place))
+    /// Opens the image's data at the first of these places that is in Ceph. `None` if there is no such place.
+    pub(super) fn open(&self, image: ImageId, places: &[String]) -> Option<io::Result<ByteStream>> {
+        Some(self.export(&self.place(image, places)?))
+    }
+
+    fn place(&self, image: ImageId, places: &[String]) -> Option<CephPlace> {
+        let mut known = CephPlace::of_image(image, places).into_iter();
+        known.find(|place| self.pool.as_ref().is_none_or(|pool| *pool == place.pool))
     }
 
     fn export(&self, place: &CephPlace) -> io::Result<ByteStream> {
@@ -49,6 +55,7 @@ impl CephDownload {
             command.arg("--id").arg(user);
         }
         command.arg("--client-mount-timeout").arg(self.connect_timeout.as_secs().to_string());
+        command.args(["--rados-osd-op-timeout", PATIENCE, "--rados-mon-op-timeout", PATIENCE]);
         command.args(["export", "--no-progress", &place.name(), "-"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let running = command.spawn()?;
@@ -65,20 +72,26 @@ impl CephDownload {
 fn pass_on(mut running: Child, pieces: &mpsc::Sender<io::Result<Bytes>>) {
     let Some(mut out) = running.stdout.take() else { return };
     let mut buffer = vec![0_u8; PIECE];
-    let ended = loop {
+    let broken = loop {
         match out.read(&mut buffer) {
-            Ok(0) => break end(running),
+            Ok(0) => {
+                if let Err(error) = end(running) {
+                    let _ = pieces.blocking_send(Err(error));
+                }
+                return;
+            }
             Ok(length) => {
                 if pieces.blocking_send(Ok(Bytes::copy_from_slice(&buffer[..length]))).is_err() {
-                    let _ = running.kill();
-                    let _ = running.wait();
-                    return;
+                    break None;
                 }
             }
-            Err(error) => break Err(error),
+            Err(error) => break Some(error),
         }
     };
-    if let Err(error) = ended {
+    // Without the wait, the ended program would stay in the process table.
+    let _ = running.kill();
+    let _ = running.wait();
+    if let Some(error) = broken {
         let _ = pieces.blocking_send(Err(error));
     }
 }
@@ -106,9 +119,13 @@ mod tests {
             conf: None,
             connect_timeout: Duration::from_secs(5),
         };
-        let url = |text: &str| [text.to_owned()];
-        assert!(download(None).open(&url("file:///images/1")).is_none());
-        assert!(download(None).open(&[]).is_none());
-        assert!(download(Some("images")).open(&url("rbd://fsid/other/1/snap")).is_none());
+        let image = ImageId::random();
+        let places = [format!("file:///images/{image}"), format!("rbd://fsid/images/{image}/snap")];
+        let found = |pool: Option<&str>| download(pool).place(image, &places).map(|place| place.pool);
+        assert_eq!(found(None).as_deref(), Some("images"));
+        assert_eq!(found(Some("images")).as_deref(), Some("images"));
+        assert_eq!(found(Some("other")), None);
+        assert!(download(None).open(image, &places[..1]).is_none());
+        assert!(download(None).open(ImageId::random(), &places).is_none());
     }
 }

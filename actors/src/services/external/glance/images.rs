@@ -397,7 +397,7 @@ impl GlanceImages {
             Some(sha2) => verified(bytes, sha2),
             None => bytes,
         };
-        let of_ceph = match self.download.as_ref().and_then(|download| download.open(&found.places())) {
+        let of_ceph = match self.download.as_ref().and_then(|download| download.open(image.id, &found.places())) {
             Some(Ok(bytes)) => Some(look(checked(bytes), image.size, &format).await),
             Some(Err(error)) => Some(Err(error)),
             None => None,
