@@ -86,8 +86,11 @@ def charts():
     value = lambda title: browser.run('return document.querySelector(`figure[aria-label="${arguments[0]}"] figcaption`)?.textContent ?? ""', title)
     browser.until('requests are counted', lambda: re.search(r'answered [0-9.]*[1-9][0-9.]* per second', value('Requests')))
     browser.until('the hosts are counted', lambda: 'up 3' in value('Compute hosts') and 'down 0' in value('Compute hosts'))
+    # The line of the answers is blue; the axes and the grid are grey.
     painted = ('const c = document.querySelector("figure[aria-label=Requests] canvas");'
-               'return c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some((byte) => byte > 0)')
+               'const bytes = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;'
+               'for (let at = 0; at < bytes.length; at += 4) if (bytes[at + 3] > 100 && bytes[at + 2] - bytes[at] > 80) return true;'
+               'return false')
     browser.until('lines are drawn', lambda: browser.run(painted))
     shot('charts')
 

@@ -16,8 +16,8 @@ pub(super) fn name(uris: &mut [String]) {
         }
         let free = (2_u32..).map(|number| format!("{default}{number}")).find(|name| !taken.contains(name));
         let Some(free) = free else { continue };
-        let mark = if uri.contains('?') { '&' } else { '?' };
-        uri.push_str(&format!("{mark}name={free}"));
+        let mark = if uri.contains('?') { "&" } else { "?" };
+        uri.push_str(&[mark, "name=", &free].concat());
         taken.insert(free);
     }
 }

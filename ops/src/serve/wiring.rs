@@ -336,6 +336,10 @@ fn consoles(config: &Config, targets: &Targets) -> Result<ComputeConfig> {
     let mut compute = targets.compute.clone();
     listen::consoles(config, &mut compute.consoles);
     compute.consoles.vnc_security.check().context("cannot use [vnc] auth_schemes")?;
+    if let Some(folder) = compute.consoles.missing_folder() {
+        let folder = folder.display();
+        tracing::warn!(%folder, "no console can be opened: [DEFAULT] record names a file in a folder that does not exist");
+    }
     if let Some(page) = compute.consoles.missing_viewer() {
         let page = page.display();
         tracing::warn!(%page, "SPICE consoles have no viewer: [DEFAULT] web names a folder without this page of spice-html5");

@@ -1,4 +1,4 @@
-// A chart of time series (uPlot). The text below it has the newest values, for readers who do not see the lines.
+// A chart of time series (uPlot). Its caption has the newest values, for readers who do not see the lines.
 import { html, useEffect, useRef } from './html.js';
 import { sheet } from './sheet.js';
 import uPlot from '../vendor/uplot/uplot.js';

@@ -61,3 +61,31 @@ export async function sortInSlices(rows, value, down, signal) {
   for (let at = 0; at < count; at += 1) sorted[at] = rows[from[at]];
   return sorted;
 }
+
+/**
+ * Sorts long lists one after another: the returned function takes the next one, or null to stop. A sort under way is
+ * given up for the next one. But if only the rows differ, no two sorts in a row are given up. Otherwise no sort would
+ * end while the rows change often.
+ * @param {(done: {of: any[], name: string, down: boolean, rows: any[]}) => void} tell
+ */
+export function sorter(tell) {
+  let next = /** @type {any} */ (null);
+  let now = /** @type {any} */ (null);
+  const begin = () => {
+    now = next;
+    next = null;
+    if (!now) return;
+    const { of, name, value, down, stop } = now;
+    sortInSlices(of, value, down, stop.signal).then((rows) => {
+      if (rows && !stop.signal.aborted) tell({ of, name, down, rows });
+    }).finally(begin);
+  };
+  /** @param {{of: any[], name: string, value: (row: any) => any, down: boolean}|null} list */
+  return (list) => {
+    const turned = !list || !now || list.name !== now.name || list.down !== now.down;
+    const over = Boolean(now) && (turned || !now.whole);
+    next = list && { ...list, stop: new AbortController(), whole: over && !turned };
+    if (over) now.stop.abort();
+    if (!now) begin();
+  };
+}

@@ -1,6 +1,6 @@
 // Components of the pages.
 import { html, useEffect, useMemo, useRef, useState } from './html.js';
-import { sort, sortInSlices } from './sort.js';
+import { sort, sorter } from './sort.js';
 import { moment, say } from './state.js';
 
 export const time = (text) => {
@@ -122,17 +122,13 @@ function useSorted(rows, column, down) {
   const long = Boolean(value) && rows.length > AT_ONCE;
   const [slow, setSlow] = useState({ of: NONE, name: '', down: false, rows: NONE });
   const quick = useMemo(() => (value && !long ? sort(rows, value, down) : rows), [rows, column?.name, down, long]);
+  const want = useRef(/** @type {any} */ (null));
+  want.current ||= sorter(setSlow);
   useEffect(() => {
-    if (!long) {
-      setSlow((old) => (old.rows === NONE ? old : { of: NONE, name: '', down: false, rows: NONE }));
-      return undefined;
-    }
-    const stop = new AbortController();
-    sortInSlices(rows, /** @type {any} */ (value), down, stop.signal).then((sorted) => {
-      if (sorted && !stop.signal.aborted) setSlow({ of: rows, name: column?.name || '', down, rows: sorted });
-    });
-    return () => stop.abort();
+    want.current(long ? { of: rows, name: column?.name || '', value, down } : null);
+    if (!long) setSlow((old) => (old.rows === NONE ? old : { of: NONE, name: '', down: false, rows: NONE }));
   }, [rows, column?.name, down, long]);
+  useEffect(() => () => want.current(null), []);
   if (!long) return { sorted: quick, busy: false };
   const busy = slow.of !== rows || slow.name !== column?.name || slow.down !== down;
   return { sorted: slow.rows === NONE ? rows : slow.rows, busy };

@@ -4,6 +4,7 @@ import { url } from '../lib/api.js';
 import { Chart } from '../lib/chart.js';
 import { follow } from '../lib/metrics.js';
 import { useLoad } from '../lib/load.js';
+import { moment } from '../lib/state.js';
 import { Badge, Meter, Notice, Table, Tiles, Trouble } from '../lib/ui.js';
 
 /** An answer with 503 also has a report. */
@@ -30,6 +31,7 @@ const CHARTS = [
 
 function Metrics() {
   const load = useLoad(follow, ['metrics'], { every: 2000 });
+  const at = moment.use();
   const points = load.data || [];
   const times = points.map((point) => point.at);
   return html`<h2>Since this page was opened</h2>
@@ -37,7 +39,7 @@ function Metrics() {
     ${points.length > 1
       ? html`<div class="charts">${CHARTS.map(([title, series]) => html`<${Chart} key=${title} title=${title} times=${times}
           series=${series.map(([label, unit, name]) => ({ label, unit, values: points.map((point) => point[name]) }))} />`)}</div>`
-      : html`<p class="quiet" role="status">The lines begin in a few seconds.</p>`}`;
+      : html`<p class="quiet" role="status">${at ? 'The lines begin after the return to the present.' : 'The lines begin in a few seconds.'}</p>`}`;
 }
 
 export default function Health() {

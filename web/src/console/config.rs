@@ -1,6 +1,6 @@
 //! The enabled consoles, and the addresses under which clients reach them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::vnc_security::VncSecurity;
 
@@ -53,6 +53,12 @@ impl Default for ConsoleConfig {
 }
 
 impl ConsoleConfig {
+    /// The folder of the recordings, if it does not exist.
+    pub fn missing_folder(&self) -> Option<&Path> {
+        let folder = self.record.as_deref()?.parent()?;
+        (!folder.as_os_str().is_empty() && !folder.is_dir()).then_some(folder)
+    }
+
     /// The path of the SPICE page, if this process should serve the page and the folder of the viewers lacks it. The
     /// VNC page is never missing, because the dashboard has its own.
     pub fn missing_viewer(&self) -> Option<PathBuf> {

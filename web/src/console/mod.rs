@@ -1,9 +1,9 @@
 //! The console gateway, which replaces `nova-novncproxy`, `nova-spicehtml5proxy` and `nova-serialproxy`.
 //!
 //! `GET /console?token=...` becomes a WebSocket, which relays to and from the token's console. A screen is a TCP
-//! connection to the guest's host, and [`rfb`] protects that of a VNC screen. A serial line uses the hypervisor's own connection, so that no host needs a port for
-//! it. `/console/FILE` serves the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5). A listener that serves
-//! only the gateway has all this at its root, like Nova's proxies.
+//! connection to the guest's host, and [`rfb`] protects that of a VNC screen. A serial line uses the hypervisor's own
+//! connection, so that no host needs a port for it. `/console/FILE` serves the files of the viewer in `[DEFAULT] web`
+//! (noVNC, spice-html5). A listener that serves only the gateway has all this at its root, like Nova's proxies.
 //!
 //! The gateway checks a request in Nova's order. First, the token must be known and not expired, and its server must
 //! exist. Second, a browser's `Origin` must be this host or one of `[console] allowed_origins`, and as secure as the
@@ -184,9 +184,9 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<OpenedConsole, Co
     let place = app.consoles.places.take(&hash, known.instance, user)?;
     let host = server.placement.as_ref().and_then(|placed| queries.host(placed.host)).ok_or(ConsoleRefusal::Moved)?;
     let line = reach(&host, known, &config.vnc_security).await?;
-    tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "console opened");
     let recording = ConsoleRecording::begin(config.record.as_deref(), &app.consoles.recorded).await;
     let recording = recording.map_err(ConsoleRefusal::Recording)?;
+    tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "console opened");
     let session = app
         .access_log()
         .zip(requester)

@@ -7,6 +7,7 @@
 //! Only the user of the process can read a recording, because it has all that the viewer typed. A console whose
 //! recording cannot be written ends.
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,7 +81,10 @@ fn escaped(payload: &[u8]) -> String {
             b'\\' => text.push_str("\\\\"),
             b'\'' => text.push_str("\\'"),
             0x20..=0x7e => text.push(char::from(*byte)),
-            _ => text.push_str(&format!("\\x{byte:02x}")),
+            _ => {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "\\x{byte:02x}");
+            }
         }
     }
     text

@@ -60,7 +60,7 @@ pub(super) enum RfbError {
     Broken(#[from] io::Error),
     #[error("the host speaks {0:?} instead of RFB 3.8")]
     Version(String),
-    #[error("the host refuses the connection: {0}")]
+    #[error("the host refuses the connection: {0:?}")]
     Refused(String),
     #[error("the host offers the types of security {0:?}, and [vnc] auth_schemes has none of them")]
     NoScheme(Vec<u8>),
@@ -115,7 +115,9 @@ async fn vencrypt<S>(mut host: S, name: &str, security: &VncSecurity) -> Result<
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let config = security.client_config()?;
+    // The files may be on a slow disk, and this thread serves other consoles.
+    let files = security.clone();
+    let config = tokio::task::spawn_blocking(move || files.client_config()).await.map_err(io::Error::from)??;
     let mut version = [0; 2];
     host.read_exact(&mut version).await?;
     if version != [0, 2] {

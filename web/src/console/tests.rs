@@ -248,6 +248,17 @@ async fn the_address_of_a_screen_opens_a_page_without_any_viewer() {
 }
 
 #[test]
+fn a_folder_of_recordings_that_is_missing_is_known() {
+    let scratch = tempfile::tempdir().unwrap();
+    let of = |record: &str| ConsoleConfig { record: Some(scratch.path().join(record)), ..ConsoleConfig::default() };
+    assert_eq!(ConsoleConfig::default().missing_folder(), None);
+    assert_eq!(of("console").missing_folder(), None);
+    assert_eq!(of("none/console").missing_folder(), Some(scratch.path().join("none").as_path()));
+    let here = ConsoleConfig { record: Some("console".into()), ..ConsoleConfig::default() };
+    assert_eq!(here.missing_folder(), None, "the folder in which the process was started");
+}
+
+#[test]
 fn viewers_that_are_missing_are_known() {
     let scratch = tempfile::tempdir().unwrap();
     let base = ConsoleConfig { pages: scratch.path().to_owned(), spice: true, ..ConsoleConfig::default() };
