@@ -66,8 +66,8 @@ fn known_as<'a>(
     }
 }
 
-/// The new inventories of a device's provider, if they change. Of a class that the device does not offer any more, the
-/// amount in use stays. Keeps the reserved amount that a client of Placement set, up to the new total.
+/// The new inventories of a device's provider, if they change. If the device no longer offers a class, the amount in use
+/// stays. Keeps the reserved amount that a client of Placement set, up to the new total.
 fn replaced(provider: ProviderId, known: Option<&Provider>, line: Option<&MdevInventory>) -> Option<LedgerEvent> {
     let before: Vec<Inventory> =
         known.into_iter().flat_map(|known| known.inventories.values()).map(inventory).collect();
