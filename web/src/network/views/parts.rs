@@ -18,7 +18,7 @@ pub(super) fn time(at: Timestamp) -> String {
 const PLUGGING: i64 = 60 * 1_000_000;
 
 /// The program that carries the traffic between hosts. `None` for a past moment, because the program keeps no past.
-pub(super) fn plane(ctx: &Ctx) -> Option<Arc<dyn NetworkPlane>> {
+pub(in crate::network) fn plane(ctx: &Ctx) -> Option<Arc<dyn NetworkPlane>> {
     ctx.queries().ok().filter(|_| !ctx.is_past()).and_then(|queries| queries.networks.plane())
 }
 
@@ -41,7 +41,7 @@ fn used(ctx: &Ctx, row: &Port) -> &'static str {
     let (Some(plane), Ok(queries)) = (plane(ctx), ctx.queries()) else { return "ACTIVE" };
     match queries.clock.now().0 - row.updated_at.0 {
         _ if plane.carries(row.created.port) => "ACTIVE",
-        0..PLUGGING => "BUILD",
+        ..PLUGGING => "BUILD",
         _ => "DOWN",
     }
 }

@@ -191,7 +191,9 @@ fn updates(before: &FakeTables, after: &FakeTables) -> Value {
             };
             match (old.get(uuid), new.get(uuid)) {
                 (Some(old), Some(new)) if old == new => {}
-                (Some(old), Some(new)) => _ = rows.insert(uuid.to_string(), json!({"old": shown(old), "new": shown(new)})),
+                (Some(old), Some(new)) => {
+                    _ = rows.insert(uuid.to_string(), json!({"old": shown(old), "new": shown(new)}))
+                }
                 (None, Some(new)) => _ = rows.insert(uuid.to_string(), json!({"new": shown(new)})),
                 (old, _) => _ = rows.insert(uuid.to_string(), json!({"old": old.map(shown)})),
             }
@@ -216,7 +218,8 @@ fn carry_out(tables: &mut FakeTables, operations: &[Value]) -> Result<Vec<Value>
             Some("insert") => {
                 let uuid = operation["uuid-name"].as_str().and_then(|name| names.get(name)).copied();
                 let row = operation["row"].as_object().ok_or("no row")?;
-                let row = row.iter().map(|(name, value)| Ok((name.clone(), read(value)?))).collect::<Result<_, String>>()?;
+                let row =
+                    row.iter().map(|(name, value)| Ok((name.clone(), read(value)?))).collect::<Result<_, String>>()?;
                 table.insert(uuid.unwrap_or_else(Uuid::new_v4), row);
             }
             Some("delete") => _ = table.remove(&chosen(operation)?),
@@ -287,10 +290,7 @@ fn resolved(value: OvsdbValue, names: &BTreeMap<String, Uuid>) -> Result<OvsdbVa
 
 /// Whether the references of the column keep no row.
 fn is_weak(table: &str, column: &str) -> bool {
-    matches!(
-        (table, column),
-        ("Port_Group", "ports") | ("Logical_Switch_Port", "dhcpv4_options" | "dhcpv6_options")
-    )
+    matches!((table, column), ("Port_Group", "ports") | ("Logical_Switch_Port", "dhcpv4_options" | "dhcpv6_options"))
 }
 
 /// The rows that a reference keeps.

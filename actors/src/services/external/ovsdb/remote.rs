@@ -82,10 +82,7 @@ pub(super) trait OvsdbStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> OvsdbStream for S {}
 
-pub(super) async fn connect(
-    remote: &OvsdbRemote,
-    tls: &Arc<ClientConfig>,
-) -> std::io::Result<Box<dyn OvsdbStream>> {
+pub(super) async fn connect(remote: &OvsdbRemote, tls: &Arc<ClientConfig>) -> std::io::Result<Box<dyn OvsdbStream>> {
     match remote {
         OvsdbRemote::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
         OvsdbRemote::Tcp { host, port } => Ok(Box::new(dial(host, *port).await?)),
@@ -124,7 +121,9 @@ mod tests {
             assert_eq!(read.to_string().parse(), Ok(wanted));
         }
         assert_eq!(read_remotes("tcp:a:1,tcp:b:2").unwrap(), [tcp("a", 1), tcp("b", 2)]);
-        for wrong in ["", "tcp:", "unix:", "10.0.0.1:6641", "http:a:1", "tcp:a:b", "tcp::1", "ssl:[::1:6641", "tcp:a:1,"] {
+        for wrong in
+            ["", "tcp:", "unix:", "10.0.0.1:6641", "http:a:1", "tcp:a:b", "tcp::1", "ssl:[::1:6641", "tcp:a:1,"]
+        {
             assert!(read_remotes(wrong).is_err(), "{wrong}");
         }
     }

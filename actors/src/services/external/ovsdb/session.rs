@@ -53,7 +53,9 @@ pub(super) async fn keep(
     let mut pause = FIRST_PAUSE;
     for remote in options.remotes.iter().cycle() {
         let begun = Instant::now();
-        let ended = match timeout(options.connect_timeout, OvsdbSession::open(&options, remote, &tls)).await {
+        let opening = timeout(options.connect_timeout, OvsdbSession::open(&options, remote, &tls));
+        let Some(opened) = opened_meanwhile(opening, &mut calls).await else { return };
+        let ended = match opened {
             Ok(Ok((session, tables))) => {
                 tracing::info!(%remote, "the database of the networks is connected");
                 let connection = OvsdbConnection::Connected(remote.clone());
@@ -74,6 +76,20 @@ pub(super) async fn keep(
             return;
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Waits for a connection, and refuses transactions meanwhile. `None`: the client is dropped.
+async fn opened_meanwhile<T>(opening: impl Future<Output = T>, calls: &mut mpsc::Receiver<OvsdbCall>) -> Option<T> {
+    let mut opening = std::pin::pin!(opening);
+    loop {
+        tokio::select! {
+            opened = &mut opening => return Some(opened),
+            call = calls.recv() => {
+                let reason = "the connection is being made".to_owned();
+                let _ = call?.answer.send(Err(OvsdbFailure::Unavailable(reason)));
+            }
+        }
     }
 }
 

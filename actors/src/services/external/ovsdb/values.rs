@@ -136,7 +136,8 @@ impl OvsdbValue {
                 None => json!(["set", atoms.iter().map(OvsdbAtom::to_json).collect::<Vec<_>>()]),
             },
             Self::Map(pairs) => {
-                let pairs: Vec<Value> = pairs.iter().map(|(key, value)| json!([key.to_json(), value.to_json()])).collect();
+                let pairs: Vec<Value> =
+                    pairs.iter().map(|(key, value)| json!([key.to_json(), value.to_json()])).collect();
                 json!(["map", pairs])
             }
         }

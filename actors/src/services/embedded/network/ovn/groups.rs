@@ -88,9 +88,8 @@ fn drop_acls(rows: &mut WantedRows) -> Vec<NorthboundKey> {
     let drops = [("to-lport", "outport"), ("from-lport", "inport")].map(|(direction, side)| {
         (format!("drop/{direction}"), acl(direction, DROP_PRIORITY, &format!("{side} == @{DROP} && ip"), "drop"))
     });
-    let always = ALWAYS.map(|(name, direction, matches)| {
-        (format!("always/{name}"), acl(direction, ALLOW_PRIORITY, matches, "allow"))
-    });
+    let always = ALWAYS
+        .map(|(name, direction, matches)| (format!("always/{name}"), acl(direction, ALLOW_PRIORITY, matches, "allow")));
     let all = drops.into_iter().chain(always);
     all.map(|(mark, wanted)| {
         let own = key(NorthboundTable::Acl, mark);

@@ -32,7 +32,9 @@ pub(super) fn routers(networks: &NetworksView, options: &OvnOptions, rows: &mut 
         let ports: Vec<NorthboundKey> = connected.map(|port| router_port(networks, port, options, rows)).collect();
         let gateway = networks.gateway_of(id).filter(|_| !options.gateway_chassis.is_empty());
         let (routes, nat) = match gateway {
-            Some(gateway) => (default_routes(networks, id, gateway, rows), translations(networks, router, gateway, rows)),
+            Some(gateway) => {
+                (default_routes(networks, id, gateway, rows), translations(networks, router, gateway, rows))
+            }
             None => (Vec::new(), Vec::new()),
         };
         let wanted = WantedRow::default()

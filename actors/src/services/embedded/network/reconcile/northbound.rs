@@ -46,8 +46,7 @@ impl Reconciler for NorthboundRows {
 
     const NAME: &'static str = "ovn-northbound";
     const REPAIRS: &'static str = "rows of OVN's northbound database that differ from the networks in the log";
-    const ON_A_COPY: CopyConduct<Self::Finding> =
-        CopyConduct::IsHarmless("rows that this log does not have stay");
+    const ON_A_COPY: CopyConduct<Self::Finding> = CopyConduct::IsHarmless("rows that this log does not have stay");
     const BY_CLOCK: bool = false;
     const FOLLOWS_LOG: bool = true;
     const FROM_LOG_ALONE: bool = false;

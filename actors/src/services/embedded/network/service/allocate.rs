@@ -49,9 +49,9 @@ impl EmbeddedNetworks {
         }
         self.see(seen).await?;
         let nics = self.views.networks.read(|networks| {
-            self.views
-                .security_groups
-                .read(|groups| planned.iter().map(|nic| self.info(networks, groups, nic)).collect::<Result<Vec<_>, _>>())
+            self.views.security_groups.read(|groups| {
+                planned.iter().map(|nic| self.info(networks, groups, nic)).collect::<Result<Vec<_>, _>>()
+            })
         })?;
         self.touched.forget(wanted.instance);
         Ok(nics)
