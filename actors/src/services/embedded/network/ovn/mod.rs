@@ -160,7 +160,7 @@ impl NetworkPlane for OvnPlane {
         }
         self.client.transact(operations).await.map_err(|failure| match failure {
             OvsdbFailure::Unavailable(reason) => PortError::Unavailable(reason),
-            OvsdbFailure::Refused(reason) => PortError::Conflict(reason),
+            refused @ OvsdbFailure::Refused(_) => PortError::Conflict(refused.to_string()),
         })?;
         Ok(false)
     }
