@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 //! The wanted rows of a small cloud, and their way into a database.
 
+mod service;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -78,12 +80,12 @@ fn options() -> OvnOptions {
 /// A log with its read models.
 struct Cloud {
     log: Arc<MemoryStore>,
-    views: Views,
+    views: Arc<Views>,
 }
 
 impl Cloud {
     fn empty() -> Self {
-        Self { log: MemoryStore::new(), views: Views::new() }
+        Self { log: MemoryStore::new(), views: Arc::new(Views::new()) }
     }
 
     async fn tell(&self, stream: &StreamId, event: impl Into<Event>) {

@@ -28,7 +28,7 @@ const LEASE: &str = "43200";
 const NO_GATEWAY: &str = "169.254.0.1";
 
 /// The destination of each server that migrates live, by the server's id as text.
-type LiveDestinations = BTreeMap<String, String>;
+pub(super) type LiveDestinations = BTreeMap<String, String>;
 
 /// All rows that the database should have.
 pub(super) fn wanted(views: &Views, options: &OvnOptions) -> WantedRows {
@@ -185,7 +185,7 @@ fn with_addresses(mac: &str, addresses: impl Iterator<Item = IpAddr>) -> String 
 
 /// The hosts that may bind the port, by the name that their Open vSwitch has in `external_ids:hostname`. During a live
 /// migration the destination is a second one. It is silent until the guest runs there and QEMU announces it.
-fn chassis(port: &Port, moving: &LiveDestinations) -> Vec<(&'static str, String)> {
+pub(super) fn chassis(port: &Port, moving: &LiveDestinations) -> Vec<(&'static str, String)> {
     let binding = port.binding();
     if binding.host.is_empty() {
         return Vec::new();
