@@ -40,7 +40,7 @@ pub(super) fn groups(networks: &NetworksView, groups: &SecurityGroupsView, rows:
     // A rule may name a group without ports. Its address set must exist all the same.
     let remotes: BTreeSet<SecurityGroupId> =
         used.iter().flat_map(|group| group.rules.values()).filter_map(|rule| rule.added.traffic.remote_group).collect();
-    for id in remotes.into_iter().filter(|id| !members.contains_key(id)).collect::<Vec<_>>() {
+    for id in remotes.into_iter().filter(|id| !members.contains_key(id)) {
         rows.insert(group_key(id), port_group(&group_name(id), [], []));
     }
     for group in used {

@@ -108,19 +108,17 @@ fn default_routes(
 ) -> Vec<NorthboundKey> {
     let subnets = gateway.addresses().iter().filter_map(|fixed| networks.subnet(fixed.subnet));
     let hops = subnets.filter_map(|subnet| Some((subnet.added.subnet, subnet.added.settings.gateway?)));
-    let hops: Vec<_> = hops.collect();
-    hops.into_iter()
-        .map(|(subnet, hop)| {
-            let prefix = if hop.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
-            let wanted = WantedRow::default()
-                .text("ip_prefix", prefix)
-                .text("nexthop", hop.to_string())
-                .text("output_port", port_name(gateway.created.port));
-            let own = key(NorthboundTable::StaticRoute, format!("route/{router}/{subnet}"));
-            rows.insert(own.clone(), wanted);
-            own
-        })
-        .collect()
+    hops.map(|(subnet, hop)| {
+        let prefix = if hop.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
+        let wanted = WantedRow::default()
+            .text("ip_prefix", prefix)
+            .text("nexthop", hop.to_string())
+            .text("output_port", port_name(gateway.created.port));
+        let own = key(NorthboundTable::StaticRoute, format!("route/{router}/{subnet}"));
+        rows.insert(own.clone(), wanted);
+        own
+    })
+    .collect()
 }
 
 /// Adds the translation of the internal IPv4 subnets into the gateway's address, and of the floating addresses. As in
