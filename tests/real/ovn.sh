@@ -1,8 +1,8 @@
 #!/bin/bash
 # Networks of the embedded network service that span hosts: with `[network] backend = ovn`, Chronova writes OVN's
 # northbound database itself. Guests on two real hosts reach each other, get their addresses by OVN's DHCP, and obey
-# their security groups. A floating address leads to one of them, also after a live migration. What somebody else
-# changes in the database is mended, and a database that was away gets what changed meanwhile.
+# their security groups. A floating address leads to one of them, also after a live migration. Somebody
+# else's changes of the database are mended, and a database that was away gets what changed meanwhile.
 # With CHRONOVA_SOAK=1 also: more migrations, an aborted one, and interfaces of a running guest.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)

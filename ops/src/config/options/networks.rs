@@ -9,7 +9,7 @@ section! {
     NetworkSection = "network" from Chronova {
         backend: String => here {
             default: Text("libvirt"), choices: &["libvirt", "ovn"],
-            help: "What carries the networks of the embedded network service. libvirt: each host has its own networks, \
+            help: "Carrier of the embedded network service's networks. libvirt: each host has its own networks, \
                    with NAT. ovn: networks span all hosts, which need ovn-host, and Chronova writes OVN's northbound \
                    database.",
         }
@@ -50,7 +50,7 @@ section! {
         ovsdb_probe_interval: u32 => here {
             default: Text("60000"), min: Some(1000.0), unit: "milliseconds",
             help: "After a silence of this length, Chronova asks whether the database still runs. Without an answer for \
-                   as long again, it connects anew.",
+                   as long again, it connects again.",
         }
     }
 }

@@ -21,7 +21,7 @@ const ROOTS: [&str; 4] = ["DHCP_Options", "Logical_Switch", "Logical_Router", "P
 
 type FakeTables = BTreeMap<String, BTreeMap<Uuid, OvsdbRow>>;
 
-/// What the server has, and how it behaves.
+/// The server's rows, and its behaviour.
 #[derive(Debug, Default)]
 pub(crate) struct FakeOvsdbState {
     pub(crate) tables: FakeTables,

@@ -19,7 +19,7 @@ const DROP: &str = "chronova_drop";
 const DROP_PRIORITY: i64 = 1001;
 const ALLOW_PRIORITY: i64 = 1002;
 
-/// What every port may send and get. Without an answer to its DHCP request a guest would have no address. OVN itself
+/// Traffic that every port may send. Without an answer to its DHCP request a guest would have no address. OVN itself
 /// lets the messages of neighbour discovery pass.
 const ALWAYS: [(&str, &str, &str); 2] = [
     ("dhcp", "from-lport", "inport == @chronova_drop && ip4 && udp && udp.src == 68 && udp.dst == 67"),

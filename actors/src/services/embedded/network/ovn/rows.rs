@@ -61,7 +61,7 @@ impl NorthboundTable {
     }
 }
 
-/// What to copy of the database: the columns that Chronova writes, and `up`.
+/// The part of the database to copy: the columns that Chronova writes, and `up`.
 pub(super) const MONITORED: &[(&str, &[&str])] = &[
     ("Port_Group", &["name", "ports", "acls", "external_ids"]),
     ("ACL", &["direction", "priority", "match", "action", "external_ids"]),

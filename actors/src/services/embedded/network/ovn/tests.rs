@@ -468,7 +468,7 @@ async fn on_a_copy_only_rows_that_this_log_wanted_are_removed() {
     let mut removals = PlaneRemovals::default();
     removals.only_own();
     assert_eq!(settle(&plane, &copy, &mut removals).await, 0, "the rows of the original would be removed");
-    // What the copy has wanted once, it may remove.
+    // The copy may remove the rows that it has wanted once.
     assert_eq!(settle(&plane, &original, &mut removals).await, 0);
     assert_eq!(settle(&plane, &copy, &mut removals).await, 1);
     assert!(server.rows("Logical_Switch").is_empty());
