@@ -19,10 +19,12 @@ pub(super) fn port_name(port: PortId) -> String {
     format!("lrp-{port}")
 }
 
-/// Whether the port of a router is connected. Without a gateway chassis no host could answer for a gateway.
+/// Whether the port of a router is connected. Without a gateway chassis no host could answer for a gateway. The database
+/// refuses a router's port without an address.
 pub(super) fn is_routed(networks: &NetworksView, router: RouterId, port: &Port, options: &OvnOptions) -> bool {
     let is_gateway = port.binding().owner == GATEWAY_OWNER;
-    networks.router(router).is_some() && !(is_gateway && options.gateway_chassis.is_empty())
+    let has_place = !(is_gateway && options.gateway_chassis.is_empty());
+    networks.router(router).is_some() && has_place && !port.addresses().is_empty()
 }
 
 pub(super) fn routers(networks: &NetworksView, options: &OvnOptions, rows: &mut WantedRows) {
