@@ -179,3 +179,47 @@ fn number(protocol: &str) -> Option<u8> {
         other => other.parse().ok(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_becomes_an_expression() {
+        use Direction::{Egress, Ingress};
+        use Ethertype::{Ipv4, Ipv6};
+        let said = |direction, ethertype, protocol: Option<&str>, port_min, port_max, prefix: Option<&str>| {
+            let (protocol, remote_prefix) = (protocol.map(str::to_owned), prefix.map(str::to_owned));
+            let remote_group = None;
+            let traffic =
+                RuleTraffic { direction, ethertype, protocol, port_min, port_max, remote_prefix, remote_group };
+            expression("g", &traffic)
+        };
+        for (got, wanted) in [
+            (said(Ingress, Ipv4, None, None, None, None), "outport == @g && ip4"),
+            (said(Ingress, Ipv4, None, None, None, Some("0.0.0.0/0")), "outport == @g && ip4"),
+            (
+                said(Egress, Ipv6, None, None, None, Some("2001:db8::/32")),
+                "inport == @g && ip6 && ip6.dst == 2001:db8::/32",
+            ),
+            (
+                said(Ingress, Ipv4, Some("tcp"), Some(1), Some(9), None),
+                "outport == @g && ip4 && tcp && tcp.dst >= 1 && tcp.dst <= 9",
+            ),
+            (said(Ingress, Ipv4, Some("17"), Some(53), Some(53), None), "outport == @g && ip4 && udp && udp.dst == 53"),
+            (
+                said(Ingress, Ipv4, Some("icmp"), Some(8), Some(0), None),
+                "outport == @g && ip4 && icmp4 && icmp4.type == 8 && icmp4.code == 0",
+            ),
+            (
+                said(Ingress, Ipv6, Some("ipv6-icmp"), Some(128), None, None),
+                "outport == @g && ip6 && icmp6 && icmp6.type == 128",
+            ),
+            (said(Ingress, Ipv4, Some("esp"), None, None, None), "outport == @g && ip4 && ip.proto == 50"),
+            (said(Ingress, Ipv4, Some("89"), None, None, None), "outport == @g && ip4 && ip.proto == 89"),
+        ] {
+            assert_eq!(got.as_deref(), Some(wanted));
+        }
+        assert_eq!(said(Ingress, Ipv4, Some("nonsense"), None, None, None), None, "an unknown protocol opens nothing");
+    }
+}

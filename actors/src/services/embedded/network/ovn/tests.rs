@@ -16,8 +16,8 @@ use chronova_events::ids::{
 use chronova_events::network::{
     AddressPair, AllocationPool, Association, FLOATING_IP_OWNER, FixedAddress, FloatingIpAllocated,
     FloatingIpAssociated, FloatingIpSettings, HostRoute, NetworkCreated, NetworkDeleted, NetworkEvent, NetworkSettings,
-    PortBinding, PortCreated, PortDeleted, PortSettings, ProviderAttributes, SubnetAdded, SubnetSettings,
-    SubnetSettingsReplaced,
+    PortBinding, PortCreated, PortDeleted, PortReaddressed, PortSettings, ProviderAttributes, SubnetAdded,
+    SubnetSettings, SubnetSettingsReplaced,
 };
 use chronova_events::registry::Event;
 use chronova_events::router::{
@@ -288,6 +288,47 @@ async fn host_routes_carry_the_default_route_with_them() {
     let rows = shown(&cloud, &options());
     let routes = r#"["classless_static_route","{192.0.2.0/24,10.0.0.9, 0.0.0.0/0,10.0.0.1}"]"#;
     assert!(rows.contains(routes), "{rows}");
+}
+
+#[tokio::test]
+async fn ipv6_comes_by_advertisements_and_dhcp() {
+    for (mode, word, served) in [
+        (Ipv6Mode::Slaac, "slaac", false),
+        (Ipv6Mode::Stateless, "dhcpv6_stateless", true),
+        (Ipv6Mode::Stateful, "dhcpv6_stateful", true),
+    ] {
+        let cloud = Cloud::furnished().await;
+        let subnet = SubnetId(id(0x20));
+        let settings = SubnetSettings {
+            gateway: Some(ip("2001:db8::1")),
+            dns: vec![ip("2001:db8::53")],
+            pools: vec![AllocationPool { start: ip("2001:db8::2"), end: ip("2001:db8::ffff") }],
+            ..subnet_settings(false)
+        };
+        let added = SubnetAdded {
+            network: INNER,
+            subnet,
+            project: project(),
+            cidr: "2001:db8::/64".parse().unwrap(),
+            ipv6_address_mode: Some(mode),
+            ipv6_ra_mode: Some(mode),
+            settings,
+        };
+        cloud.network(INNER, added).await;
+        let addresses = vec![
+            FixedAddress { subnet: INNER_SUBNET, address: ip("10.0.0.1") },
+            FixedAddress { subnet, address: ip("2001:db8::1") },
+        ];
+        let mac = "fa:16:3e:00:00:09".to_owned();
+        cloud.network(INNER, PortReaddressed { network: INNER, port: INTERFACE, mac, addresses }).await;
+        let rows = shown(&cloud, &options());
+        let advertised = format!(r#"["map",[["address_mode","{word}"],["mtu","1442"],["send_periodic","true"]]]"#);
+        assert!(rows.contains(&advertised), "{rows}");
+        assert!(rows.contains(r#"networks: ["set",["10.0.0.1/24","2001:db8::1/64"]]"#), "{rows}");
+        assert_eq!(rows.contains(&format!("DHCP_Options subnet/{subnet}")), served, "{word}: {rows}");
+        let stateless = rows.contains(r#"["dhcpv6_stateless","true"]"#);
+        assert_eq!(stateless, mode == Ipv6Mode::Stateless, "{rows}");
+    }
 }
 
 #[test]
