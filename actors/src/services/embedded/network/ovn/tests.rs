@@ -15,9 +15,9 @@ use chronova_events::ids::{
 };
 use chronova_events::network::{
     AddressPair, AllocationPool, Association, FLOATING_IP_OWNER, FixedAddress, FloatingIpAllocated,
-    FloatingIpAssociated, FloatingIpSettings, HostRoute, NetworkCreated, NetworkDeleted, NetworkEvent, NetworkSettings,
-    PortBinding, PortCreated, PortDeleted, PortReaddressed, PortSettings, ProviderAttributes, SubnetAdded,
-    SubnetSettings, SubnetSettingsReplaced,
+    FloatingIpAssociated, FloatingIpSettings, HostRoute, Ipv6Mode, NetworkCreated, NetworkDeleted, NetworkEvent,
+    NetworkSettings, PortBinding, PortCreated, PortDeleted, PortReaddressed, PortSettings, ProviderAttributes,
+    SubnetAdded, SubnetSettings, SubnetSettingsReplaced,
 };
 use chronova_events::registry::Event;
 use chronova_events::router::{
