@@ -50,7 +50,7 @@ pub(super) fn difference(
     most: usize,
 ) -> Vec<Value> {
     let own = OwnRows::of(tables);
-    let missing = wanted.keys().filter(|key| !own.by_key.contains_key(key)).take(most);
+    let missing = wanted.keys().filter(|key| !own.by_key.contains_key(*key)).take(most);
     let inserted: BTreeMap<&NorthboundKey, String> =
         missing.enumerate().map(|(index, key)| (key, format!("row{index}"))).collect();
     let look = RowChange { own: &own, inserted: &inserted, wanted, may_remove };

@@ -31,6 +31,9 @@ use crate::reconcile::run_counts::ReconcilerTally;
 /// of a processor.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The longest pause after many comparisons in a row that found a difference, in the unit of [`PAUSE`].
+const MOST_PAUSES: u32 = 40;
+
 /// The pause before another look whether a host has admitted this log.
 const SOON: Duration = Duration::from_millis(500);
 
@@ -134,17 +137,21 @@ impl NorthboundFollower {
     async fn follow(mut self) {
         let mut removals = PlaneRemovals::default();
         let mut trouble = None;
+        let mut differing = 0;
         loop {
             let begun = Instant::now();
             self.changes.mark_unchanged();
             let compared = compare(&self.context, &*self.plane, &mut removals).await;
             self.tally.record(begun, self.context.clock.now(), usize::from(compared.is_err()));
+            differing = if compared == Ok(false) { differing + 1 } else { 0 };
             let failure = compared.err();
             if let Some(reason) = failure.as_ref().filter(|reason| trouble.as_ref() != Some(*reason)) {
                 tracing::warn!(reason, "writing the networks into OVN's northbound database failed, retrying");
             }
             trouble = failure;
-            if !self.wait(PAUSE.max(begun.elapsed() * 2)).await {
+            // Another program that writes the same rows must not keep the database busy.
+            let pause = PAUSE * differing.clamp(1, MOST_PAUSES);
+            if !self.wait(pause.max(begun.elapsed() * 2)).await {
                 return;
             }
         }
