@@ -21,7 +21,7 @@ use chronova_events::store::tail::Subscription;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::ports::{NetworkPlane, PlaneRemovals};
+use crate::ports::{NetworkPlane, PlaneRemovals, PortError};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
@@ -97,7 +97,8 @@ impl Reconciler for NorthboundRows {
         let subscription = context.log.subscribe(context.views.position());
         Box::pin(async move {
             if let Some(plane) = context.networks.plane() {
-                let follower = NorthboundFollower { changes: plane.changes(), subscription, plane, context, tally };
+                let follower =
+                    NorthboundFollower { changes: plane.changes(), subscription, plane, context, tally, differing: 0 };
                 follower.follow().await;
             }
         })
@@ -114,14 +115,14 @@ async fn compare(
     context: &ReconcileContext,
     plane: &dyn NetworkPlane,
     removals: &mut PlaneRemovals,
-) -> Result<bool, String> {
+) -> Result<bool, PortError> {
     if !may_write(context) {
         return Ok(true);
     }
     if !context.fleet.doubt().is_none() {
         removals.only_own();
     }
-    plane.conform(&context.views, removals).await.map_err(|error| error.to_string())
+    plane.conform(&context.views, removals).await
 }
 
 /// Follows the log and the database until the task is dropped.
@@ -131,26 +132,28 @@ struct NorthboundFollower {
     tally: Arc<ReconcilerTally>,
     subscription: Subscription,
     changes: watch::Receiver<u64>,
+    /// The number of comparisons in a row that found a difference without an event. Then another program writes the same
+    /// rows, and longer pauses keep the database from being busy with both.
+    differing: u32,
 }
 
 impl NorthboundFollower {
     async fn follow(mut self) {
         let mut removals = PlaneRemovals::default();
         let mut trouble = None;
-        let mut differing = 0;
         loop {
             let begun = Instant::now();
             self.changes.mark_unchanged();
             let compared = compare(&self.context, &*self.plane, &mut removals).await;
             self.tally.record(begun, self.context.clock.now(), usize::from(compared.is_err()));
-            differing = if compared == Ok(false) { differing + 1 } else { 0 };
-            let failure = compared.err();
-            if let Some(reason) = failure.as_ref().filter(|reason| trouble.as_ref() != Some(*reason)) {
-                tracing::warn!(reason, "writing the networks into OVN's northbound database failed, retrying");
+            self.differing = if compared == Ok(false) { self.differing + 1 } else { 0 };
+            // The client of the database has already logged that there is no connection.
+            let failure = compared.err().filter(|error| !matches!(error, PortError::Unavailable(_)));
+            if let Some(error) = failure.as_ref().filter(|error| trouble.as_ref() != Some(*error)) {
+                tracing::warn!(%error, "writing the networks into OVN's northbound database failed, retrying");
             }
             trouble = failure;
-            // Another program that writes the same rows must not keep the database busy.
-            let pause = PAUSE * differing.clamp(1, MOST_PAUSES);
+            let pause = PAUSE * self.differing.clamp(1, MOST_PAUSES);
             if !self.wait(pause.max(begun.elapsed() * 2)).await {
                 return;
             }
@@ -165,7 +168,10 @@ impl NorthboundFollower {
         loop {
             tokio::select! {
                 batch = self.subscription.next() => match batch {
-                    Ok(batch) if wakes(&batch) => break,
+                    Ok(batch) if wakes(&batch) => {
+                        self.differing = 0;
+                        break;
+                    }
                     Ok(_) => {}
                     Err(_) => return false,
                 },
