@@ -20,6 +20,8 @@ use super::{OvsdbCall, OvsdbConnection, OvsdbCopy, OvsdbFailure, OvsdbOptions};
 pub(super) const MOST_WAITING: usize = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The room for the next read, in bytes.
+const READ: usize = 64 * 1024;
 /// The id of the first request, which asks for the tables.
 const MONITOR: u64 = 0;
 
@@ -266,6 +268,7 @@ impl OvsdbSession {
             if let Some(message) = self.frames.next().map_err(|error| error.to_string())? {
                 return Ok(message);
             }
+            self.frames.bytes.reserve(READ);
             let count = self.reader.read_buf(&mut self.frames.bytes).await.map_err(|error| error.to_string())?;
             if count == 0 {
                 return Err("it closed the connection".to_owned());
