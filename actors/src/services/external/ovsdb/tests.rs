@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -136,9 +137,25 @@ async fn a_silent_server_loses_its_client() {
     };
     until(&client, told).await;
 
-    let server = FakeOvsdb::start().await;
-    let probed = OvsdbOptions { longest_message: 64, ..options(&[server.address]) };
+    // A server that shows its tables, and then answers nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let probed =
+        OvsdbOptions { probe_interval: Duration::from_millis(20), ..options(&[listener.local_addr().unwrap()]) };
     let client = OvsdbClient::start(probed).unwrap();
+    let (mut stream, _) = listener.accept().await.unwrap();
+    stream.write_all(br#"{"id":0,"result":{},"error":null}"#).await.unwrap();
+    let is_silent = |client: &OvsdbClient| match client.copy().connection {
+        OvsdbConnection::Lost(reason) => reason.contains("it is silent"),
+        OvsdbConnection::Connected(_) => false,
+    };
+    until(&client, is_silent).await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_ends_the_connection() {
+    let server = FakeOvsdb::start().await;
+    let short = OvsdbOptions { longest_message: 64, ..options(&[server.address]) };
+    let client = OvsdbClient::start(short).unwrap();
     until(&client, is_connected).await;
     server.say(&json!({"method": "update", "params": [null, {"x": "y".repeat(100)}], "id": null})).await;
     let too_long = |client: &OvsdbClient| match client.copy().connection {
