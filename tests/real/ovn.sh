@@ -14,18 +14,19 @@ for program in ovs-vsctl ovs-vswitchd ovn-nbctl ovn-sbctl ovn-northd ovn-control
     || { echo "no $program here: setup_packages neutron of ops/setup.sh installs it"; exit 77; }
 done
 
-# An address of this machine that the hosts reach.
-ADDRESS=10.231.0.2
+# OVN's databases run in the network namespace of the testbed's controller, so this script can run beside others. Chronova
+# reaches the northbound database by its socket.
 CENTRAL=$(mktemp -d "${TMPDIR:-/tmp}/chronova-ovn-central.XXXXXX")
 neutron() { bash "$TESTBED/neutron.sh" "$@"; }
+central() { hosts ctl bash "$TESTBED/neutron.sh" central "$CENTRAL" 10.231.0.1; }
 nb() { PATH=$PATH:/usr/sbin ovn-nbctl --db="unix:$CENTRAL/ovnnb.sock" --timeout=20 "$@"; }
 
 house_first() {
-  neutron central "$CENTRAL" "$ADDRESS" >"$WORK/central" 2>&1 || { bad "OVN's databases start" "$(tail -n 20 "$WORK/central")"; exit 1; }
+  central >"$WORK/central" 2>&1 || { bad "OVN's databases start" "$(tail -n 20 "$WORK/central")"; exit 1; }
   neutron join "$CENTRAL" h1 h2 >"$WORK/join" 2>&1 || { bad "the hosts join OVN" "$(tail -n 20 "$WORK/join")"; exit 1; }
   ok "two hosts are chassis of OVN"
   printf '%s\n' '[DEFAULT]' 'vif_plugging_timeout = 60' '[network]' 'backend = ovn' 'gateway_chassis = h1,h2' '[ovn]' \
-    "ovn_nb_connection = tcp:$(cat "$CENTRAL/nb")" 'ovsdb_probe_interval = 5000' >>"$CONF"
+    "ovn_nb_connection = unix:$CENTRAL/ovnnb.sock" 'ovsdb_probe_interval = 5000' >>"$CONF"
 }
 
 house_last() {
@@ -58,7 +59,6 @@ has_row() { rows | grep -qx "$1"; } # table and key
 no_row() { ! has_row "$1"; }
 
 export TESTBED_PLAIN_TAPS=1
-FLEET_OPTIONS=--root-link
 fleet_open ovn on 10.85 2
 like "the configuration is usable" "$("$CHRONOVA_BIN" config check "$CONF")" '^usable: 0 errors'
 trouble() { health | grep -qE "\"backend\":\"ovn\",\"state\":\"$1"; }
@@ -171,12 +171,12 @@ within 20 "the port is there again" has_row "Logical_Switch_Port port/$P1"
 within 30 "the first guest reaches the second after that" ping_from "$HOST" "$ONE" "$A2" REACHED
 
 signal KILL "$CENTRAL/ovnnb.pid"
-within 30 "the health says that the database does not answer" trouble 'tcp:'
+within 30 "the health says that the database does not answer" trouble 'unix:'
 like "without its database Chronova stays healthy" "$(health)" '^\{"status":"ok"'
 expect "a rule is created without the database" quiet os security group rule create --protocol tcp --dst-port 4711 closed
 NEW=$(os security group rule list closed -f value -c ID -c 'Port Range' | awk '/4711/ {print $1}')
 like "the rule has an id" "$NEW" '^[0-9a-f-]{36}$'
-expect "the database starts again" neutron central "$CENTRAL" "$ADDRESS"
+expect "the database starts again" quiet central
 within 30 "the health says that the database answers" trouble 'no trouble'
 within 30 "the database has the rule that was made without it" has_row "ACL rule/$NEW"
 within 30 "the floating address still answers" reached
