@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// The database: empty at first, and then whatever the test says. It accepts every transaction.
 struct Northbound {
-    transactions: mpsc::UnboundedReceiver<Value>,
+    transactions: mpsc::Receiver<Value>,
     writer: OwnedWriteHalf,
 }
 
@@ -32,7 +32,7 @@ impl Northbound {
     async fn accept(listener: TcpListener) -> Self {
         let (stream, _): (TcpStream, SocketAddr) = listener.accept().await.unwrap();
         let (mut reader, mut writer) = stream.into_split();
-        let (note, transactions) = mpsc::unbounded_channel();
+        let (note, transactions) = mpsc::channel(64);
         // The first message asks for the tables.
         let mut bytes = Vec::new();
         while serde_json::from_slice::<Value>(&bytes).is_err() {
@@ -45,7 +45,7 @@ impl Northbound {
                 // The client sends nothing else before it has the answer.
                 if let Ok(message) = serde_json::from_slice::<Value>(&bytes) {
                     bytes.clear();
-                    if note.send(message).is_err() {
+                    if note.send(message).await.is_err() {
                         return;
                     }
                 }
