@@ -34,13 +34,13 @@ impl Northbound {
         let (mut reader, mut writer) = stream.into_split();
         let (note, transactions) = mpsc::channel(64);
         // The first message asks for the tables.
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::<u8>::new();
         while serde_json::from_slice::<Value>(&bytes).is_err() {
             assert!(reader.read_buf(&mut bytes).await.unwrap() > 0);
         }
         writer.write_all(br#"{"id":0,"result":{},"error":null}"#).await.unwrap();
         tokio::spawn(async move {
-            let mut bytes = Vec::new();
+            let mut bytes = Vec::<u8>::new();
             while reader.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {
                 // The client sends nothing else before it has the answer.
                 if let Ok(message) = serde_json::from_slice::<Value>(&bytes) {
