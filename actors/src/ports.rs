@@ -28,8 +28,8 @@ pub use network_resources::{
     FloatingIpAllocationReject, FloatingIpInfo, FloatingIpTarget, NetworkInfo, NetworkResources, NewSecurityGroup,
 };
 pub use networks::{
-    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortInfo,
-    SecurityGroupInfo, SecurityRuleInfo,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkPlane, NetworkService,
+    PlaneRemovals, PlugState, PortInfo, SecurityGroupInfo, SecurityRuleInfo,
 };
 pub use port_resources::{PortAllocations, PortProviders, PortRequestGroup, PortResourceRequest};
 pub use volumes::{

@@ -5,6 +5,7 @@
 #                                        Keystone's address. ADDRESS is an address of this machine that the hosts reach:
 #                                        OVN's southbound database listens there. With `metadata`, each subnet with DHCP
 #                                        has a port for metadata
+#   neutron.sh central DIR ADDRESS       starts only OVN's databases and ovn-northd, unless they run
 #   neutron.sh join DIR H...             starts Open vSwitch and ovn-controller in running hosts of hosts.sh
 #   neutron.sh metadata DIR SERVER AUTHORITY SECRET H...   starts Neutron's metadata agent in these hosts. SERVER is
 #                                        HOST:PORT of Nova's metadata API, which has a certificate of AUTHORITY, a file.
@@ -30,6 +31,12 @@ die() { echo "neutron.sh: $*" >&2; exit 1; }
 
 # ------------------------------------------------------------------------------------------------------------ databases
 
+# Chooses the addresses of the databases.
+places() {
+  [ -s "$DIR/nb" ] || echo "127.0.0.1:$(free_port)" >"$DIR/nb"
+  [ -s "$DIR/sb" ] || echo "$ADDRESS:$(free_port)" >"$DIR/sb"
+}
+
 central() {
   local half table remote
   for half in nb sb; do
@@ -51,8 +58,7 @@ central() {
 configure() { # Keystone, port
   mkdir -p "$DIR/state"
   echo "http://127.0.0.1:$2" >"$DIR/url"
-  echo "127.0.0.1:$(free_port)" >"$DIR/nb"
-  echo "$ADDRESS:$(free_port)" >"$DIR/sb"
+  places
   account() {
     printf '%s\n' "auth_url = $KEYSTONE/v3" 'auth_type = password' "username = $1" 'password = secret' 'user_domain_name = Default' \
       'project_name = service' 'project_domain_name = Default' 'region_name = RegionOne'
@@ -212,6 +218,12 @@ complete_chassis() { # host
 usage() { sed -n '2,/^set /{/^#/p}' "$(realpath "$0")" >&2; exit 2; }
 case $COMMAND in
   up) DIR=${1:?} KEYSTONE=${2:?} ADDRESS=${3:?} METADATA=${4:+true}; up ;;
+  central)
+    DIR=${1:?} ADDRESS=${2:?}
+    mkdir -p -m 0700 "$DIR" "$DIR/log"
+    places
+    central
+    ;;
   join)
     DIR=${1:?}; shift
     for h in "$@"; do join "$h"; done

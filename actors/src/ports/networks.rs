@@ -31,6 +31,7 @@
 //! | `resource_requests` | `GET ports` by `id`, if Neutron has the extension `port-resource-request` |
 //! | `refresh` | `GET ports` by `device_id` |
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,7 @@ use chronova_events::network::FixedAddress;
 use chronova_events::security_group::RuleTraffic;
 use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use chronova_projections::views::Views;
+use tokio::sync::watch;
 
 use super::network_resources::NetworkResources;
 use super::port_resources::{PortAllocations, PortResourceRequest};
@@ -107,6 +109,56 @@ pub enum PlugState {
     NotYet,
     /// An agent of the network service could not plug one of the ports.
     Failed,
+}
+
+/// The parts of a plane's state that may be removed.
+#[derive(Debug, Default)]
+pub struct PlaneRemovals {
+    /// The parts that this member has wanted itself. `None`: everything may be removed that the log does not have. On a copied or
+    /// restored log, the other copy may have made what this log does not have.
+    wanted: Option<BTreeSet<String>>,
+}
+
+impl PlaneRemovals {
+    /// Only what this member has wanted since its start may be removed from now on.
+    pub fn only_own(&mut self) {
+        self.wanted.get_or_insert_default();
+    }
+
+    pub fn allows(&self, part: &str) -> bool {
+        self.wanted.as_ref().is_none_or(|wanted| wanted.contains(part))
+    }
+
+    /// Notes what is wanted now.
+    pub fn note<'a>(&mut self, parts: impl Iterator<Item = &'a str>) {
+        if let Some(wanted) = &mut self.wanted {
+            for part in parts {
+                if !wanted.contains(part) {
+                    wanted.insert(part.to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// A program beside the hosts that carries the traffic of all ports, for example OVN. Its state follows from the log.
+#[async_trait]
+pub trait NetworkPlane: Send + Sync + 'static {
+    /// Compares the plane's state with the read models, and sends the difference. Idempotent. Returns whether there was
+    /// none; after a difference, a further call may find more. Only the leader may call this.
+    async fn conform(&self, views: &Views, removals: &mut PlaneRemovals) -> Result<bool, PortError>;
+
+    /// A number that grows whenever the plane's state changes, by whomever.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Whether the plane carries the traffic of the port.
+    fn carries(&self, port: PortId) -> bool;
+
+    /// Whether floating addresses reach their ports.
+    fn routes_floating_addresses(&self) -> bool;
+
+    /// The largest MTU of guests whose traffic is encapsulated between hosts.
+    fn tunnel_mtu(&self) -> u32;
 }
 
 /// A floating address, and the port that it is mapped to.
@@ -357,6 +409,12 @@ pub trait NetworkService: Send + Sync + 'static {
     /// hosts has nothing to wait for.
     async fn await_plugged(&self, _ports: &[PortId], _patience: Duration) -> Result<PlugState, PortError> {
         Ok(PlugState::Plugged)
+    }
+
+    /// The program that carries the traffic between hosts. `None`: each host has its own networks, or the service
+    /// itself cares for the program.
+    fn plane(&self) -> Option<Arc<dyn NetworkPlane>> {
+        None
     }
 
     /// Notes an event of the network service: it plugged the port (`network-vif-plugged`), or could not plug it.

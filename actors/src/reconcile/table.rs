@@ -22,6 +22,7 @@ use crate::services::embedded::network::reconcile::filters::PortFilters;
 use crate::services::embedded::network::reconcile::floating_ips::OrphanedNetworkResources;
 use crate::services::embedded::network::reconcile::interfaces::ServerInterfaces;
 use crate::services::embedded::network::reconcile::networks::DeletedNetworks;
+use crate::services::embedded::network::reconcile::northbound::NorthboundRows;
 use crate::services::embedded::volume::reconcile::quota::IdleVolumeQuota;
 
 /// One reconciler, without its type.
@@ -83,6 +84,7 @@ pub static RECONCILERS: &[ReconcilerRow] = &[
     row::<PortFilters>(),
     row::<ServerInterfaces>(),
     row::<DeletedNetworks>(),
+    row::<NorthboundRows>(),
 ];
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Each rule reports the problem at the option that is set, and says which change solves it.
 
 mod consoles;
+mod ovn;
 mod services;
 mod signatures;
 mod unmade;
@@ -68,6 +69,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         identity(config),
         services::service_user(config),
         network(config),
+        ovn::ovn(config),
         unused_keystone(config, texts),
         services::images(config),
         services::unused_glance(config, texts),

@@ -1,4 +1,4 @@
-//! The network service: real Neutron, or the embedded network service.
+//! The network service: real Neutron, or the embedded network service with libvirt's networks or OVN's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,14 @@ use anyhow::{Context as _, Result};
 use chronova_actors::gateway::CommandGateway;
 use chronova_actors::ports::NetworkService;
 use chronova_actors::runtime::Member;
+use chronova_actors::services::embedded::network::ovn::{OvnOptions, OvnPlace, OvnPlane};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
-use chronova_actors::services::external::http::{CallOptions, ServiceClient};
+use chronova_actors::services::external::http::{CallOptions, ServiceClient, TlsTrust};
 use chronova_actors::services::external::keystone::{
     CalledService, CallingAccounts, KeystoneSession, ServiceAccount, ServicePlace,
 };
 use chronova_actors::services::external::neutron::{NeutronNetworks, NeutronOptions};
+use chronova_actors::services::external::ovsdb::read_remotes;
 use chronova_events::clock::Clock;
 use chronova_web::App;
 use chronova_web::service::Service;
@@ -28,13 +30,10 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The network service of this cloud.
 #[derive(Clone)]
 pub(super) enum OpenedNetworks {
-    Embedded(Arc<EmbeddedNetworks>),
+    /// The embedded service, with libvirt's networks or with OVN's.
+    Embedded(Arc<EmbeddedNetworks>, Option<Arc<OvnPlane>>),
     /// Neutron, and the client of Keystone that gets the account's tokens.
-    Neutron {
-        networks: Arc<NeutronNetworks>,
-        keystone: Arc<ServiceClient>,
-        place: String,
-    },
+    Neutron { networks: Arc<NeutronNetworks>, keystone: Arc<ServiceClient>, place: String },
 }
 
 impl OpenedNetworks {
@@ -48,14 +47,15 @@ impl OpenedNetworks {
         let wrong = |problem: AccountProblem| anyhow::anyhow!(problem.message);
         let Some(account) = config.neutron.account().complete().map_err(wrong)? else {
             let (views, clock) = (Arc::clone(&member.views), Arc::clone(&member.clock));
-            return Ok(Self::Embedded(EmbeddedNetworks::new(Arc::clone(gateway), views, clock)));
+            let ovn = config.network.is_ovn().then(|| ovn(config)).transpose().context("[ovn]")?;
+            return Ok(Self::Embedded(EmbeddedNetworks::with(Arc::clone(gateway), views, clock, ovn.clone()), ovn));
         };
         neutron(config, account, Arc::clone(&member.clock) as _, identity).context("[neutron]")
     }
 
     pub(super) fn port(&self) -> Arc<dyn NetworkService> {
         match self {
-            Self::Embedded(networks) => Arc::clone(networks) as _,
+            Self::Embedded(networks, _) => Arc::clone(networks) as _,
             Self::Neutron { networks, .. } => Arc::clone(networks) as _,
         }
     }
@@ -63,7 +63,7 @@ impl OpenedNetworks {
     /// The clients of other services, for metrics.
     pub(super) fn clients(&self) -> Vec<Arc<ServiceClient>> {
         match self {
-            Self::Embedded(_) => Vec::new(),
+            Self::Embedded(..) => Vec::new(),
             Self::Neutron { networks, keystone, .. } => {
                 networks.service().clients().iter().chain([keystone]).cloned().collect()
             }
@@ -71,9 +71,21 @@ impl OpenedNetworks {
     }
 
     /// With Neutron, the embedded API is not served, and `/healthz` reports on Neutron. If Neutron does not answer,
-    /// this member stays healthy, because another member could not reach Neutron either.
+    /// this member stays healthy, because another member could not reach Neutron either. The same holds for OVN.
     pub(super) fn show(&self, mut app: App) -> App {
-        let Self::Neutron { networks, keystone, place } = self else { return app };
+        let (networks, keystone, place) = match self {
+            Self::Embedded(_, None) => return app,
+            Self::Embedded(_, Some(ovn)) => {
+                let ovn = Arc::clone(ovn);
+                let tell = move || {
+                    let state = ovn.trouble().unwrap_or_else(|| "no trouble".to_owned());
+                    json!({"service": "embedded", "backend": "ovn", "state": state})
+                };
+                app.health = std::mem::take(&mut app.health).telling("network", Arc::new(tell));
+                return app;
+            }
+            Self::Neutron { networks, keystone, place } => (networks, keystone, place),
+        };
         let (service, keystone, at) = (Arc::clone(networks.service()), Arc::clone(keystone), place.clone());
         let tell = move || {
             let trouble = service.clients().iter().chain([&keystone]).find_map(|client| client.trouble());
@@ -83,6 +95,28 @@ impl OpenedNetworks {
         app.health = std::mem::take(&mut app.health).telling("network", Arc::new(tell));
         app.with_elsewhere(Service::Network, place.clone())
     }
+}
+
+/// The OVN of `[network]` and `[ovn]`.
+fn ovn(config: &Config) -> Result<Arc<OvnPlane>> {
+    let (network, section) = (&config.network, &config.ovn);
+    let options = OvnOptions {
+        bridge: config.neutron.ovs_bridge.clone(),
+        gateway_chassis: network.gateway_chassis.clone(),
+        tunnel_mtu: network.tunnel_mtu,
+    };
+    let place = OvnPlace {
+        remotes: read_remotes(&section.ovn_nb_connection)?,
+        trust: TlsTrust {
+            ca_file: section.ovn_nb_ca_cert.clone(),
+            insecure: false,
+            certificate: section.ovn_nb_certificate.clone().zip(section.ovn_nb_private_key.clone()),
+        },
+        connect_timeout: Duration::from_secs(section.ovsdb_connection_timeout.into()),
+        probe_interval: Duration::from_millis(section.ovsdb_probe_interval.into()),
+    };
+    tracing::info!(place = %section.ovn_nb_connection, "OVN carries the networks of the embedded network service");
+    Ok(OvnPlane::start(options, place)?)
 }
 
 /// The Neutron of `[neutron]`. With Keystone, a user's call also carries the token of `[service_user]`.

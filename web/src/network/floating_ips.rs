@@ -62,7 +62,7 @@ const READ_ONLY: [&str; 10] = [
 ];
 
 fn render(ctx: &Ctx, row: &FloatingIp) -> Result<Value, Fault> {
-    Ok(views::routing::floating_ip(ctx.views()?, row))
+    Ok(views::routing::floating_ip(ctx, ctx.views()?, row))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {

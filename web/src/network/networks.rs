@@ -102,7 +102,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let target = targets::new(&project);
     let permit = ctx.authorize(&target)?;
     guard(&ctx, &body, &target, false)?;
-    let created = wanted(body, project)?;
+    let created = wanted(&ctx, body, project)?;
     let network = created.network;
     quotas::create(&ctx, &permit, NewNetworkResource::Network(created)).await?;
     let row = targets::find_network(&ctx, &network.to_string())?;
@@ -110,10 +110,12 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The new network that the body describes.
-fn wanted(mut body: Attributes, project: ProjectId) -> Result<NetworkCreated, Fault> {
+fn wanted(ctx: &Ctx, mut body: Attributes, project: ProjectId) -> Result<NetworkCreated, Fault> {
     let provider = provider(&mut body)?;
     let availability_zone_hints = body.zone_hints()?;
-    let settings = settings(patch(&mut body)?);
+    // The traffic of a physical network is not encapsulated.
+    let tunnel = views::parts::plane(ctx).filter(|_| provider.physical_network.is_none());
+    let settings = settings(patch(&mut body)?, tunnel.map(|plane| plane.tunnel_mtu()));
     body.finish()?;
     Ok(NetworkCreated { network: NetworkId::random(), project, settings, provider, availability_zone_hints })
 }
@@ -199,7 +201,8 @@ fn patch(body: &mut Attributes) -> Result<NetworkPatch, Fault> {
     })
 }
 
-fn settings(patch: NetworkPatch) -> NetworkSettings {
+/// `tunnel_mtu`: the default MTU if the traffic between hosts is encapsulated.
+fn settings(patch: NetworkPatch, tunnel_mtu: Option<u32>) -> NetworkSettings {
     let default = NetworkSettings::default();
     NetworkSettings {
         name: patch.name.unwrap_or_default(),
@@ -209,7 +212,7 @@ fn settings(patch: NetworkPatch) -> NetworkSettings {
         external: patch.external.unwrap_or(default.external),
         port_security: patch.port_security.unwrap_or(default.port_security),
         // In Neutron, zero requests the default MTU.
-        mtu: patch.mtu.filter(|mtu| *mtu != 0).unwrap_or(default.mtu),
+        mtu: patch.mtu.filter(|mtu| *mtu != 0).or(tunnel_mtu).unwrap_or(default.mtu),
         dns_domain: patch.dns_domain.unwrap_or_default(),
         is_default: patch.is_default.unwrap_or(default.is_default),
         tags: Vec::new(),

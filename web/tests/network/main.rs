@@ -8,6 +8,7 @@ mod api;
 mod cost;
 mod floating;
 mod isolation;
+mod ovn;
 mod preconditions;
 mod quotas;
 mod servers;

@@ -9,6 +9,7 @@ use chronova_actors::ports::keys::NoKeyManager;
 use chronova_actors::ports::{ImageDraft, ImageService, NoVolumeService, PortError};
 use chronova_actors::process::context::StepContext;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
+use chronova_actors::services::embedded::network::ovn::OvnPlane;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
@@ -76,12 +77,18 @@ impl World {
     }
 
     pub async fn with(store: Arc<MemoryStore>, config: WebConfig) -> Self {
+        Self::carried_by(None, store, config).await
+    }
+
+    /// `ovn`: what carries the networks; `None`: libvirt does.
+    pub async fn carried_by(ovn: Option<Arc<OvnPlane>>, store: Arc<MemoryStore>, config: WebConfig) -> Self {
         let member = Member::start(store, Arc::new(SystemClock), Views::new()).await.unwrap();
         let leadership = Leadership::take(&member, 1).unwrap();
-        let networks = EmbeddedNetworks::new(
+        let networks = EmbeddedNetworks::with(
             Arc::clone(&leadership.gateway),
             Arc::clone(&leadership.views),
             Arc::clone(&leadership.clock),
+            ovn,
         );
         let leader = {
             let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));
@@ -93,6 +100,11 @@ impl World {
         let app =
             App::new(config, policy, Authentication::NoAuth, HttpMetrics::new(prometheus::Registry::new()).unwrap());
         Self { app: Arc::new(app.with_operations(Arc::clone(leader.operations()))), member, leader }
+    }
+
+    /// The number of failures of this reconciler.
+    pub fn failures(&self, reconciler: &str) -> u64 {
+        self.leader.reconcilers().iter().find(|tally| tally.name == reconciler).unwrap().read().failures
     }
 
     pub fn context(&self) -> &Arc<StepContext> {

@@ -1,5 +1,5 @@
-//! Clients of services that run elsewhere: the real Keystone, Glance, Cinder, Neutron and Barbican, and a message
-//! broker ([`amqp`]).
+//! Clients of services that run elsewhere: the real Keystone, Glance, Cinder, Neutron and Barbican, a message broker
+//! ([`amqp`]), and OVN's databases ([`ovsdb`]).
 //!
 //! Only [`http`] calls services over HTTP. The folders of Keystone, Glance, Cinder and Neutron implement the ports of
 //! [`crate::ports`] that the embedded services implement, too. The folder of Barbican implements the port of
@@ -12,6 +12,7 @@ pub mod glance;
 pub mod http;
 pub mod keystone;
 pub mod neutron;
+pub mod ovsdb;
 pub mod scheduler_hook;
 #[cfg(test)]
 mod stub;

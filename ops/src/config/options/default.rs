@@ -241,11 +241,11 @@ section! {
         }
         vif_plugging_timeout: u32 => runtime.processes.vif_plugging_timeout by Seconds {
             unit: "seconds",
-            help: "How long a new guest waits until Neutron has plugged its ports. 0: it does not wait. The embedded network \
-                   service plugs at once.",
+            help: "How long a new guest waits until Neutron or OVN has plugged its ports. 0: it does not wait. libvirt's \
+                   networks plug at once.",
         }
         vif_plugging_is_fatal: bool => runtime.processes.vif_plugging_is_fatal {
-            help: "Fail a server if Neutron has not plugged its ports within vif_plugging_timeout. Off: the guest \
+            help: "Fail a server if Neutron or OVN has not plugged its ports within vif_plugging_timeout. Off: the guest \
                    starts without network.",
         }
         block_device_allocate_retries: u32 => runtime.processes.volume_looks {

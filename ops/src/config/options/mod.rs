@@ -114,6 +114,7 @@ pub mod eventstoredb;
 pub mod key_manager;
 pub mod keystone;
 pub mod libvirt;
+pub mod networks;
 pub mod neutron;
 pub mod notifications;
 pub mod pci;
@@ -202,6 +203,8 @@ configuration! {
     key_manager: key_manager::KeyManager,
     barbican: key_manager::Barbican,
     neutron: neutron::Neutron,
+    network: networks::NetworkSection,
+    ovn: networks::OvnSection,
     notifications: notifications::Notifications,
     oslo_messaging_notifications: notifications::OsloMessagingNotifications,
     oslo_messaging_rabbit: notifications::OsloMessagingRabbit,

@@ -199,3 +199,25 @@ fn only_barbican_is_a_key_manager() {
     let others = "[barbican]\nauth_endpoint = http://controller:5000\nretry_delay = 3\n";
     assert!(problems_in(&[others]).iter().all(|line| line.contains(": note: ")), "{:?}", problems_in(&[others]));
 }
+
+#[test]
+fn the_options_of_ovn_agree_with_each_other() {
+    let problems = |text: &str| problems_in(&[&format!("[network]\nbackend = ovn\n{text}")]);
+    assert_eq!(problems("gateway_chassis = h1, h2\n[ovn]\novn_nb_connection = ssl:a:6641,tcp:[::1]:6641\n"), [""; 0]);
+    for (wrong, named) in [
+        ("[ovn]\novn_nb_connection = 10.0.0.1:6641\n", "error: [ovn] ovn_nb_connection: `10.0.0.1:6641` is not"),
+        ("[ovn]\novn_nb_certificate = /c.pem\n", "error: [ovn] ovn_nb_certificate needs ovn_nb_private_key"),
+        ("[ovn]\novn_nb_private_key = /k.pem\n", "error: [ovn] ovn_nb_private_key needs ovn_nb_certificate"),
+        (
+            "[chronova]\nhypervisors = sim://3\n",
+            "warning: [network] backend = ovn cannot plug the ports of simulated hosts",
+        ),
+    ] {
+        let told = problems(wrong);
+        assert_eq!(told.len(), 1, "{wrong}: {told:?}");
+        assert!(told[0].contains(named), "{wrong}: {told:?}");
+    }
+    let unused = problems_in(&["[ovn]\novn_nb_connection = nonsense\n"]);
+    assert_eq!(unused, [""; 0], "libvirt carries the networks: {unused:?}");
+    assert_eq!(problems_in(&["[network]\nbackend = bridges\n"]).len(), 1);
+}

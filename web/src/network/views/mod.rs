@@ -1,7 +1,7 @@
 //! The views of resources. Each line has one field, in Neutron's order. The view checks the policy rule of each
 //! restricted attribute.
 
-mod parts;
+pub(super) mod parts;
 pub(super) mod routing;
 
 use chronova_events::network::{Ipv6Mode, NetworkRow, Port, Subnet};
@@ -9,7 +9,7 @@ use chronova_events::security_group::{Direction, Ethertype, SecurityGroup, Secur
 use chronova_projections::networks::NetworksView;
 use serde_json::{Value, json};
 
-use self::parts::{fixed_ips, port_status, time};
+use self::parts::{fixed_ips, plane, port_status, time};
 use super::targets;
 use crate::ctx::Ctx;
 
@@ -115,7 +115,7 @@ pub(super) fn port(ctx: &Ctx, networks: &NetworksView, row: &Port) -> Value {
         "project_id": created.project,
         "network_id": created.network,
         "admin_state_up": settings.admin_state_up,
-        "status": port_status(row),
+        "status": port_status(ctx, row),
         "mac_address": created.mac,
         "fixed_ips": fixed_ips,
         "device_id": binding.device,
@@ -145,7 +145,8 @@ pub(super) fn port(ctx: &Ctx, networks: &NetworksView, row: &Port) -> Value {
         view["binding:profile"] = serde_json::from_str(&settings.profile).unwrap_or_else(|_| json!({}));
     }
     if ctx.allows("get_port:binding:vif_type", &target) {
-        view["binding:vif_type"] = json!(if binding.host.is_empty() { "unbound" } else { "bridge" });
+        let plugged = || if plane(ctx).is_some() { "ovs" } else { "bridge" };
+        view["binding:vif_type"] = json!(if binding.host.is_empty() { "unbound" } else { plugged() });
     }
     if ctx.allows("get_port:binding:vif_details", &target) {
         let details = if binding.host.is_empty() { json!({}) } else { json!({"port_filter": settings.port_security}) };

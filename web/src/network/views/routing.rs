@@ -7,7 +7,8 @@ use chronova_projections::networks::NetworksView;
 use chronova_projections::views::Views;
 use serde_json::{Value, json};
 
-use super::parts::{fixed_ips, port_status, time};
+use super::parts::{fixed_ips, plane, port_status, time};
+use crate::ctx::Ctx;
 
 pub(in crate::network) fn router(networks: &NetworksView, row: &RouterRow) -> Value {
     let settings = row.settings();
@@ -37,18 +38,22 @@ pub(in crate::network) fn router(networks: &NetworksView, row: &RouterRow) -> Va
     })
 }
 
-/// Whether the port's host routes floating IPs. Only simulated hosts do this, because Chronova runs no router on real
-/// hosts. As in Neutron, a floating IP without a handling agent is `DOWN`.
-fn is_routed(hosts: &Hosts, port: &Port) -> bool {
+/// Whether the port gets the traffic of a floating IP. OVN routes floating IPs, and simulated hosts do. With libvirt
+/// networks nothing does, because Chronova runs no router on real hosts. As in Neutron, a floating IP without a handling
+/// agent is `DOWN`.
+fn is_routed(ctx: &Ctx, hosts: &Hosts, port: &Port) -> bool {
     let host = port.binding().host.as_str();
-    !host.is_empty() && hosts.named(host).is_some_and(|host| host.uri.starts_with("sim:"))
+    match plane(ctx) {
+        Some(plane) => !host.is_empty() && plane.routes_floating_addresses(),
+        None => !host.is_empty() && hosts.named(host).is_some_and(|host| host.uri.starts_with("sim:")),
+    }
 }
 
-pub(in crate::network) fn floating_ip(views: &Views, row: &FloatingIp) -> Value {
-    views.networks.read(|networks| views.hosts.read(|hosts| shown(networks, hosts, row)))
+pub(in crate::network) fn floating_ip(ctx: &Ctx, views: &Views, row: &FloatingIp) -> Value {
+    views.networks.read(|networks| views.hosts.read(|hosts| shown(ctx, networks, hosts, row)))
 }
 
-fn shown(networks: &NetworksView, hosts: &Hosts, row: &FloatingIp) -> Value {
+fn shown(ctx: &Ctx, networks: &NetworksView, hosts: &Hosts, row: &FloatingIp) -> Value {
     let settings = row.settings();
     let to: Option<&Association> = networks.association(row);
     let port = to.and_then(|to| networks.port(to.port));
@@ -62,8 +67,8 @@ fn shown(networks: &NetworksView, hosts: &Hosts, row: &FloatingIp) -> Value {
         "router_id": to.map(|to| to.router),
         "port_id": to.map(|to| to.port),
         "fixed_ip_address": to.map(|to| to.address),
-        "port_details": port.map(|port| details(port)),
-        "status": if port.is_some_and(|port| is_routed(hosts, port)) { "ACTIVE" } else { "DOWN" },
+        "port_details": port.map(|port| details(ctx, port)),
+        "status": if port.is_some_and(|port| is_routed(ctx, hosts, port)) { "ACTIVE" } else { "DOWN" },
         "dns_name": settings.dns_name,
         "dns_domain": settings.dns_domain,
         "qos_policy_id": null,
@@ -74,13 +79,13 @@ fn shown(networks: &NetworksView, hosts: &Hosts, row: &FloatingIp) -> Value {
     })
 }
 
-fn details(port: &Port) -> Value {
+fn details(ctx: &Ctx, port: &Port) -> Value {
     json!({
         "name": port.settings().name,
         "network_id": port.created.network,
         "mac_address": port.created.mac,
         "admin_state_up": port.settings().admin_state_up,
-        "status": port_status(port),
+        "status": port_status(ctx, port),
         "device_id": port.binding().device,
         "device_owner": port.binding().owner,
     })

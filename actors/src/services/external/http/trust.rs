@@ -39,7 +39,7 @@ pub enum TrustError {
 
 impl TlsTrust {
     /// The settings of TLS.
-    pub(super) fn client_config(&self) -> Result<ClientConfig, TrustError> {
+    pub(in crate::services::external) fn client_config(&self) -> Result<ClientConfig, TrustError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()

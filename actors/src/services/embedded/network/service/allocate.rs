@@ -10,9 +10,10 @@ use chronova_events::network::{Port, PortBinding, PortSettings};
 use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
 
-use super::{EmbeddedNetworks, check, port_error};
+use super::{EmbeddedNetworks, check, port_error, realise};
 use crate::aggregate::CommandError;
 use crate::ports::{InterfacesRequest, PortError};
+use crate::services::embedded::network::ovn::OvnOptions;
 use crate::services::embedded::network::security_group::{SecurityGroupCommand, SecurityGroupRoot};
 use crate::services::embedded::network::{FixedIpRequest, NetworkCommand, PortRequest};
 
@@ -48,9 +49,9 @@ impl EmbeddedNetworks {
         }
         self.see(seen).await?;
         let nics = self.views.networks.read(|networks| {
-            self.views
-                .security_groups
-                .read(|groups| planned.iter().map(|nic| info(networks, groups, nic)).collect::<Result<Vec<_>, _>>())
+            self.views.security_groups.read(|groups| {
+                planned.iter().map(|nic| self.info(networks, groups, nic)).collect::<Result<Vec<_>, _>>()
+            })
         })?;
         self.touched.forget(wanted.instance);
         Ok(nics)
@@ -72,6 +73,15 @@ impl EmbeddedNetworks {
             }
             Ok(planned)
         })
+    }
+
+    pub(super) fn info(
+        &self,
+        networks: &NetworksView,
+        groups: &SecurityGroupsView,
+        nic: &PlannedInterface,
+    ) -> Result<NicInfo, PortError> {
+        info(networks, groups, nic, self.carried())
     }
 
     pub(super) async fn ensure_default_group(
@@ -174,6 +184,7 @@ pub(super) fn info(
     networks: &NetworksView,
     groups: &SecurityGroupsView,
     nic: &PlannedInterface,
+    ovn: Option<&OvnOptions>,
 ) -> Result<NicInfo, PortError> {
     let port = networks.port(nic.port);
     // Another request has deleted the port after the command.
@@ -185,7 +196,7 @@ pub(super) fn info(
         network: network.created.network,
         network_label: network.settings().name.clone(),
         mac: port.created.mac.clone(),
-        mtu: network.settings().mtu,
+        mtu: realise::mtu(network, ovn),
         fixed_ips: fixed_ips(networks, port),
         tag: nic.tag.clone(),
         owned: !nic.given,

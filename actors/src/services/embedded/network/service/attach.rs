@@ -15,6 +15,7 @@ use super::allocate::{PlannedInterface, command, info};
 use super::{EmbeddedNetworks, check as words, port_error};
 use crate::aggregate::CommandError;
 use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
+use crate::services::embedded::network::ovn::OvnOptions;
 use crate::services::embedded::network::{FixedIpRequest, NetworkCommand, PortPatch};
 
 /// The id of the port that is created for `process`. A repeated request finds the same port.
@@ -95,7 +96,12 @@ fn automatic(view: &NetworksView, project: &ProjectId) -> Result<NetworkId, Port
 
 /// The present state of the interfaces with ports that are still the server's. An interface on an unknown network
 /// belongs to an adopted server. Another service has its port, so the interface stays.
-pub(super) fn refreshed(views: &Views, instance: InstanceId, nics: &[NicInfo]) -> Vec<NicInfo> {
+pub(super) fn refreshed(
+    views: &Views,
+    instance: InstanceId,
+    nics: &[NicInfo],
+    ovn: Option<&OvnOptions>,
+) -> Vec<NicInfo> {
     let device = instance.to_string();
     views.networks.read(|networks| {
         views.security_groups.read(|groups| {
@@ -114,7 +120,7 @@ pub(super) fn refreshed(views: &Views, instance: InstanceId, nics: &[NicInfo]) -
                     fixed_ip: None,
                     tag: nic.tag.clone(),
                 };
-                info(networks, groups, &planned).ok()
+                info(networks, groups, &planned, ovn).ok()
             })
             .collect()
         })
@@ -168,7 +174,7 @@ impl EmbeddedNetworks {
             }
         };
         self.see(seen.max(sent)).await?;
-        self.views.networks.read(|networks| self.views.security_groups.read(|groups| info(networks, groups, &nic)))
+        self.views.networks.read(|networks| self.views.security_groups.read(|groups| self.info(networks, groups, &nic)))
     }
 
     /// Gives the server's port on that network one more address, from the first subnet with a free address.

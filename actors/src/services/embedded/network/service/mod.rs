@@ -33,25 +33,34 @@ use chronova_events::network_quota::CountedResource;
 use chronova_projections::networks::NetworksView;
 use chronova_projections::views::Views;
 
+use super::ovn::{self, OvnOptions, OvnPlane};
 use super::{NetworkCommand, NetworkReject, NetworkRoot};
 use crate::aggregate::CommandError;
 use crate::coordination::project_turns::ProjectTurns;
 use crate::coordination::touched_networks::TouchedNetworks;
 use crate::gateway::CommandGateway;
 use crate::ports::{
-    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PortAllocations, PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkPlane, NetworkResources,
+    NetworkService, PlugState, PortAllocations, PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaReject, NetworkQuotaRoot, room};
 
 /// The longest wait of a call for the read models, which lag by microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the preparation of a live migration waits until OVN's database admits the destination. This takes a moment
+/// if the database answers.
+const ADMISSION: Duration = Duration::from_secs(10);
+
 /// The embedded network service.
 pub struct EmbeddedNetworks {
     gateway: Arc<CommandGateway>,
     views: Arc<Views>,
     clock: Arc<dyn Clock>,
+    /// `None`: each host has its own libvirt networks.
+    ovn: Option<Arc<OvnPlane>>,
+    /// Whether the read models are those of a past moment. OVN keeps no past.
+    is_past: bool,
     touched: TouchedNetworks,
     floating_ip_turns: ProjectTurns,
 }
@@ -63,9 +72,25 @@ impl std::fmt::Debug for EmbeddedNetworks {
 }
 
 impl EmbeddedNetworks {
+    /// The service with libvirt networks, which do not span hosts.
     pub fn new(gateway: Arc<CommandGateway>, views: Arc<Views>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Self::with(gateway, views, clock, None)
+    }
+
+    /// The service with the networks of OVN, or with libvirt networks.
+    pub fn with(
+        gateway: Arc<CommandGateway>,
+        views: Arc<Views>,
+        clock: Arc<dyn Clock>,
+        ovn: Option<Arc<OvnPlane>>,
+    ) -> Arc<Self> {
         let (touched, floating_ip_turns) = (TouchedNetworks::default(), ProjectTurns::default());
-        Arc::new(Self { gateway, views, clock, touched, floating_ip_turns })
+        Arc::new(Self { gateway, views, clock, ovn, is_past: false, touched, floating_ip_turns })
+    }
+
+    /// How OVN carries the networks; `None`: libvirt does.
+    fn carried(&self) -> Option<&OvnOptions> {
+        self.ovn.as_deref().map(OvnPlane::options)
     }
 
     /// The networks that may have ports of the server.
@@ -281,11 +306,19 @@ impl NetworkService for EmbeddedNetworks {
     /// All state of the service is in the log, so the read models of a past moment suffice to answer for that moment.
     /// The result must not be used for changes.
     fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {
-        Some(Self::new(Arc::clone(&self.gateway), Arc::clone(past), Arc::clone(&self.clock)))
+        Some(Arc::new(Self {
+            gateway: Arc::clone(&self.gateway),
+            views: Arc::clone(past),
+            clock: Arc::clone(&self.clock),
+            ovn: self.ovn.clone(),
+            is_past: true,
+            touched: TouchedNetworks::default(),
+            floating_ip_turns: ProjectTurns::default(),
+        }))
     }
 
     async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError> {
-        Ok(attach::refreshed(&self.views, instance, nics))
+        Ok(attach::refreshed(&self.views, instance, nics, self.carried()))
     }
 
     async fn release(
@@ -332,7 +365,34 @@ impl NetworkService for EmbeddedNetworks {
     }
 
     async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
-        realise::realise(&self.views, nics)
+        realise::realise(&self.views, nics, self.carried())
+    }
+
+    /// A port keeps its binding. OVN lets the destination bind it, too, as soon as the log has the destination.
+    async fn bind_destination(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: &str,
+        _: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let Some(ovn) = &self.ovn else { return Ok(()) };
+        let ports: Vec<PortId> = self.ports_of(project, instance).iter().map(|port| port.created.port).collect();
+        if ovn.wait_for(&ports, ADMISSION, |row| ovn::admits(row, host)).await {
+            return Ok(());
+        }
+        let reason = ovn.trouble().unwrap_or_else(|| "it lacks the destination of a live migration".to_owned());
+        Err(PortError::Unavailable(format!("OVN's northbound database: {reason}")))
+    }
+
+    async fn await_plugged(&self, ports: &[PortId], patience: Duration) -> Result<PlugState, PortError> {
+        let Some(ovn) = &self.ovn else { return Ok(PlugState::Plugged) };
+        let is_up = ovn.wait_for(ports, patience, ovn::is_up).await;
+        Ok(if is_up { PlugState::Plugged } else { PlugState::NotYet })
+    }
+
+    fn plane(&self) -> Option<Arc<dyn NetworkPlane>> {
+        self.ovn.clone().filter(|_| !self.is_past).map(|ovn| ovn as _)
     }
 }
 

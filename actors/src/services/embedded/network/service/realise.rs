@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chronova_events::ids::NetworkId;
 use chronova_events::instance::NicInfo;
-use chronova_events::network::{Network, Port};
+use chronova_events::network::{Network, NetworkRow, Port};
 use chronova_events::security_group::{Direction, Ethertype, RuleTraffic};
 use chronova_hypervisor::guest::{FilterRule, FilterSpec, NetworkSpec, Nic, NicPlug, Reservation, SubnetSpec};
 use chronova_projections::networks::NetworksView;
@@ -14,12 +14,23 @@ use chronova_projections::security_groups::SecurityGroupsView;
 use chronova_projections::views::Views;
 
 use crate::ports::{HostNetworkSetup, PortError};
+use crate::services::embedded::network::ovn::{self, OvnOptions};
 
 /// The number of characters of a port's id in the names of devices. With `tap`, a name has 14 characters as in Nova,
 /// and fits into a Linux interface name.
 const TAP_ID: usize = 11;
 
-pub(super) fn realise(views: &Views, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
+/// The MTU of guests on a network.
+pub(super) fn mtu(network: &NetworkRow, ovn: Option<&OvnOptions>) -> u32 {
+    ovn.map_or(network.settings().mtu, |options| ovn::mtu(network, options.tunnel_mtu))
+}
+
+/// With OVN, a host needs neither a network nor a filter: a guest's interface is plugged into Open vSwitch.
+pub(super) fn realise(
+    views: &Views,
+    nics: &[NicInfo],
+    ovn: Option<&OvnOptions>,
+) -> Result<HostNetworkSetup, PortError> {
     let mut realisation = HostNetworkSetup::default();
     let wanted: BTreeSet<NetworkId> = nics.iter().map(|nic| nic.network).collect();
     views.networks.read(|networks| {
@@ -28,20 +39,28 @@ pub(super) fn realise(views: &Views, nics: &[NicInfo]) -> Result<HostNetworkSetu
         for id in wanted {
             let network = networks.whole(id).filter(|network| network.row.is_some());
             let network = network.ok_or_else(|| PortError::NotFound(format!("Network {id} could not be found.")))?;
-            realisation.networks.push(spec(networks, id, network, &hosts));
+            if ovn.is_none() {
+                realisation.networks.push(spec(networks, id, network, &hosts));
+            }
         }
         for nic in nics {
             let port = networks.port(nic.port);
             let port = port.ok_or_else(|| PortError::NotFound(format!("Port {} could not be found.", nic.port)))?;
-            let filter = views.security_groups.read(|groups| filter(networks, groups, port));
+            let filter = match ovn {
+                Some(_) => None,
+                None => views.security_groups.read(|groups| filter(networks, groups, port)),
+            };
             realisation.nics.push(Nic {
                 port: nic.port,
                 network: nic.network,
                 mac: port.created.mac.clone(),
-                mtu: networks.network(nic.network).map_or(nic.mtu, |network| network.settings().mtu),
+                mtu: networks.network(nic.network).map_or(nic.mtu, |network| mtu(network, ovn)),
                 filter: filter.as_ref().map(|filter| filter.name.clone()),
                 tap: device_name("tap", port),
-                plug: NicPlug::Network,
+                plug: match ovn {
+                    Some(options) => NicPlug::OpenVswitch { bridge: options.bridge.clone() },
+                    None => NicPlug::Network,
+                },
             });
             realisation.filters.extend(filter);
         }

@@ -1,0 +1,41 @@
+//! Whether the options of OVN agree with each other and with those of Neutron.
+
+use std::borrow::Cow;
+
+use chronova_actors::services::external::ovsdb::read_remotes;
+
+use super::{Clash, error};
+use crate::config::{Config, Severity};
+
+pub(super) fn ovn(config: &Config) -> Vec<Clash> {
+    let section = &config.ovn;
+    if !config.network.is_ovn() {
+        return Vec::new();
+    }
+    let mut clashes = Vec::new();
+    if let Err(reason) = read_remotes(&section.ovn_nb_connection) {
+        let message = Cow::Owned(format!("[ovn] ovn_nb_connection: {reason}"));
+        clashes.push(Clash { severity: Severity::Error, at: ("ovn", "ovn_nb_connection"), message });
+    }
+    match (&section.ovn_nb_certificate, &section.ovn_nb_private_key) {
+        (Some(_), None) => {
+            clashes.push(error(("ovn", "ovn_nb_certificate"), "[ovn] ovn_nb_certificate needs ovn_nb_private_key"));
+        }
+        (None, Some(_)) => {
+            clashes.push(error(("ovn", "ovn_nb_private_key"), "[ovn] ovn_nb_private_key needs ovn_nb_certificate"));
+        }
+        _ => {}
+    }
+    if config.neutron.auth_url.is_some() {
+        let message = "[network] backend = ovn has no effect: [neutron] auth_url names the network service";
+        let at = ("network", "backend");
+        clashes.push(Clash { severity: Severity::Warning, at, message: Cow::Borrowed(message) });
+    }
+    if config.chronova.hypervisors.0.iter().any(|uri| uri.starts_with("sim:")) {
+        let message = "[network] backend = ovn cannot plug the ports of simulated hosts, so servers there fail: take \
+                       these hosts out of [chronova] hypervisors, or set vif_plugging_is_fatal = false";
+        let at = ("network", "backend");
+        clashes.push(Clash { severity: Severity::Warning, at, message: Cow::Borrowed(message) });
+    }
+    clashes
+}
