@@ -19,7 +19,7 @@ use chronova_events::ids::{ConsumerId, FlavorId, ProviderId};
 use chronova_events::instance::FlavorSnapshot;
 use chronova_events::ledger::{Allocation, Claimed, Inventory, Ledger, PciDeviceType};
 use chronova_events::pci::PciAddress;
-use chronova_hypervisor::pci::{HostPci, PciDevice};
+use chronova_hypervisor::pci::{HostPci, PciDevice, PciNic};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -92,6 +92,7 @@ fn report(named: &BTreeSet<u8>, tracked: bool) -> LedgerCommand {
         parent: (!is_gpu(number)).then_some(PciAddress { domain: 0, bus: 0x81, slot: 0, function: 0 }),
         cell: None,
         card_serial: None,
+        nic: PciNic::default(),
     };
     let specs: Vec<String> = named.iter().map(|number| format!("{{\"address\": \"{}\"}}", address(*number))).collect();
     let found = HostPci { devices: DEVICES.map(device).collect(), sockets: vec![] };

@@ -5,7 +5,7 @@ use chronova_events::ids::{FlavorId, ProviderId};
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 use chronova_events::ledger::{HostPciReplaced, Ledger, PciDeviceType};
 use chronova_events::pci::PciAddress;
-use chronova_hypervisor::pci::{HostPci, PciDevice};
+use chronova_hypervisor::pci::{HostPci, PciDevice, PciNic};
 use uuid::Uuid;
 
 use super::HostPciOptions;
@@ -23,7 +23,7 @@ fn device(address: &str, ids: &str, kind: PciDeviceType, parent: Option<&str>, c
     let (vendor, product) = ids.split_once(':').unwrap();
     let parent = parent.map(|parent| parent.parse().unwrap());
     let address = address.parse().unwrap();
-    PciDevice { address, vendor: vendor.into(), product: product.into(), kind, parent, cell, card_serial: None }
+    PciDevice { address, vendor: vendor.into(), product: product.into(), kind, parent, cell, card_serial: None, nic: PciNic::default() }
 }
 
 /// A physical function with two virtual ones on cell 1, two GPUs on cell 0 and cell 1, and a card without a cell.

@@ -1,11 +1,13 @@
 //! The `<devices>` element.
 
+use chronova_events::pci::PciAddress;
+
 use super::encryption::{self, protected};
 use super::facts::HostFacts;
 use super::hardware::{DiskBus, Hardware};
 use super::plugs::plug;
 use super::source::DiskSource;
-use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
+use crate::guest::{GuestSpec, ImageFormat, Nic, NicDevice, NicDeviceForm, NicPlug, VolumeDisk};
 use crate::options::{CacheMode, Spice};
 use crate::pci::PassedDevice;
 use crate::volumes;
@@ -35,17 +37,44 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
 /// A PCI device of the host. libvirt binds a managed device to `vfio-pci` as long as the guest has the device.
 /// Afterwards it binds the device to its former driver again.
 fn passed(device: PassedDevice) -> Element {
-    let at = device.address;
-    let address = Element::new("address")
-        .attr("domain", format!("0x{:04x}", at.domain))
-        .attr("bus", format!("0x{:02x}", at.bus))
-        .attr("slot", format!("0x{:02x}", at.slot))
-        .attr("function", format!("0x{:x}", at.function));
+    let address = host_address(device.address);
     Element::new("hostdev")
         .attr("mode", "subsystem")
         .attr("type", "pci")
         .attr("managed", if device.managed { "yes" } else { "no" })
         .child(Element::new("source").child(address))
+}
+
+fn host_address(at: PciAddress) -> Element {
+    Element::new("address")
+        .attr("domain", format!("0x{:04x}", at.domain))
+        .attr("bus", format!("0x{:02x}", at.bus))
+        .attr("slot", format!("0x{:02x}", at.slot))
+        .attr("function", format!("0x{:x}", at.function))
+}
+
+/// The address in the source of an interface, whose type libvirt needs.
+pub(super) fn source_address(at: PciAddress) -> Element {
+    host_address(at).attr("type", "pci")
+}
+
+/// An interface that is a PCI device of the host. The device has no queues, filters or limits of the host. A whole card
+/// keeps its own MAC address, so the guest gets it as a device.
+fn device_interface(nic: &Nic, plugged: &NicDevice) -> Element {
+    if let (NicDeviceForm::WholeCard, Some(device)) = (plugged.form, plugged.device) {
+        return passed(device);
+    }
+    let (kind, source) = plug(nic);
+    let managed = plugged.device.filter(|_| plugged.form == NicDeviceForm::HostDevice);
+    let model = (plugged.form != NicDeviceForm::HostDevice).then(|| Element::new("model").attr("type", "virtio"));
+    let vhost = plugged.form == NicDeviceForm::Macvtap;
+    Element::new("interface")
+        .attr("type", kind)
+        .attr_if("managed", managed.map(|device| if device.managed { "yes" } else { "no" }))
+        .child(Element::new("mac").attr("address", &nic.mac))
+        .children(source)
+        .children(model)
+        .children(vhost.then(|| Element::new("driver").attr("name", "vhost")))
 }
 
 /// Chooses device names per prefix: `vda`, `vdb`, ...; SCSI, SATA and USB share `sd`. Skips the names of volumes.
@@ -206,6 +235,9 @@ fn pcie_ports(host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
 }
 
 pub(super) fn interface(nic: &Nic, vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Element {
+    if let NicPlug::Device(device) = &nic.plug {
+        return device_interface(nic, device);
+    }
     let (kind, source) = plug(nic);
     Element::new("interface")
         .attr("type", kind)

@@ -10,7 +10,7 @@ use crate::pci::host::{offered, provider_of};
 use chronova_events::ids::FlavorId;
 use chronova_events::instance::FlavorSnapshot;
 use chronova_events::ledger::PciDeviceType;
-use chronova_hypervisor::pci::{HostPci, PciDevice};
+use chronova_hypervisor::pci::{HostPci, PciDevice, PciNic};
 use uuid::Uuid;
 
 pub(in crate::ledger) const FUNCTIONS: &str = r#"{"product_id": "10ed"}"#;
@@ -28,7 +28,7 @@ pub(in crate::ledger) fn card() -> ProviderId {
 fn device(address: &str, product: &str, kind: PciDeviceType) -> PciDevice {
     let address = address.parse().unwrap();
     let parent = (kind == PciDeviceType::Vf).then(|| "0000:81:00.0".parse().unwrap());
-    PciDevice { address, vendor: "8086".into(), product: product.into(), kind, parent, cell: None, card_serial: None }
+    PciDevice { address, vendor: "8086".into(), product: product.into(), kind, parent, cell: None, card_serial: None, nic: PciNic::default() }
 }
 
 /// A report of a host with a network card that has three virtual functions. `specs` name those that guests may get.
