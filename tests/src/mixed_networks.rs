@@ -133,9 +133,10 @@ impl NetworkService for MixedNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
+        devices: &[PortDevice],
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.ports.rebind(instance, project, host, availability_zone, meta).await
+        self.ports.rebind(instance, project, host, availability_zone, devices, meta).await
     }
 
     async fn bind_destination(
@@ -143,9 +144,10 @@ impl NetworkService for MixedNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
+        devices: &[PortDevice],
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.ports.bind_destination(instance, project, host, meta).await
+        self.ports.bind_destination(instance, project, host, devices, meta).await
     }
 
     async fn activate_destination(
@@ -219,6 +221,10 @@ impl NetworkService for MixedNetworks {
         caller: &ServiceCaller,
     ) -> Result<Vec<FloatingAddress>, PortError> {
         self.service.floating_addresses(ports, caller).await
+    }
+
+    async fn device_ports(&self, ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
+        self.ports.device_ports(ports).await
     }
 
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {

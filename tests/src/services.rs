@@ -143,8 +143,10 @@ impl NetworkService for OneNetwork {
         _: &ProjectId,
         host: Option<&str>,
         _: &str,
+        devices: &[PortDevice],
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
+        self.equip(instance, devices);
         if let Some(bound) = self.hosts.lock().unwrap().get_mut(&instance) {
             *bound = host.map(str::to_owned);
         }
@@ -157,6 +159,7 @@ impl NetworkService for OneNetwork {
         instance: InstanceId,
         _: &ProjectId,
         host: &str,
+        _: &[PortDevice],
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.unsuitable.lock().unwrap().as_deref() == Some(host) {

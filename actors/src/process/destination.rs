@@ -7,6 +7,7 @@ use chronova_events::process::StepOutput;
 
 use super::definition::{StepError, StepRun};
 use super::moving::{self, MovingServer};
+use super::port_devices;
 use crate::instance::MoveRecord;
 use crate::scheduler::RequestSpec;
 use crate::scheduler::placing::{Selection, SelectionError, SelectionRequest, dice};
@@ -80,6 +81,7 @@ pub(super) async fn choose(
     instead: Option<String>,
 ) -> Result<StepOutput, StepError> {
     let (process, attempt) = (work.running.process, work.running.attempt);
+    let request = port_devices::with_requested(work, &subject.server, request).await?;
     match work.context.scheduler.place(&asked(work, &subject.server, request)).await {
         Ok(selection) => {
             let target = placed(work, &selection);

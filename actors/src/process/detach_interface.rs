@@ -6,7 +6,7 @@
 //! | `release_port` | deletes a port that was created for the server, or unbinds a user's port | |
 //!
 //! If the guest does not release the interface, the server keeps its port. Once the port is deleted, nothing can be
-//! undone.
+//! undone. When the server loses the port, its PCI device is released, if it has one.
 
 use chronova_events::ids::PortId;
 use chronova_events::instance::{Alive, NicInfo};
@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 
 use super::attach_interface::staying;
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::guest;
+use super::{guest, port_devices};
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ports::PortError;
 
@@ -58,7 +58,12 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let Some((_, nic)) = subject(work).await? else { return Ok(()) };
         let process = work.running.process;
         let record = match outcome == ProcessOutcome::Succeeded || !is_bound(work, &nic).await? {
-            true => InstanceRecord::NicDetached { process, port: nic.port },
+            true => {
+                if !nic.owned {
+                    port_devices::release(work, nic.port).await?;
+                }
+                InstanceRecord::NicDetached { process, port: nic.port }
+            }
             false => {
                 let fault = work.running.failure.as_ref().map(|failure| failure.fault.clone());
                 let fault = fault.unwrap_or_else(|| StepError::again("cancelled").fault());
@@ -105,7 +110,8 @@ async fn release(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some((server, nic)) = subject(work).await? else { return Ok(StepOutput::Nothing) };
     let (networks, project) = (&work.context.networks, &server.request.project);
     match networks.detach(work.instance_id(), project, nic.port, nic.owned, work.meta.clone()).await {
-        Ok(()) | Err(PortError::NotFound(_)) => Ok(StepOutput::Nothing),
-        Err(error) => Err(error.into()),
+        Ok(()) | Err(PortError::NotFound(_)) => {}
+        Err(error) => return Err(error.into()),
     }
+    Ok(StepOutput::Nothing)
 }

@@ -16,10 +16,12 @@ use super::disks::volumes;
 use super::machine;
 use super::moving::MovingServer;
 use super::pinned::{self, ClaimHolder};
+use super::port_devices;
 use super::tpm;
 use crate::coordination::host_turns::HostTurn;
 use crate::instance::disks;
 use crate::metadata::{GuestMetadata, sources};
+use crate::pci::ports::PortDevice;
 use crate::ports::{ImageService, NetworkService, PlugState};
 
 /// The longest wait for the read models, which usually lag by microseconds.
@@ -285,7 +287,8 @@ async fn spec_of(
     holder: ClaimHolder,
 ) -> Result<GuestSpec, StepError> {
     interfaces_at_rest(work, server).await?;
-    let realisation = work.context.networks.realise(&server.nics).await?;
+    let mut realisation = work.context.networks.realise(&server.nics).await?;
+    port_devices::give(&port_devices::held(work, host, server, holder).await?, &mut realisation.nics)?;
     let rescue_disk = rescue.map(|image| RescueDisk { image: image_ref(image), stable: place(image) });
     // Without a stable rescue, the guest has the hardware that the rescue image requests.
     let of_rescue = rescue.filter(|_| rescue_disk.as_ref().is_some_and(|disk| disk.stable.is_none()));
@@ -380,7 +383,8 @@ fn place(image: &ImageSnapshot) -> Option<RescuePlace> {
 
 /// Creates an interface's network and filter on the host, and attaches the interface to the guest.
 pub(super) async fn plug(work: &StepRun, host: HostId, server: &Alive, nic: NicInfo) -> Result<(), StepError> {
-    plug_in(work.context.networks.as_ref(), &work.driver(host)?, work.instance_id(), server, nic).await
+    let devices = port_devices::held_by_server(work, host, &nic).await?;
+    plug_in(work.context.networks.as_ref(), &work.driver(host)?, work.instance_id(), server, (nic, &devices)).await
 }
 
 /// Like [`plug`], for callers without a process.
@@ -389,9 +393,10 @@ pub(crate) async fn plug_in(
     driver: &Arc<dyn Driver>,
     instance: InstanceId,
     server: &Alive,
-    nic: NicInfo,
+    (nic, devices): (NicInfo, &[PortDevice]),
 ) -> Result<(), StepError> {
-    let realisation = networks.realise(&[nic]).await?;
+    let mut realisation = networks.realise(&[nic]).await?;
+    port_devices::give(devices, &mut realisation.nics)?;
     for network in &realisation.networks {
         driver.networks().needed()?.ensure_network(network).await.map_err(soon)?;
     }

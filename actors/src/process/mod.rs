@@ -73,6 +73,7 @@ pub mod options;
 pub mod perform;
 mod pinned;
 pub mod plan;
+pub(crate) mod port_devices;
 pub mod power;
 pub mod rebuild;
 pub mod refresh_volume;

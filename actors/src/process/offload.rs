@@ -83,7 +83,7 @@ async fn unbind_network(work: &StepRun) -> Result<StepOutput, StepError> {
 pub(super) async fn unbind(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let zone = server.placement.as_ref().map_or("", |placed| &placed.availability_zone);
     let project = &server.request.project;
-    Ok(work.context.networks.rebind(work.instance_id(), project, None, zone, work.meta.clone()).await?)
+    Ok(work.context.networks.rebind(work.instance_id(), project, None, zone, &[], work.meta.clone()).await?)
 }
 
 async fn release_claim(work: &StepRun) -> Result<StepOutput, StepError> {

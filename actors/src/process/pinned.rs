@@ -23,7 +23,7 @@ pub(super) enum ClaimHolder {
 }
 
 impl ClaimHolder {
-    fn consumer(self, work: &StepRun, ledger: &Ledger) -> ConsumerId {
+    pub(super) fn consumer(self, work: &StepRun, ledger: &Ledger) -> ConsumerId {
         match self {
             Self::Migration(migration) if ledger.consumers.contains_key(&moving::consumer(migration)) => {
                 moving::consumer(migration)
@@ -69,7 +69,7 @@ pub(super) async fn place(
     })
 }
 
-/// The PCI devices that the guest gets on the host.
+/// The PCI devices that the guest gets on the host because of its flavor.
 ///
 /// # Errors
 /// The ledger has assigned no devices to a guest whose flavor requests some, or the read models lag behind the log.
@@ -94,7 +94,8 @@ pub(super) async fn devices(
             PassedDevice { address: device.address, managed: known.is_none_or(|known| known.managed) }
         };
         match held {
-            Some((_, devices)) => Ok(devices.iter().map(passed).collect()),
+            // The devices of ports are interfaces of the guest.
+            Some((_, devices)) => Ok(devices.iter().filter(|device| device.port().is_none()).map(passed).collect()),
             None => {
                 let message = "The guest has no PCI devices of its own on its host.";
                 Err(StepError::fatal(500, message, format!("{consumer} holds none of {provider}")))
@@ -117,7 +118,7 @@ pub(super) async fn page_kib(work: &StepRun, subject: &MovingServer) -> Result<O
 }
 
 /// Waits until the read models show the claim, which is in the log.
-async fn caught_up(work: &StepRun) -> Result<(), StepError> {
+pub(super) async fn caught_up(work: &StepRun) -> Result<(), StepError> {
     match work.context.views.wait_for(work.context.log.head(), LAG).await {
         true => Ok(()),
         false => Err(StepError::again("the read models do not show the guest's CPUs yet")),

@@ -47,7 +47,7 @@ pub struct SchedulingContext<'a> {
     pub hints: SchedulerHints,
     /// The guest's NUMA topology, or why it is impossible.
     pub topology: Result<Option<GuestNumaTopology>, String>,
-    /// The flavor's PCI devices, or why they are impossible.
+    /// The PCI devices of flavor and ports, or why they are impossible.
     pub devices: Result<Vec<PciRequest>, String>,
     /// Values that weighers need for every host, looked up once.
     memory: Option<&'a HostResourceColumn>,
@@ -92,7 +92,7 @@ impl<'a> SchedulingContext<'a> {
             group: None,
             hints,
             topology: request.topology(),
-            devices: options.pci_aliases.of_existing(&request.flavor, request.image.as_deref()),
+            devices: options.pci_aliases.of_server(&request.flavor, request.image.as_deref(), &request.ports),
             memory: fleet.column("MEMORY_MB"),
             cpus: fleet.column("VCPU"),
             disk: fleet.column("DISK_GB"),

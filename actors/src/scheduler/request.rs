@@ -9,6 +9,7 @@ use chronova_events::instance::{Alive, BuildRequested, FlavorSnapshot, ImageSnap
 use chronova_projections::placement::candidates::RequestGroup;
 
 use crate::hardware::is_true;
+use crate::pci::ports::DevicePort;
 use crate::topology::{self, GuestNumaTopology, MemPageSize};
 
 /// One server that needs a host. Nova: `RequestSpec`.
@@ -26,6 +27,8 @@ pub struct RequestSpec {
     pub requested_host: Option<String>,
     /// The memory page size of a running guest, which a live migration cannot change.
     pub page_kib: Option<u64>,
+    /// The server's ports that need PCI devices of the host.
+    pub ports: Vec<DevicePort>,
     /// Hosts that the decision must not choose: hosts that earlier attempts tried, and the present host of a server
     /// that moves.
     pub excluded: BTreeSet<HostId>,
@@ -47,6 +50,7 @@ impl RequestSpec {
             forced_host: build.forced_host.clone(),
             requested_host: build.requested_host.clone(),
             page_kib: None,
+            ports: Vec::new(),
             excluded: excluded.clone(),
             default_zone: default_zone.to_owned(),
             dice: 0,
@@ -385,6 +389,7 @@ pub(super) mod tests {
             forced_host: None,
             requested_host: None,
             page_kib: None,
+            ports: Vec::new(),
             excluded: BTreeSet::new(),
             default_zone: "nova".into(),
             dice: 0,

@@ -218,6 +218,10 @@ impl NetworkService for BrokenNetworks {
         self.networks.floating_addresses(ports, caller).await
     }
 
+    async fn device_ports(&self, ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
+        self.networks.device_ports(ports).await
+    }
+
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
         self.networks.find_ports(ports, caller).await
     }
@@ -255,12 +259,13 @@ impl NetworkService for BrokenNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
+        devices: &[PortDevice],
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.has(NetworkFault::RebindsNothing) {
             return Ok(());
         }
-        self.networks.rebind(instance, project, host, availability_zone, meta).await
+        self.networks.rebind(instance, project, host, availability_zone, devices, meta).await
     }
 
     async fn bind_destination(
@@ -268,12 +273,13 @@ impl NetworkService for BrokenNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
+        devices: &[PortDevice],
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.has(NetworkFault::MovesPortsAtOnce) {
-            return self.networks.rebind(instance, project, Some(host), "nova", meta).await;
+            return self.networks.rebind(instance, project, Some(host), "nova", devices, meta).await;
         }
-        self.networks.bind_destination(instance, project, host, meta).await
+        self.networks.bind_destination(instance, project, host, devices, meta).await
     }
 
     async fn activate_destination(

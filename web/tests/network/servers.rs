@@ -48,6 +48,7 @@ fn wanted(n: u128, networks: RequestedNetworks) -> InterfacesRequest {
         availability_zone: "nova".into(),
         networks,
         security_groups: vec!["default".into()],
+        devices: vec![],
     }
 }
 

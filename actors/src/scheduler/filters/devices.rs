@@ -26,7 +26,10 @@ pub(super) const PCI_PASSTHROUGH: Filter = Filter {
     says: |host| host.passed(&[]).err().unwrap_or_default(),
     lacks: |context| match &context.devices {
         Err(reason) => reason.clone(),
-        Ok(_) => "no suitable host has free PCI devices of the kind that the flavor asks for".to_owned(),
+        Ok(devices) if devices.iter().all(|request| request.port.is_none()) => {
+            "no suitable host has free PCI devices of the kind that the flavor asks for".to_owned()
+        }
+        Ok(_) => "no suitable host has free PCI devices of the kind that flavor and ports ask for".to_owned(),
     },
     ..PLAIN
 };

@@ -10,10 +10,12 @@ use chronova_events::network::{
 use chronova_events::router::GATEWAY_OWNER;
 use chronova_events::security_group::default_group;
 use chronova_events::tags::TagsChange;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::subnets::{find as find_subnet, usable};
 use super::{DeviceGroupsChange, FixedIpRequest, NetworkReject, PortPatch, PortRequest, eui64};
+use crate::pci::ports::profile_with;
 
 fn find(state: &Network, port: PortId) -> Result<&Port, NetworkReject> {
     state.ports.get(&port).map(AsRef::as_ref).ok_or(NetworkReject::PortNotFound(port))
@@ -224,10 +226,28 @@ pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port)
         let (network, id) = (port.created.network, port.created.port);
         events.push(match port.created.made_for {
             Some(server) if server == device => PortDeleted { network, port: id }.into(),
-            _ => PortUnbound { network, port: id }.into(),
+            _ => {
+                events.extend(without_device(port));
+                PortUnbound { network, port: id }.into()
+            }
         });
     }
     events
+}
+
+/// Removes the PCI device of the port's former host from the profile; `None` if there is none.
+fn without_device(known: &Port) -> Option<NetworkEvent> {
+    let old = known.settings();
+    let before: Map<String, Value> = serde_json::from_str(&old.profile).ok()?;
+    let profile = profile_with(&before, None);
+    if profile == before {
+        return None;
+    }
+    let settings = PortSettings { profile: Value::Object(profile).to_string(), ..old.clone() };
+    let (settings, tags) = TagsChange::between(&old.tags, settings);
+    let created = &known.created;
+    let made_for = created.made_for;
+    Some(PortSettingsReplaced { network: created.network, port: created.port, settings, made_for, tags }.into())
 }
 
 /// The most addresses that a request may give a port. Each change of a port's addresses writes all of them into the

@@ -12,6 +12,8 @@ use super::NeutronNetworks;
 use super::bind::ensure_bound;
 use super::calls::{NeutronCaller, NeutronError, fields};
 use super::documents::NeutronPort;
+use super::devices::device_change;
+use crate::pci::ports::PortDevice;
 use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
 
 /// The key in `binding:profile` that marks a port as created by Chronova.
@@ -104,7 +106,10 @@ impl NeutronNetworks {
         let mut ports = Vec::with_capacity(nics.len());
         for (index, nic) in nics.iter().enumerate() {
             let port = match nic.port {
-                Some(port) => Some(self.take(port, &owner, asker).await?),
+                Some(port) => {
+                    let device = wanted.devices.iter().find(|device| device.port == port);
+                    Some(self.take(port, &owner, device, asker).await?)
+                }
                 None => self.make(nic, place(wanted.instance, index), &owner, groups.as_deref(), &known, asker).await?,
             };
             ports.extend(port.map(|port| (port, nic)));
@@ -122,7 +127,7 @@ impl NeutronNetworks {
             zone: &wanted.availability_zone,
         };
         let port = match wanted.nic.port {
-            Some(port) => Some(self.take(port, &owner, asker).await?),
+            Some(port) => Some(self.take(port, &owner, wanted.device.as_ref(), asker).await?),
             None => {
                 let known = self.ports_of_server(asker, wanted.instance, &wanted.project).await?;
                 self.make(&wanted.nic, of_process(wanted.process), &owner, None, &known, asker).await?
@@ -152,6 +157,7 @@ impl NeutronNetworks {
         &self,
         id: PortId,
         owner: &PortOwner<'_>,
+        device: Option<&PortDevice>,
         asker: NeutronCaller<'_>,
     ) -> Result<NeutronPort, PortError> {
         let missing = || PortError::Invalid(format!("Port id {id} could not be found."));
@@ -166,15 +172,19 @@ impl NeutronNetworks {
         if !port.device_id.is_empty() && !is_own {
             return Err(PortError::Conflict(format!("Port {id} is still in use.")));
         }
-        if is_own && port.bound_to() == Some(owner.host) {
+        // Chronova may have created the port for another server, and the user took it from that server in Neutron. The
+        // port is the user's now, so it stays when this server is deleted.
+        let is_taken = is_marked(&port);
+        let port = if is_taken { NeutronPort { profile: without_mark(&port), ..port } } else { port };
+        let change = device_change(&port, device);
+        if is_own && port.bound_to() == Some(owner.host) && change.is_empty() {
             return ensure_bound(port);
         }
         let mut body = owner.binding();
-        if is_marked(&port) {
-            // Chronova created the port for another server, and the user took it from that server in Neutron. The port
-            // is the user's now, so it stays when this server is deleted.
-            body.insert("binding:profile".to_owned(), without_mark(&port));
+        if is_taken {
+            body.insert("binding:profile".to_owned(), port.profile.clone());
         }
+        body.extend(change);
         if !owner.hostname.is_empty() && self.calls.has_extension(asker, "dns-integration").await? {
             body.insert("dns_name".to_owned(), json!(owner.hostname));
         }

@@ -11,6 +11,8 @@ use super::NeutronNetworks;
 use super::allocate::is_marked;
 use super::calls::{NeutronCaller, fields};
 use super::documents::{NeutronPort, NeutronSubnet};
+use super::devices::device_change;
+use crate::pci::ports::PortDevice;
 use crate::ports::PortError;
 
 /// Returns the port, or Nova's `PortBindingFailed` if no mechanism driver of Neutron can bind the port on its host.
@@ -92,14 +94,16 @@ impl NeutronNetworks {
         &self,
         instance: InstanceId,
         project: &ProjectId,
-        host: Option<&str>,
+        place: Option<(&str, &[PortDevice])>,
         availability_zone: &str,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let asker = NeutronCaller::account(meta);
-        let owner = host.map(|_| format!("compute:{availability_zone}"));
+        let owner = place.map(|_| format!("compute:{availability_zone}"));
         for port in self.ports_of_server(asker, instance, project).await? {
-            self.bind_one(port, host, owner.as_deref(), asker).await?;
+            let device =
+                place.and_then(|(_, devices)| devices.iter().find(|device| device.port == port.id));
+            self.bind_one(port, (place.map(|(host, _)| host), device), owner.as_deref(), asker).await?;
         }
         Ok(())
     }
@@ -109,7 +113,7 @@ impl NeutronNetworks {
     async fn bind_one(
         &self,
         port: NeutronPort,
-        host: Option<&str>,
+        (host, device): (Option<&str>, Option<&PortDevice>),
         owner: Option<&str>,
         asker: NeutronCaller<'_>,
     ) -> Result<(), PortError> {
@@ -122,6 +126,10 @@ impl NeutronNetworks {
             // Neutron allows one binding for each host, so an inactive one is deleted first.
             self.drop_bindings(&port, |binding| Some(binding.host.as_str()) == host, asker).await?;
             body.insert("binding:host_id".to_owned(), json!(host));
+        }
+        // A binding that a live migration created has its device already.
+        if !is_there || port.bound_to() == host {
+            body.extend(device_change(&port, device));
         }
         body.extend(
             owner.filter(|owner| *owner != port.device_owner).map(|owner| ("device_owner".to_owned(), json!(owner))),

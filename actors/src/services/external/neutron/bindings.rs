@@ -21,6 +21,7 @@ use super::NeutronNetworks;
 use super::bind::{binding_failed, ensure_bound};
 use super::calls::{NeutronCaller, NeutronError, encoded, fields};
 use super::documents::{NeutronBinding, NeutronPort};
+use crate::pci::ports::{PortDevice, profile_with};
 use crate::ports::PortError;
 
 const EXTENSION: &str = "binding-extended";
@@ -32,13 +33,14 @@ impl NeutronNetworks {
         &self,
         instance: InstanceId,
         project: &ProjectId,
-        host: &str,
+        (host, devices): (&str, &[PortDevice]),
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let asker = NeutronCaller::account(meta);
         for port in self.ports_with_bindings(asker, instance, project).await? {
             if port.bound_to().is_some_and(|bound| bound != host) {
-                self.bind_to_destination(&port, host, asker).await?;
+                let device = devices.iter().find(|device| device.port == port.id);
+                self.bind_to_destination(&port, (host, device), asker).await?;
                 self.announce(&port, Some(host), asker).await?;
             }
         }
@@ -97,7 +99,7 @@ impl NeutronNetworks {
     async fn bind_to_destination(
         &self,
         port: &NeutronPort,
-        host: &str,
+        (host, device): (&str, Option<&PortDevice>),
         asker: NeutronCaller<'_>,
     ) -> Result<(), PortError> {
         let known = self.bindings_of(port, asker).await?;
@@ -107,7 +109,8 @@ impl NeutronNetworks {
                 _ => Ok(()),
             };
         }
-        let mut body = fields([("host", json!(host)), ("profile", Value::Object(profile_of(port)))]);
+        let profile = profile_with(&profile_of(port), device);
+        let mut body = fields([("host", json!(host)), ("profile", Value::Object(profile))]);
         body.extend(port.vnic_type.as_ref().map(|kind| ("vnic_type".to_owned(), json!(kind))));
         match self.calls.create::<NeutronBinding>(asker, &bindings(port), "binding", body).await {
             Ok(_) => Ok(()),
@@ -229,7 +232,7 @@ fn bindings(port: &NeutronPort) -> String {
 }
 
 /// The profile of the port without `migrating_to`.
-fn profile_of(port: &NeutronPort) -> Map<String, Value> {
+pub(super) fn profile_of(port: &NeutronPort) -> Map<String, Value> {
     let mut profile = port.profile.as_object().cloned().unwrap_or_default();
     profile.remove(MIGRATING_TO);
     profile

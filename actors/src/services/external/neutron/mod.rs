@@ -17,6 +17,7 @@ mod bind;
 mod bindings;
 mod calls;
 mod check;
+mod devices;
 mod documents;
 mod groups;
 mod plug;
@@ -36,6 +37,7 @@ use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
 use tokio::sync::broadcast;
 
 use self::calls::NeutronCalls;
+use crate::pci::ports::{DevicePort, PortDevice};
 use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
     PlugState, PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
@@ -202,6 +204,10 @@ impl NetworkService for NeutronNetworks {
         self.floating_of(ports, caller).await
     }
 
+    async fn device_ports(&self, ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
+        self.ports_with_devices(ports).await
+    }
+
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
         self.ports_with_ids(ports, caller).await
     }
@@ -230,9 +236,10 @@ impl NetworkService for NeutronNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
+        devices: &[PortDevice],
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.bind_all(instance, project, host, availability_zone, &meta).await
+        self.bind_all(instance, project, host.map(|host| (host, devices)), availability_zone, &meta).await
     }
 
     async fn bind_destination(
@@ -240,9 +247,10 @@ impl NetworkService for NeutronNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
+        devices: &[PortDevice],
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.bind_all_to_destination(instance, project, host, &meta).await
+        self.bind_all_to_destination(instance, project, (host, devices), &meta).await
     }
 
     async fn activate_destination(

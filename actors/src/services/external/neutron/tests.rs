@@ -213,6 +213,7 @@ fn wanted(nics: Vec<RequestedNic>) -> InterfacesRequest {
         availability_zone: "nova".to_owned(),
         networks: RequestedNetworks::These(nics),
         security_groups: vec!["default".to_owned()],
+        devices: vec![],
     }
 }
 
@@ -322,6 +323,7 @@ async fn a_port_of_another_project_is_not_detached() {
         host: "h1".to_owned(),
         availability_zone: "nova".to_owned(),
         nic: on_network(),
+        device: None,
     };
     let marked = neutron.networks.attach(attached, meta()).await.unwrap().port;
     let foreign = neutron.add("ffffffffffffffffffffffffffffffff", &server.to_string());

@@ -2,7 +2,7 @@
 //!
 //! [`check`] refuses requests with Nova's messages, before a server is accepted. [`allocate`] creates and binds the
 //! ports of a new server, [`attach`] those of an existing server. [`groups`] changes the security groups of ports.
-//! [`reads`] answers questions of compute, [`resources`] those of users. [`realise`] describes the networks and filters
+//! [`devices`] knows the ports that are PCI devices of their hosts. [`reads`] answers questions of compute, [`resources`] those of users. [`realise`] describes the networks and filters
 //! that a host needs. Invariants:
 //!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
 //!    call finds the same ports;
@@ -13,6 +13,7 @@
 mod allocate;
 mod attach;
 mod check;
+mod devices;
 mod groups;
 mod reads;
 mod realise;
@@ -42,6 +43,7 @@ use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
     PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
+use crate::pci::ports::{DevicePort, PortDevice};
 use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaReject, NetworkQuotaRoot, room};
 
 /// The longest wait of a call for the read models, which lag by microseconds.
@@ -266,6 +268,10 @@ impl NetworkService for EmbeddedNetworks {
         Ok(self.views.networks.read(|view| reads::floating_addresses(view, ports)))
     }
 
+    async fn device_ports(&self, ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
+        Ok(self.views.networks.read(|view| devices::requested(view, ports)))
+    }
+
     async fn find_ports(&self, ports: &[PortId], _: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
         let found = |view: &NetworksView| {
             let known = ports.iter().filter_map(|port| view.port(*port));
@@ -310,10 +316,13 @@ impl NetworkService for EmbeddedNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
+        devices: &[PortDevice],
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         let mut seen = Position::START;
         for port in self.ports_of(project, instance) {
+            let device = devices.iter().find(|device| device.port == port.created.port);
+            seen = seen.max(self.equip(&port, device, &meta).await?);
             let (created, now) = (&port.created, port.binding().clone());
             let owner = match host {
                 Some(_) => format!("compute:{availability_zone}"),

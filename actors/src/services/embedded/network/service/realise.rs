@@ -13,6 +13,7 @@ use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
 use chronova_projections::views::Views;
 
+use super::devices;
 use crate::ports::{HostNetworkSetup, PortError};
 
 /// The number of characters of a port's id in the names of devices. With `tap`, a name has 14 characters as in Nova,
@@ -33,7 +34,12 @@ pub(super) fn realise(views: &Views, nics: &[NicInfo]) -> Result<HostNetworkSetu
         for nic in nics {
             let port = networks.port(nic.port);
             let port = port.ok_or_else(|| PortError::NotFound(format!("Port {} could not be found.", nic.port)))?;
-            let filter = views.security_groups.read(|groups| filter(networks, groups, port));
+            let plug = devices::plug(networks, port);
+            // No filter of the host sees the traffic of a device.
+            let filter = match plug {
+                NicPlug::Network => views.security_groups.read(|groups| filter(networks, groups, port)),
+                _ => None,
+            };
             realisation.nics.push(Nic {
                 port: nic.port,
                 network: nic.network,
@@ -41,7 +47,7 @@ pub(super) fn realise(views: &Views, nics: &[NicInfo]) -> Result<HostNetworkSetu
                 mtu: networks.network(nic.network).map_or(nic.mtu, |network| network.settings().mtu),
                 filter: filter.as_ref().map(|filter| filter.name.clone()),
                 tap: device_name("tap", port),
-                plug: NicPlug::Network,
+                plug,
             });
             realisation.filters.extend(filter);
         }
