@@ -14,6 +14,7 @@ use chronova_actors::ports::{
 };
 use chronova_actors::runtime::Leadership;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
+use chronova_actors::pci::ports::{DevicePort, PortDevice};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};

@@ -13,7 +13,9 @@ use chronova_actors::ports::{
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
+use chronova_actors::pci::ports::{DevicePort, DeviceVnic, PortDevice};
 use chronova_events::instance::{FixedIp, ImageSnapshot, NicInfo, RequestedNetworks, RequestedNic};
+use chronova_events::pci::PciAddress;
 use chronova_hypervisor::driver::{ByteStream, DriverResult, ImageSource};
 use chronova_hypervisor::guest::{ImageRef, NetworkSpec, Nic, NicPlug};
 use futures::StreamExt;
@@ -33,6 +35,8 @@ pub struct OneNetwork {
     unsuitable: Mutex<Option<String>>,
     /// The number of allocations that fail from now on.
     refused_allocations: Mutex<u32>,
+    /// The devices in the profiles of ports that are devices of their hosts.
+    equipped: Mutex<BTreeMap<PortId, PortDevice>>,
 }
 
 impl OneNetwork {
@@ -68,8 +72,20 @@ impl OneNetwork {
         *self.refused_allocations.lock().unwrap() = number;
     }
 
-    /// The ports of a server.
-    pub fn ports_of(&self, instance: InstanceId) -> Vec<PortId> {
+    /// The devices in the profiles of ports.
+    pub fn equipped(&self) -> BTreeMap<PortId, PciAddress> {
+        self.equipped.lock().unwrap().iter().map(|(port, device)| (*port, device.device.address)).collect()
+    }
+
+    /// The server's ports have these devices from now on, and no others.
+    fn equip(&self, instance: InstanceId, devices: &[PortDevice]) {
+        let own = self.ports_of(instance);
+        let mut equipped = self.equipped.lock().unwrap();
+        equipped.retain(|port, _| !own.contains(port));
+        equipped.extend(devices.iter().filter(|device| own.contains(&device.port)).map(|device| (device.port, device.clone())));
+    }
+
+    /// The ports of a server.(&self, instance: InstanceId) -> Vec<PortId> {
         let first = self.ports.lock().unwrap().get(&instance).map(|nic| nic.port);
         let more = self.more.lock().unwrap();
         first.into_iter().chain(more.iter().filter(|(_, (of, _))| *of == instance).map(|(port, _)| *port)).collect()
@@ -78,6 +94,28 @@ impl OneNetwork {
 
 fn port_of(process: ProcessId) -> PortId {
     PortId::derive(process.0, "port")
+}
+
+/// The words of `vnic_type` that a port's id can have.
+const VNICS: [&str; 5] = ["direct", "direct-physical", "macvtap", "vdpa", "remote-managed"];
+/// Marks the id of a port that a user made with a `vnic_type`.
+const DEVICE_PORT: u128 = 0x5110;
+
+/// A port of the server's user that is a device of its host. Its id says its `vnic_type`, so that it outlives crashes.
+pub fn device_port(instance: InstanceId, vnic: &str) -> PortId {
+    let kind = VNICS.iter().position(|word| *word == vnic).unwrap() as u128;
+    PortId(Uuid::from_u128((DEVICE_PORT << 112) | (kind << 96) | (instance.0.as_u128() & u128::from(u64::MAX))))
+}
+
+/// Whether the port is one of [`device_port`].
+pub fn is_device_port(port: PortId) -> bool {
+    vnic_of(port).is_some()
+}
+
+fn vnic_of(port: PortId) -> Option<DeviceVnic> {
+    let id = port.0.as_u128();
+    let kind = usize::try_from((id >> 96) & 0xffff).unwrap();
+    (id >> 112 == DEVICE_PORT).then(|| DeviceVnic::of_word(VNICS[kind]).unwrap())
 }
 
 fn nic(port: PortId, number: usize, tag: Option<String>) -> NicInfo {
@@ -95,7 +133,7 @@ fn nic(port: PortId, number: usize, tag: Option<String>) -> NicInfo {
             dhcp: true,
         }],
         tag,
-        owned: true,
+        owned: vnic_of(port).is_none(),
         security_groups: vec!["default".to_owned()],
     }
 }
@@ -124,12 +162,16 @@ impl NetworkService for OneNetwork {
         let mut ports = self.ports.lock().unwrap();
         self.hosts.lock().unwrap().insert(wanted.instance, Some(wanted.host.clone()));
         let number = ports.len() + 2;
-        let port = PortId::derive(wanted.instance.0, "port-0");
-        let nic = ports.entry(wanted.instance).or_insert_with(|| nic(port, number, None));
-        Ok(vec![nic.clone()])
+        let given = wanted.networks.listed().iter().find_map(|nic| nic.port);
+        let port = given.unwrap_or_else(|| PortId::derive(wanted.instance.0, "port-0"));
+        let nic = ports.entry(wanted.instance).or_insert_with(|| nic(port, number, None)).clone();
+        drop(ports);
+        self.equip(wanted.instance, &wanted.devices);
+        Ok(vec![nic])
     }
 
     async fn release(&self, instance: InstanceId, _: &ProjectId, _: &[PortId], _: Arc<Meta>) -> Result<(), PortError> {
+        self.equip(instance, &[]);
         self.ports.lock().unwrap().remove(&instance);
         self.more.lock().unwrap().retain(|_, (of, _)| *of != instance);
         self.hosts.lock().unwrap().remove(&instance);
@@ -207,7 +249,9 @@ impl NetworkService for OneNetwork {
         let mut more = self.more.lock().unwrap();
         let number = more.len() + 130;
         let made = || (wanted.instance, nic(port, number, wanted.nic.tag.clone()));
-        Ok(more.entry(port).or_insert_with(made).1.clone())
+        let nic = more.entry(port).or_insert_with(made).1.clone();
+        self.equipped.lock().unwrap().extend(wanted.device.map(|device| (port, device)));
+        Ok(nic)
     }
 
     async fn detach(
@@ -218,6 +262,7 @@ impl NetworkService for OneNetwork {
         _: bool,
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
+        self.equipped.lock().unwrap().remove(&port);
         self.more.lock().unwrap().remove(&port);
         self.ports.lock().unwrap().retain(|of, nic| (*of, nic.port) != (instance, port));
         Ok(())
@@ -284,6 +329,14 @@ impl NetworkService for OneNetwork {
         Ok(vec![])
     }
 
+    async fn device_ports(&self, ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
+        let wanted = ports.iter().filter_map(|port| {
+            let network = Some("physnet1".to_owned());
+            Some(DevicePort { port: *port, vnic: vnic_of(*port)?, network, policy: None })
+        });
+        Ok(wanted.collect())
+    }
+
     async fn find_ports(&self, _: &[PortId], _: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
         Ok(vec![])
     }
@@ -308,7 +361,7 @@ impl NetworkService for OneNetwork {
             mtu: nic.mtu,
             filter: None,
             tap: format!("tap{}", &nic.port.to_string()[..11]),
-            plug: NicPlug::Network,
+            plug: vnic_of(nic.port).map_or(NicPlug::Network, |vnic| vnic.plug(None)),
         });
         let network = NetworkSpec { network: NetworkId(Uuid::nil()), mtu: 1500, subnets: vec![], reservations: vec![] };
         Ok(HostNetworkSetup { nics: nics.collect(), networks: vec![network], ..HostNetworkSetup::default() })
@@ -317,7 +370,7 @@ impl NetworkService for OneNetwork {
     /// Each destination has its own bridge, named after the host.
     async fn realise_at(&self, nics: &[NicInfo], host: &str) -> Result<HostNetworkSetup, PortError> {
         let mut setup = self.realise(nics).await?;
-        for nic in &mut setup.nics {
+        for nic in setup.nics.iter_mut().filter(|nic| nic.plug == NicPlug::Network) {
             nic.plug = NicPlug::Bridge { bridge: format!("br-{host}") };
         }
         Ok(setup)

@@ -61,9 +61,10 @@ pub(super) fn claim_for_port(
     if devices.iter().any(|held| held.alias == request.alias) {
         return Ok(vec![]);
     }
-    let has_host = state.consumers.get(&server).is_some_and(|known| {
-        known.claim.allocations.iter().any(|held| held.provider == host)
-    });
+    let has_host = state
+        .consumers
+        .get(&server)
+        .is_some_and(|known| known.claim.allocations.iter().any(|held| held.provider == host));
     if !has_host {
         return Err(refused("the server has no allocation on the host"));
     }
@@ -84,12 +85,7 @@ pub(super) fn release_of_port(state: &Ledger, server: ConsumerId, port: PortId) 
 }
 
 /// The server has these devices from now on, and the allocations that go with them.
-fn with_these(
-    state: &Ledger,
-    server: ConsumerId,
-    host: ProviderId,
-    devices: Vec<HeldPciDevice>,
-) -> Vec<LedgerEvent> {
+fn with_these(state: &Ledger, server: ConsumerId, host: ProviderId, devices: Vec<HeldPciDevice>) -> Vec<LedgerEvent> {
     let mut events = Vec::new();
     if let Some(known) = state.consumers.get(&server) {
         let bare = Claimed { allocations: without_devices(state, &known.claim), ..known.claim.clone() };

@@ -56,8 +56,7 @@ impl<'a> FreePci<'a> {
                 _ => false,
             };
         }
-        let is_free =
-            |device: &&HostPciDevice| device.offered && !blocked.contains(&device.address);
+        let is_free = |device: &&HostPciDevice| device.offered && !blocked.contains(&device.address);
         Some(Self { host: known, free: known.devices.iter().filter(is_free).collect(), room })
     }
 

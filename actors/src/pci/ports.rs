@@ -85,9 +85,7 @@ impl DevicePort {
             (Some(None), None) => true,
             _ => false,
         };
-        is_on
-            && self.vnic.suits(device.kind)
-            && device.remote_managed == (self.vnic == DeviceVnic::RemoteManaged)
+        is_on && self.vnic.suits(device.kind) && device.remote_managed == (self.vnic == DeviceVnic::RemoteManaged)
     }
 }
 

@@ -23,7 +23,16 @@ fn device(address: &str, ids: &str, kind: PciDeviceType, parent: Option<&str>, c
     let (vendor, product) = ids.split_once(':').unwrap();
     let parent = parent.map(|parent| parent.parse().unwrap());
     let address = address.parse().unwrap();
-    PciDevice { address, vendor: vendor.into(), product: product.into(), kind, parent, cell, card_serial: None, nic: PciNic::default() }
+    PciDevice {
+        address,
+        vendor: vendor.into(),
+        product: product.into(),
+        kind,
+        parent,
+        cell,
+        card_serial: None,
+        nic: PciNic::default(),
+    }
 }
 
 /// A physical function with two virtual ones on cell 1, two GPUs on cell 0 and cell 1, and a card without a cell.

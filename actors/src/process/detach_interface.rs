@@ -79,6 +79,11 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
 async fn pull(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some((server, nic)) = subject(work).await? else { return Ok(StepOutput::Nothing) };
     let Some(placed) = &server.placement else { return Ok(StepOutput::Nothing) };
+    if port_devices::is_whole_card(work, nic.port).await? {
+        let message =
+            format!("Port {} has binding:vnic_type direct-physical, so its server cannot release it.", nic.port);
+        return Err(StepError::fatal(400, &message, ""));
+    }
     match work.driver(placed.host)?.interfaces().needed()?.detach_nic(work.instance_id(), &nic.mac).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
         Err(error) if error.is_transient() => return Err(StepError::again(error)),

@@ -5,15 +5,18 @@ use std::sync::Arc;
 use chronova_events::ids::{ConsumerId, HostId, InstanceId, PortId, ProviderId};
 use chronova_events::instance::{Alive, NicInfo, Placed};
 use chronova_events::ledger::Ledger;
-use chronova_hypervisor::driver::Driver;
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::driver::{Driver, DriverError};
 use chronova_hypervisor::guest::{Nic, NicPlug};
 use chronova_hypervisor::pci::HostPci;
 use chronova_projections::views::Views;
 
 use super::definition::{StepError, StepRun};
+use super::guest;
 use super::pinned::{ClaimHolder, caught_up};
+use crate::aggregate::CommandError;
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
-use crate::pci::ports::{DevicePort, PortDevice};
+use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice};
 use crate::scheduler::RequestSpec;
 
 /// The ports that users gave to the server. Only such a port can need a device: a port that is created for a server has
@@ -143,6 +146,54 @@ pub(crate) async fn of_server(
     Ok(views.placement.read(|view| of_consumer(&view.ledger, host, &consumer, Some(&found.pci))))
 }
 
+/// Whether a port of the server gives it a whole card. A guest gets such a card with its definition alone.
+pub(super) async fn has_whole_card(work: &StepRun, server: &Alive) -> Result<bool, StepError> {
+    Ok(requested(work, server).await?.iter().any(|port| port.vnic == DeviceVnic::DirectPhysical))
+}
+
+/// Whether the port gives its server a whole card.
+pub(super) async fn is_whole_card(work: &StepRun, port: PortId) -> Result<bool, StepError> {
+    Ok(of_ports(work, &[port]).await?.iter().any(|port| port.vnic == DeviceVnic::DirectPhysical))
+}
+
+/// Takes the interfaces that are devices of the host from the guest.
+pub(super) async fn unplug(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
+    let ports = requested(work, server).await?;
+    for nic in server.nics.iter().filter(|nic| ports.iter().any(|port| port.port == nic.port)) {
+        match work.driver(host)?.interfaces().needed()?.detach_nic(work.instance_id(), &nic.mac).await {
+            Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
+            Err(error) if error.is_transient() => return Err(StepError::again(error)),
+            Err(error) => {
+                let message = format!("Failed to detach network adapter device from {}", work.instance_id());
+                return Err(StepError::fatal(500, &message, error));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives the guest the interfaces that are devices of its host. Does nothing if the guest is gone, or if the host does
+/// not answer: the host's agent attaches what the guest lacks when the host is back.
+pub(super) async fn plug(work: &StepRun, placed: &Placed, server: &Alive) -> Result<(), StepError> {
+    let devices = at(work, server, placed).await?;
+    if devices.is_empty() || !work.host_answers(placed.host)? {
+        return Ok(());
+    }
+    let driver = work.driver(placed.host)?;
+    let Some(interfaces) = driver.interfaces() else { return Ok(()) };
+    match interfaces.nics(work.instance_id()).await {
+        Ok(_) => {}
+        Err(DriverError::NoSuchGuest(_)) => return Ok(()),
+        Err(error) => return Err(StepError::again(error)),
+    }
+    for nic in server.nics.iter().filter(|nic| devices.iter().any(|device| device.port == nic.port)) {
+        let nic = (nic.clone(), devices.as_slice());
+        let plugged = guest::plug_in(work.context.networks.as_ref(), &driver, work.instance_id(), server, nic).await;
+        plugged.map_err(StepError::persist)?;
+    }
+    Ok(())
+}
+
 /// Claims a device for a port that is attached to the server. Does nothing for a port that needs none.
 pub(super) async fn claim(work: &StepRun, server: &Alive, host: HostId, port: PortId) -> Result<(), StepError> {
     let ports = of_ports(work, &[port]).await?;
@@ -153,10 +204,22 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, host: HostId, port: Po
     let (flavor, image) = (&server.request.flavor, server.hardware_image());
     let asked = options.pci_aliases.of_server(flavor, image, &ports);
     let asked = asked.map_err(|reason| StepError::fatal(400, &reason, ""))?;
+    if ports.iter().any(|port| port.vnic == DeviceVnic::DirectPhysical) {
+        let message =
+            format!("Port {port} has binding:vnic_type direct-physical, which an existing server cannot get.");
+        return Err(StepError::fatal(400, &message, ""));
+    }
     for request in asked.into_iter().filter(|request| request.port.is_some()) {
         let server = ConsumerId::new(work.instance_id().to_string());
         let command = LedgerCommand::ClaimForPort { server, host: ProviderId(host.0), request: Box::new(request) };
-        work.context.gateway.send::<LedgerRoot>(&CELL, command, work.meta.clone()).await?;
+        match work.context.gateway.send::<LedgerRoot>(&CELL, command, work.meta.clone()).await {
+            Ok(_) => {}
+            Err(CommandError::Rejected(reject)) => {
+                let message = format!("Failed to claim PCI device for port {port} of instance {}.", work.instance_id());
+                return Err(StepError::fatal(400, &message, reject));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(())
 }

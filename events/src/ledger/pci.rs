@@ -207,7 +207,11 @@ mod tests {
     #[test]
     fn a_device_names_the_port_that_requested_it() {
         let port = PortId(uuid::Uuid::from_u128(7));
-        let held = |alias: String| HeldPciDevice { address: PciAddress { domain: 0, bus: 1, slot: 0, function: 0 }, alias, tracked: None };
+        let held = |alias: String| HeldPciDevice {
+            address: PciAddress { domain: 0, bus: 1, slot: 0, function: 0 },
+            alias,
+            tracked: None,
+        };
         assert_eq!(held(HeldPciDevice::requested_by(port)).port(), Some(port));
         assert_eq!(held("gpu".to_owned()).port(), None);
     }

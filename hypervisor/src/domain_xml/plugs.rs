@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use roxmltree::{Document, Node};
 
-use super::splice::splice;
 use super::devices::source_address;
+use super::splice::splice;
 use crate::guest::{Nic, NicDevice, NicDeviceForm, NicPlug};
 use crate::volumes;
 use crate::xml::Element;

@@ -3,7 +3,10 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::firmware::FirmwareFacts;
-use crate::guest::{DiskPassword, ImageRef, NetworkDisk, Nic, NicDevice, NicDeviceForm, NicPlug, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
+use crate::guest::{
+    DiskPassword, ImageRef, NetworkDisk, Nic, NicDevice, NicDeviceForm, NicPlug, RescueDisk, RescuePlace, RootDisk,
+    VolumeDisk,
+};
 use crate::options::{CacheMode, CacheModes, CpuFlag, CpuMode, GuestOptions, Screens, Serial, Spice};
 use crate::pci::PassedDevice;
 use crate::pinning::{GuestNode, Pinning};
@@ -604,9 +607,7 @@ fn interfaces_that_are_pci_devices_of_the_host() {
             "<interface type='direct'>{mac}<source dev='enp129s0v2' mode='passthrough'/><vlan><tag id='7'/></vlan>\
              <model type='virtio'/><driver name='vhost'/></interface>"
         ),
-        format!(
-            "<interface type='vdpa'>{mac}<source dev='/dev/vhost-vdpa-0'/><model type='virtio'/></interface>"
-        ),
+        format!("<interface type='vdpa'>{mac}<source dev='/dev/vhost-vdpa-0'/><model type='virtio'/></interface>"),
         "<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0x0000' bus='0x82' slot='0x00' \
          function='0x0'/></source></hostdev>"
             .to_owned(),

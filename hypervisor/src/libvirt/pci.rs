@@ -99,7 +99,11 @@ fn virtual_functions(xml: &str) -> Result<Vec<PciAddress>, roxmltree::Error> {
     let pci = capability(&document, "pci");
     let of = pci.into_iter().flat_map(|node| node.children());
     let functions = of.filter(|node| node.attribute("type") == Some("virt_functions"));
-    Ok(functions.flat_map(|node| node.children()).filter(|node| node.has_tag_name("address")).filter_map(of_attributes).collect())
+    Ok(functions
+        .flat_map(|node| node.children())
+        .filter(|node| node.has_tag_name("address"))
+        .filter_map(of_attributes)
+        .collect())
 }
 
 /// Numbers the virtual functions. libvirt lists them in the order of the host's links `virtfnN`.
@@ -236,11 +240,8 @@ mod tests {
     #[test]
     fn virtual_functions_have_the_numbers_of_libvirts_order() {
         let address = |function| format!("<address domain='0x0000' bus='0x81' slot='0x00' function='0x{function}'/>");
-        let card = xml(&format!(
-            "<capability type='virt_functions' maxCount='2'>{}{}</capability>",
-            address(2),
-            address(1)
-        ));
+        let card =
+            xml(&format!("<capability type='virt_functions' maxCount='2'>{}{}</capability>", address(2), address(1)));
         let functions = virtual_functions(&card).unwrap();
         let mut devices = vec![read(&xml("")).unwrap().unwrap()];
         number_functions(&mut devices, &[functions]);

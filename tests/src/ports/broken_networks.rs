@@ -8,6 +8,7 @@ use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
     PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
+use chronova_actors::pci::ports::{DevicePort, PortDevice};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};

@@ -29,7 +29,16 @@ pub(in crate::ledger) fn card() -> ProviderId {
 fn device(address: &str, product: &str, kind: PciDeviceType) -> PciDevice {
     let address = address.parse().unwrap();
     let parent = (kind == PciDeviceType::Vf).then(|| "0000:81:00.0".parse().unwrap());
-    PciDevice { address, vendor: "8086".into(), product: product.into(), kind, parent, cell: None, card_serial: None, nic: PciNic::default() }
+    PciDevice {
+        address,
+        vendor: "8086".into(),
+        product: product.into(),
+        kind,
+        parent,
+        cell: None,
+        card_serial: None,
+        nic: PciNic::default(),
+    }
 }
 
 /// A report of a host with a network card that has three virtual functions. `specs` name those that guests may get.
@@ -50,7 +59,10 @@ fn wants(server: &str, devices: &str) -> ServerClaim {
         r#"{"name": "pf", "vendor_id": "8086", "product_id": "10fb", "device_type": "type-PF"}"#,
     ];
     let aliases = PciAliases::read(&aliases.map(str::to_owned), false).unwrap();
-    server_claim(server, aliases.requests(&flavor(vec![("pci_passthrough:alias".into(), devices.into())]), None).unwrap())
+    server_claim(
+        server,
+        aliases.requests(&flavor(vec![("pci_passthrough:alias".into(), devices.into())]), None).unwrap(),
+    )
 }
 
 fn flavor(extra_specs: Vec<(String, String)>) -> FlavorSnapshot {
@@ -252,8 +264,7 @@ fn a_port_gets_a_device_with_its_server_or_later() {
     assert_eq!(has(&state, "a"), ["10.0"]);
     let both = then(state, [more(2, "physnet1")]);
     assert_eq!(has(&both, "a"), ["10.0", "10.1"]);
-    let ports: Vec<_> =
-        both.pci_claims.of(&server()).unwrap().1.iter().map(|device| device.port().unwrap()).collect();
+    let ports: Vec<_> = both.pci_claims.of(&server()).unwrap().1.iter().map(|device| device.port().unwrap()).collect();
     assert_eq!(ports, [port_id(1), port_id(2)]);
     assert_eq!(decide(&both, more(2, "physnet1")).unwrap(), vec![], "repeated");
     let refused = decide(&both, more(3, "physnet2")).unwrap_err();
@@ -283,11 +294,8 @@ fn the_tracked_device_of_a_port_is_allocated_and_released_with_it() {
     let plain = ServerClaim { guest: None, ..plain };
     let state = given([report(&[spec], true), claim([plain])]);
     let before = state.consumers[&ConsumerId::new("a")].claim.allocations.clone();
-    let more = LedgerCommand::ClaimForPort {
-        server: ConsumerId::new("a"),
-        host: id(),
-        request: Box::new(of_port(1, None)),
-    };
+    let more =
+        LedgerCommand::ClaimForPort { server: ConsumerId::new("a"), host: id(), request: Box::new(of_port(1, None)) };
     let more = then(state, [more]);
     assert_eq!(line(&more, class), Some((1, 3)));
     let less = then(more, [LedgerCommand::ReleaseOfPort { server: ConsumerId::new("a"), port: port_id(1) }]);

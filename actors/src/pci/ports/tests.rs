@@ -36,12 +36,9 @@ fn port(vnic: &str, network: Option<&str>) -> DevicePort {
 fn a_port_gets_a_device_of_its_kind_on_its_physical_network() {
     use PciDeviceType::{Pci, Pf, Vdpa, Vf};
     let on = Some(Some("physnet1"));
-    for (vnic, kinds) in [
-        ("direct", &[Vf, Pci][..]),
-        ("macvtap", &[Vf, Pci]),
-        ("direct-physical", &[Pf]),
-        ("vdpa", &[Vdpa]),
-    ] {
+    for (vnic, kinds) in
+        [("direct", &[Vf, Pci][..]), ("macvtap", &[Vf, Pci]), ("direct-physical", &[Pf]), ("vdpa", &[Vdpa])]
+    {
         let port = port(vnic, Some("physnet1"));
         for kind in [Pci, Pf, Vf, Vdpa] {
             assert_eq!(port.admits(&device(kind, on, false)), kinds.contains(&kind), "{vnic} {kind:?}");
@@ -112,8 +109,7 @@ fn the_profile_describes_the_device_of_the_port() {
     // The host does not answer.
     let bare = PortDevice::of(&held(), &known, None).unwrap();
     let bare = Value::Object(profile_with(&Map::new(), Some(&bare)));
-    let expected =
-        json!({"pci_vendor_info": "8086:10ed", "pci_slot": "0000:81:00.1", "physical_network": "physnet1"});
+    let expected = json!({"pci_vendor_info": "8086:10ed", "pci_slot": "0000:81:00.1", "physical_network": "physnet1"});
     assert_eq!(bare, expected);
     let of_flavor = HeldPciDevice { alias: "gpu".into(), ..held() };
     assert_eq!(PortDevice::of(&of_flavor, &known, Some(&found())), None);

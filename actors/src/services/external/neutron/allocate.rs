@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use super::NeutronNetworks;
 use super::bind::ensure_bound;
 use super::calls::{NeutronCaller, NeutronError, fields};
-use super::documents::NeutronPort;
 use super::devices::device_change;
+use super::documents::NeutronPort;
 use crate::pci::ports::PortDevice;
 use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
 

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::NeutronNetworks;
 use super::allocate::is_marked;
 use super::calls::{NeutronCaller, fields};
-use super::documents::{NeutronPort, NeutronSubnet};
 use super::devices::device_change;
+use super::documents::{NeutronPort, NeutronSubnet};
 use crate::pci::ports::PortDevice;
 use crate::ports::PortError;
 
@@ -101,8 +101,7 @@ impl NeutronNetworks {
         let asker = NeutronCaller::account(meta);
         let owner = place.map(|_| format!("compute:{availability_zone}"));
         for port in self.ports_of_server(asker, instance, project).await? {
-            let device =
-                place.and_then(|(_, devices)| devices.iter().find(|device| device.port == port.id));
+            let device = place.and_then(|(_, devices)| devices.iter().find(|device| device.port == port.id));
             self.bind_one(port, (place.map(|(host, _)| host), device), owner.as_deref(), asker).await?;
         }
         Ok(())

@@ -54,8 +54,10 @@ impl NeutronNetworks {
             return Ok(Vec::new());
         }
         let shown: Vec<NeutronSegments> = self.calls.list_by(asker, "networks", "id", &networks, "").await?;
-        let physical: BTreeMap<NetworkId, Option<String>> =
-            shown.into_iter().filter_map(|network| Some((network.id.parse().ok()?, network.physical_network()))).collect();
+        let physical: BTreeMap<NetworkId, Option<String>> = shown
+            .into_iter()
+            .filter_map(|network| Some((network.id.parse().ok()?, network.physical_network())))
+            .collect();
         let wanted = found.iter().filter_map(|port| {
             Some(DevicePort {
                 port: port.id,

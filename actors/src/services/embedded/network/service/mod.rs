@@ -39,11 +39,11 @@ use crate::aggregate::CommandError;
 use crate::coordination::project_turns::ProjectTurns;
 use crate::coordination::touched_networks::TouchedNetworks;
 use crate::gateway::CommandGateway;
+use crate::pci::ports::{DevicePort, PortDevice};
 use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
     PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
-use crate::pci::ports::{DevicePort, PortDevice};
 use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaReject, NetworkQuotaRoot, room};
 
 /// The longest wait of a call for the read models, which lag by microseconds.
