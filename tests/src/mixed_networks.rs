@@ -8,13 +8,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chronova_actors::pci::ports::{DevicePort, PortDevice};
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
     PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_actors::runtime::Leadership;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
-use chronova_actors::pci::ports::{DevicePort, PortDevice};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};

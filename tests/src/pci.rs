@@ -8,13 +8,13 @@ use chronova_actors::pci::HostPciOptions;
 use chronova_actors::pci::alias::PciAliases;
 use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_events::ids::{InstanceId, PortId, ProcessId, ProviderId};
-use chronova_events::instance::{BuildRequested, FlavorSnapshot, RequestedNetworks, RequestedNic};
+use chronova_events::instance::{Alive, BuildRequested, FlavorSnapshot, Phase, RequestedNetworks, RequestedNic};
 use chronova_events::ledger::{HeldPciDevice, Ledger};
 use chronova_events::pci::PciAddress;
 use chronova_hypervisor::sim::{SimFleet, SimUri};
 
 use crate::moves::larger;
-use crate::services::device_port;
+use crate::services::{device_port, is_device_port};
 use crate::world::{ADMIN, Life, World, build_request, small};
 
 /// Whether Placement knows the PCI devices of a world.
@@ -104,6 +104,16 @@ pub fn devices(fleet: &SimFleet, instance: InstanceId) -> BTreeMap<usize, Vec<Pc
     (0..fleet.len()).filter_map(addresses).collect()
 }
 
+/// The interfaces that the guest has or gets when its server is resumed. The guest of a suspended server is saved
+/// without the devices of its host.
+pub fn with_saved(server: &Alive, mut found: BTreeSet<String>) -> BTreeSet<String> {
+    if let Phase::Suspended { .. } = server.phase {
+        let devices = server.nics.iter().filter(|nic| is_device_port(nic.port));
+        found.extend(devices.map(|nic| nic.mac.clone()));
+    }
+    found
+}
+
 /// Checks that the profiles of ports name the devices that the ledger gave them.
 pub fn check_ports(equipped: &BTreeMap<PortId, PciAddress>, ledger: &Ledger) {
     let held: Vec<(Option<PortId>, PciAddress)> = (ledger.pci.keys())
@@ -112,7 +122,10 @@ pub fn check_ports(equipped: &BTreeMap<PortId, PciAddress>, ledger: &Ledger) {
         .map(|device| (device.port(), device.address))
         .collect();
     for (port, address) in equipped {
-        assert!(held.contains(&(Some(*port), *address)), "port {port} has {address} in its profile; the ledger: {held:?}");
+        assert!(
+            held.contains(&(Some(*port), *address)),
+            "port {port} has {address} in its profile; the ledger: {held:?}"
+        );
     }
     for (port, _) in held.iter().filter_map(|(port, address)| Some(((*port)?, address))) {
         assert!(equipped.contains_key(&port), "port {port} holds a device that its profile does not have");

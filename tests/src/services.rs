@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chronova_actors::pci::ports::{DevicePort, DeviceVnic, PortDevice};
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, ImageDraft, ImageService, InterfaceRequest, InterfacesRequest, NetworkService,
     PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
-use chronova_actors::pci::ports::{DevicePort, DeviceVnic, PortDevice};
 use chronova_events::instance::{FixedIp, ImageSnapshot, NicInfo, RequestedNetworks, RequestedNic};
 use chronova_events::pci::PciAddress;
 use chronova_hypervisor::driver::{ByteStream, DriverResult, ImageSource};
@@ -82,10 +82,13 @@ impl OneNetwork {
         let own = self.ports_of(instance);
         let mut equipped = self.equipped.lock().unwrap();
         equipped.retain(|port, _| !own.contains(port));
-        equipped.extend(devices.iter().filter(|device| own.contains(&device.port)).map(|device| (device.port, device.clone())));
+        equipped.extend(
+            devices.iter().filter(|device| own.contains(&device.port)).map(|device| (device.port, device.clone())),
+        );
     }
 
-    /// The ports of a server.(&self, instance: InstanceId) -> Vec<PortId> {
+    /// The ports of a server.
+    pub fn ports_of(&self, instance: InstanceId) -> Vec<PortId> {
         let first = self.ports.lock().unwrap().get(&instance).map(|nic| nic.port);
         let more = self.more.lock().unwrap();
         first.into_iter().chain(more.iter().filter(|(_, (of, _))| *of == instance).map(|(port, _)| *port)).collect()

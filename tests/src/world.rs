@@ -46,7 +46,7 @@ use crate::memory_keys::MemoryKeys;
 use crate::mixed_images::MixedImages;
 use crate::mixed_networks::MixedNetworks;
 use crate::quick::quick;
-use crate::services::{OneImage, OneNetwork, is_device_port};
+use crate::services::{OneImage, OneNetwork};
 
 /// The time limit of a test's waits; only a hang reaches it.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -279,12 +279,7 @@ impl World {
     fn check_interfaces(&self, views: &Views, id: InstanceId, server: &Alive) {
         let macs: BTreeSet<String> = server.nics.iter().map(|nic| nic.mac.clone()).collect();
         let guests = (0..self.fleet.len()).find_map(|host| self.fleet.guests(host).remove(&id));
-        let mut found = guests.map(|guest| guest.nics);
-        // The guest of a suspended server is saved without the devices of its host.
-        if let (Phase::Suspended { .. }, Some(found)) = (&server.phase, &mut found) {
-            let devices = server.nics.iter().filter(|nic| is_device_port(nic.port));
-            found.extend(devices.map(|nic| nic.mac.clone()));
-        }
+        let found = guests.map(|guest| crate::pci::with_saved(server, guest.nics));
         assert_eq!(found, Some(macs), "the guest of {id} has other interfaces");
         let ports: BTreeSet<PortId> = server.nics.iter().map(|nic| nic.port).collect();
         let mut bound: BTreeSet<PortId> = self.network.ports_of(id).into_iter().collect();
