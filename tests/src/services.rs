@@ -335,7 +335,7 @@ impl NetworkService for OneNetwork {
     async fn device_ports(&self, ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
         let wanted = ports.iter().filter_map(|port| {
             let network = Some("physnet1".to_owned());
-            Some(DevicePort { port: *port, vnic: vnic_of(*port)?, network, policy: None })
+            Some(DevicePort { port: *port, vnic: vnic_of(*port)?, network, policy: None, trusted: false })
         });
         Ok(wanted.collect())
     }

@@ -232,7 +232,9 @@ fn read(mut object: super::JsonObject, in_placement: bool) -> Result<(String, Pc
         return Err("capability_type can only be pci".to_owned());
     }
     if take_flag(&mut object, "live_migratable")? == Some(true) {
-        return Err("live_migratable is not supported: no server with PCI devices is migrated live".to_owned());
+        return Err(
+            "live_migratable is not supported: no server whose flavor requests PCI devices is migrated live".to_owned()
+        );
     }
     let kind = match take_text(&mut object, "device_type")?.as_deref() {
         None | Some("type-PCI") => PciDeviceType::Pci,

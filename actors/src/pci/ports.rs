@@ -74,6 +74,8 @@ pub struct DevicePort {
     pub network: Option<String>,
     /// The port's own NUMA policy (`numa_affinity_policy`). It precedes the policy of flavor and image.
     pub policy: Option<PciNumaPolicy>,
+    /// Whether the port may have only a device whose trust mode is on (`trusted` in its `binding:profile`).
+    pub trusted: bool,
 }
 
 impl DevicePort {
@@ -85,7 +87,11 @@ impl DevicePort {
             (Some(None), None) => true,
             _ => false,
         };
-        is_on && self.vnic.suits(device.kind) && device.remote_managed == (self.vnic == DeviceVnic::RemoteManaged)
+        // Nothing on the hosts sets the trust mode of a virtual function.
+        !self.trusted
+            && is_on
+            && self.vnic.suits(device.kind)
+            && device.remote_managed == (self.vnic == DeviceVnic::RemoteManaged)
     }
 }
 
@@ -171,6 +177,17 @@ impl PortDevice {
             }
         }
         entries
+    }
+}
+
+/// Whether the profile of a port asks for a trusted device, as oslo's `bool_from_string` reads it.
+pub fn is_trusted(profile: &Map<String, Value>) -> bool {
+    match profile.get("trusted") {
+        Some(Value::Bool(flag)) => *flag,
+        Some(Value::String(text)) => {
+            matches!(text.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes")
+        }
+        _ => false,
     }
 }
 

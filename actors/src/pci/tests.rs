@@ -109,7 +109,8 @@ fn a_wrong_device_spec_is_refused_with_the_reason() {
         (r#"{"address": 5}"#, "neither a text nor an object"),
         (r#"{"physical_network": 5}"#, "neither a text in quotes nor null"),
         (r#"{"remote_managed": "perhaps"}"#, "neither true nor false"),
-        (r#"{"live_migratable": "yes"}"#, "no server with PCI devices is migrated live"),
+        (r#"{"live_migratable": "yes"}"#, "PCI devices is migrated live"),
+        (r#"{"trusted": "true"}"#, "trusted is not supported"),
         (r#"{"colour": "red"}"#, r#""colour" is not known; known are vendor_id"#),
         (r#"{"resource_class": ""}"#, "no name of a resource class"),
     ] {

@@ -81,7 +81,7 @@ fn flavor(extra_specs: Vec<(String, String)>) -> FlavorSnapshot {
 /// The request of a port with `vnic_type` `direct` on a physical network.
 fn of_port(port: u128, network: Option<&str>) -> PciRequest {
     let network = network.map(str::to_owned);
-    let port = DevicePort { port: port_id(port), vnic: DeviceVnic::Direct, network, policy: None };
+    let port = DevicePort { port: port_id(port), vnic: DeviceVnic::Direct, network, policy: None, trusted: false };
     PciAliases::default().of_server(&flavor(vec![]), None, &[port]).unwrap().remove(0)
 }
 

@@ -29,6 +29,7 @@ fn port(vnic: &str, network: Option<&str>) -> DevicePort {
         vnic: DeviceVnic::of_word(vnic).unwrap(),
         network: network.map(str::to_owned),
         policy: None,
+        trusted: false,
     }
 }
 
@@ -56,6 +57,8 @@ fn a_port_gets_a_device_of_its_kind_on_its_physical_network() {
     let tunnelled = port("direct", None);
     assert!(tunnelled.admits(&device(Vf, Some(None), false)), "the tag is null");
     assert!(!tunnelled.admits(&device(Vf, None, false)) && !tunnelled.admits(&device(Vf, on, false)));
+    let trusting = DevicePort { trusted: true, ..port("direct", Some("physnet1")) };
+    assert!(!trusting.admits(&device(Vf, on, false)), "no device has the trust mode");
     for word in ["normal", "virtio-forwarder", "smart-nic", ""] {
         assert_eq!(DeviceVnic::of_word(word), None, "{word}");
     }
@@ -136,4 +139,21 @@ fn an_interface_gets_the_device_with_the_name_that_its_form_needs() {
     own.give_to(&mut normal);
     assert_eq!(normal, NicPlug::Network);
     assert_eq!(own.own_mac(), None, "a virtual function takes the MAC address of the port");
+}
+
+#[test]
+fn a_port_asks_for_a_trusted_device_by_its_profile() {
+    for (value, trusted) in [
+        (json!(true), true),
+        (json!("True"), true),
+        (json!("yes"), true),
+        (json!(false), false),
+        (json!("false"), false),
+        (json!(1), false),
+        (Value::Null, false),
+    ] {
+        let profile = json!({"trusted": value});
+        assert_eq!(is_trusted(profile.as_object().unwrap()), trusted, "{profile}");
+    }
+    assert!(!is_trusted(&Map::new()));
 }

@@ -12,7 +12,7 @@ use super::NeutronNetworks;
 use super::calls::NeutronCaller;
 use super::documents::NeutronPort;
 use crate::pci::alias::PciNumaPolicy;
-use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice, profile_with};
+use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice, is_trusted, profile_with};
 use crate::ports::PortError;
 
 /// The provider attributes of a network, which only an administrator sees.
@@ -64,6 +64,7 @@ impl NeutronNetworks {
                 vnic: vnic(port)?,
                 network: physical.get(&port.network_id).cloned().flatten(),
                 policy: port.numa_affinity_policy.as_deref().and_then(PciNumaPolicy::of_word),
+                trusted: port.profile.as_object().is_some_and(is_trusted),
             })
         });
         Ok(wanted.collect())

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bindings;
+mod devices;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -86,7 +87,7 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
         ("GET", ["networks"]) => {
             let owner = if state.external { "ffffffffffffffffffffffffffffffff" } else { PROJECT };
             let network = json!({"id": NETWORK, "name": "inner", "project_id": owner, "mtu": 1442,
-                "subnets": [SUBNET], "router:external": state.external});
+                "subnets": [SUBNET], "router:external": state.external, "provider:physical_network": "physnet1"});
             says(200, &json!({"networks": [network]}))
         }
         ("GET", ["subnets"]) => {

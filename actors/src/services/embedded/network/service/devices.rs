@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::{EmbeddedNetworks, port_error};
 use crate::pci::alias::PciNumaPolicy;
-use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice, profile_with};
+use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice, is_trusted, profile_with};
 use crate::ports::PortError;
 use crate::services::embedded::network::{NetworkCommand, PortPatch};
 
@@ -29,6 +29,7 @@ pub(super) fn requested(view: &NetworksView, ports: &[PortId]) -> Vec<DevicePort
                 vnic,
                 network: network.and_then(|network| network.created.provider.physical_network.clone()),
                 policy: policy(&profile(port)),
+                trusted: is_trusted(&profile(port)),
             })
         })
         .collect()
