@@ -57,6 +57,15 @@ impl DeviceVnic {
         }
     }
 
+    /// Neutron's `binding:vif_type` of such a port.
+    pub fn vif_type(self) -> &'static str {
+        match self {
+            Self::Direct | Self::Macvtap | Self::RemoteManaged => "hw_veb",
+            Self::DirectPhysical => "hostdev_physical",
+            Self::Vdpa => "vdpa",
+        }
+    }
+
     /// The plug of the interface, without its device. `vlan`: the tag of the port's segment. The control plane of the
     /// network sets the tags of vDPA devices and of remote-managed cards. A guest sets those of a whole card itself.
     pub fn plug(self, vlan: Option<u16>) -> NicPlug {

@@ -4,6 +4,7 @@
 mod parts;
 pub(super) mod routing;
 
+use chronova_actors::pci::ports::DeviceVnic;
 use chronova_events::network::{Ipv6Mode, NetworkRow, Port, Subnet};
 use chronova_events::security_group::{Direction, Ethertype, SecurityGroup, SecurityGroupRule, default_group};
 use chronova_projections::networks::NetworksView;
@@ -145,7 +146,8 @@ pub(super) fn port(ctx: &Ctx, networks: &NetworksView, row: &Port) -> Value {
         view["binding:profile"] = serde_json::from_str(&settings.profile).unwrap_or_else(|_| json!({}));
     }
     if ctx.allows("get_port:binding:vif_type", &target) {
-        view["binding:vif_type"] = json!(if binding.host.is_empty() { "unbound" } else { "bridge" });
+        let device = DeviceVnic::of_word(&settings.vnic_type).map(DeviceVnic::vif_type);
+        view["binding:vif_type"] = json!(if binding.host.is_empty() { "unbound" } else { device.unwrap_or("bridge") });
     }
     if ctx.allows("get_port:binding:vif_details", &target) {
         let details = if binding.host.is_empty() { json!({}) } else { json!({"port_filter": settings.port_security}) };
