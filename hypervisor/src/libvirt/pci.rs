@@ -39,22 +39,9 @@ pub(super) fn learn(connect: &Connect) -> DriverResult<HostPci> {
         }
     }
     devices.sort_by_key(|device| device.address);
-    let cards = virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET;
-    for (parent, (name, mac)) in children(connect, cards, interface) {
-        if let Some(device) = devices.iter_mut().find(|device| node_name(device.address) == parent) {
-            (device.nic.interface, device.nic.mac) = (Some(name), mac);
-        }
-    }
-    for (parent, path) in children(connect, virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA, vdpa) {
-        if let Some(device) = devices.iter_mut().find(|device| node_name(device.address) == parent) {
-            device.nic.vdpa = Some(path);
-            // The control plane of the network programs the device through its physical function, so a software device
-            // (`vdpa_sim`) does not count.
-            if device.kind == PciDeviceType::Vf {
-                device.kind = PciDeviceType::Vdpa;
-            }
-        }
-    }
+    let interfaces = children(connect, virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET, interface);
+    let vdpas = children(connect, virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA, vdpa);
+    name_nics(&mut devices, &interfaces, &vdpas);
     number_functions(&mut devices, &functions);
     let xml = connect.capabilities().during(CALL)?;
     Ok(HostPci { devices, sockets: sockets(&xml).unwrap_or_default() })
@@ -73,6 +60,29 @@ fn children<T>(connect: &Connect, kind: u32, read: fn(&str) -> Option<T>) -> BTr
     found.collect()
 }
 
+/// The name and the MAC address of an interface.
+type HostInterface = (String, Option<String>);
+
+/// Notes the interfaces and the vDPA devices of PCI devices, which are named by their parents. Only a virtual function
+/// becomes a vDPA device. The control plane of the network programs it through its physical function, so a software
+/// device (`vdpa_sim`) does not count.
+fn name_nics(
+    devices: &mut [PciDevice],
+    interfaces: &BTreeMap<String, HostInterface>,
+    vdpas: &BTreeMap<String, String>,
+) {
+    for device in devices {
+        let name = node_name(device.address);
+        if let Some((interface, mac)) = interfaces.get(&name) {
+            (device.nic.interface, device.nic.mac) = (Some(interface.clone()), mac.clone());
+        }
+        if let (PciDeviceType::Vf, Some(path)) = (device.kind, vdpas.get(&name)) {
+            device.kind = PciDeviceType::Vdpa;
+            device.nic.vdpa = Some(path.clone());
+        }
+    }
+}
+
 /// The capability of this type in a device's description.
 fn capability<'a, 'i>(document: &'a Document<'i>, kind: &str) -> Option<Node<'a, 'i>> {
     let all = document.root_element().children().filter(|node| node.has_tag_name("capability"));
@@ -80,7 +90,7 @@ fn capability<'a, 'i>(document: &'a Document<'i>, kind: &str) -> Option<Node<'a,
 }
 
 /// The name and the MAC address of a network interface.
-fn interface(xml: &str) -> Option<(String, Option<String>)> {
+fn interface(xml: &str) -> Option<HostInterface> {
     let document = Document::parse(xml).ok()?;
     let net = capability(&document, "net")?;
     let text = |name: &str| Some(child(net, name)?.text()?.trim().to_owned());
@@ -235,6 +245,24 @@ mod tests {
         assert_eq!(vdpa(device).as_deref(), Some("/dev/vhost-vdpa-0"));
         assert_eq!((vdpa(net), interface(device)), (None, None));
         assert_eq!(node_name("0000:81:0a.1".parse().unwrap()), "pci_0000_81_0a_1");
+    }
+
+    #[test]
+    fn only_a_virtual_function_becomes_a_vdpa_device() {
+        let function = "<capability type='phys_function'><address domain='0x0000' bus='0x81' slot='0x00' function='0x0'/>\
+                        </capability>";
+        let of = |xml: &str| {
+            let mut devices = vec![read(xml).unwrap().unwrap()];
+            let name = node_name(devices[0].address);
+            let interfaces = BTreeMap::from([(name.clone(), ("enp129s0v1".to_owned(), None))]);
+            name_nics(&mut devices, &interfaces, &BTreeMap::from([(name, "/dev/vhost-vdpa-0".to_owned())]));
+            devices.remove(0)
+        };
+        let vdpa = of(&xml(function));
+        assert_eq!((vdpa.kind, vdpa.nic.vdpa.as_deref()), (PciDeviceType::Vdpa, Some("/dev/vhost-vdpa-0")));
+        assert_eq!(vdpa.nic.interface.as_deref(), Some("enp129s0v1"));
+        let simulated = of(&xml(""));
+        assert_eq!((simulated.kind, simulated.nic.vdpa), (PciDeviceType::Pci, None));
     }
 
     #[test]

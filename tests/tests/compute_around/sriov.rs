@@ -89,7 +89,7 @@ async fn a_direct_port_has_the_device_of_its_server_in_its_profile() {
         (vec!["10:01.0".to_owned()], json!({}))
     );
 
-    // The server moves, and its port gets a device of the new host. Another server gets the old device.
+    // The server moves, and its port gets a device of the new host.
     let moved = cloud
         .api
         .call("POST", &format!("/servers/{server}/action"), "2.95", ADMIN, Some(json!({"migrate": null})))
