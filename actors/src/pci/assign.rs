@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{HeldPciDevice, HostPciDevice, HostPciReplaced, InventoryLine, Ledger};
+use chronova_events::ledger::{HeldPciDevice, HostPciDevice, HostPciReplaced, InventoryLine, Ledger, PciDeviceType};
 use chronova_events::pci::PciAddress;
 
 use super::alias::{PciNumaPolicy, PciRequest};
@@ -62,7 +62,8 @@ impl<'a> FreePci<'a> {
 
     /// The free devices that a flavor can request.
     fn of_flavors(&self) -> impl Iterator<Item = &'a HostPciDevice> + '_ {
-        self.free.iter().copied().filter(|device| !device.remote_managed)
+        let of_ports = |device: &HostPciDevice| device.remote_managed || device.kind == PciDeviceType::Vdpa;
+        self.free.iter().copied().filter(move |device| !of_ports(device))
     }
 
     /// The number of free devices.
