@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{HostPciDevice, HostPciReplaced, PciDeviceType};
+use chronova_events::ledger::{HostPciDevice, HostPciReplaced, Ledger, PciDeviceType};
 use chronova_events::pci::PciAddress;
 use chronova_hypervisor::pci::{HostPci, PciDevice};
 
@@ -28,6 +28,14 @@ fn is_function(device: &HostPciDevice) -> bool {
 /// The address of the device that has a provider of its own.
 pub fn root_of(device: &HostPciDevice) -> PciAddress {
     device.parent.filter(|_| is_function(device)).unwrap_or(device.address)
+}
+
+/// Logs the devices that guests of the host have although `found`, its new report, does not offer them.
+pub fn warn_of_kept(ledger: &Ledger, host: ProviderId, name: &str, found: &HostPciReplaced) {
+    let held = ledger.pci_claims.on(host).flat_map(|(_, devices)| devices);
+    for device in held.filter(|device| found.device(device.address).is_none()) {
+        tracing::warn!(host = name, address = %device.address, "a guest has a PCI device that is not offered any more");
+    }
 }
 
 /// The devices of a host that guests may get. `reports`: whether they are in Placement.

@@ -6,7 +6,7 @@ use crate::ledger::decide::tests::{given, host};
 use crate::ledger::{Reserve, ServerClaim};
 use crate::pci::alias::PciAliases;
 use crate::pci::device_spec::DeviceSpec;
-use crate::pci::host::{offered, provider_of};
+use crate::pci::host::{offered, provider_of, warn_of_kept};
 use crate::pci::ports::{DevicePort, DeviceVnic};
 use chronova_events::ids::FlavorId;
 use chronova_events::instance::FlavorSnapshot;
@@ -214,6 +214,19 @@ fn a_device_that_is_not_named_any_more_stays_as_long_as_a_guest_has_it() {
     assert_eq!(line(&state, "CUSTOM_PCI_8086_10ED"), Some((1, 1)));
     let none = then(state, [Release { consumer: ConsumerId::new("b") }, report(&[], true)]);
     assert!(!none.providers.contains_key(&card()), "a card without devices has no provider");
+}
+
+#[test]
+fn the_log_warns_of_a_device_that_a_guest_keeps() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let writer = std::sync::Arc::new(file.reopen().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+    let state = given([report(&[FUNCTIONS], true), claim([wants("a", "vf:2")])]);
+    let LedgerCommand::Report { pci, .. } = report(&[r#"{"address": "81:10.1"}"#], true) else { unreachable!() };
+    tracing::subscriber::with_default(subscriber, || warn_of_kept(&state, id(), "node7", &pci.devices.unwrap()));
+    let log = std::fs::read_to_string(file.path()).unwrap();
+    assert!(log.contains(" WARN ") && log.contains("host=\"node7\" address=0000:81:10.0"), "{log}");
+    assert_eq!(log.lines().count(), 1, "a device that is still offered is in the log: {log}");
 }
 
 #[test]
