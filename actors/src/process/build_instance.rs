@@ -21,8 +21,8 @@ use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::claim_holder::ClaimHolder;
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::pinned::ClaimHolder;
 use super::{build_volumes, destination, guest, machine, new_image, port_devices};
 use crate::instance::disks;
 use crate::instance::{InstanceRecord, InstanceRoot};

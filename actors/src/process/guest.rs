@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId, PortId};
-use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase};
+use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase, Placed};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 use tokio::time::Instant;
 
+use super::claim_holder::{ClaimHolder, LAG};
 use super::definition::{StepError, StepRun};
 use super::disks::volumes;
 use super::machine;
 use super::moving::MovingServer;
-use super::pinned::{self, ClaimHolder};
+use super::pinned;
 use super::port_devices;
 use super::tpm;
 use crate::coordination::host_turns::HostTurn;
@@ -23,9 +24,6 @@ use crate::instance::disks;
 use crate::metadata::{GuestMetadata, sources};
 use crate::pci::ports::PortDevice;
 use crate::ports::{ImageService, NetworkService, PlugState};
-
-/// The longest wait for the read models, which usually lag by microseconds.
-pub(super) const LAG: Duration = Duration::from_secs(5);
 
 /// Prepares the host for a guest whose image the server has used before. Caches the image, and creates networks and
 /// filters.
@@ -384,7 +382,8 @@ fn place(image: &ImageSnapshot) -> Option<RescuePlace> {
 /// Creates an interface's network and filter on the host, and attaches the interface to the guest.
 pub(super) async fn plug(work: &StepRun, host: HostId, server: &Alive, nic: NicInfo) -> Result<(), StepError> {
     let devices = port_devices::held_by_server(work, host, &nic).await?;
-    plug_in(work.context.networks.as_ref(), &work.driver(host)?, work.instance_id(), server, (nic, &devices)).await
+    plug_in(work.context.networks.as_ref(), &work.driver(host)?, work.instance_id(), server, (nic, devices.as_slice()))
+        .await
 }
 
 /// Like [`plug`], for callers without a process.
@@ -406,6 +405,28 @@ pub(crate) async fn plug_in(
     let hardware = hardware(server, server.hardware_image(), server.machine_type());
     for nic in &realisation.nics {
         driver.interfaces().needed()?.attach_nic(instance, nic, &hardware).await.map_err(soon)?;
+    }
+    Ok(())
+}
+
+/// Gives the guest the interfaces that are devices of its host. Does nothing if the guest is gone, or if the host does
+/// not answer: the host's agent attaches what the guest lacks when the host is back.
+pub(super) async fn plug_devices(work: &StepRun, placed: &Placed, server: &Alive) -> Result<(), StepError> {
+    let devices = port_devices::at(work, server, placed).await?;
+    if devices.is_empty() || !work.host_answers(placed.host)? {
+        return Ok(());
+    }
+    let driver = work.driver(placed.host)?;
+    let Some(interfaces) = driver.interfaces() else { return Ok(()) };
+    match interfaces.nics(work.instance_id()).await {
+        Ok(_) => {}
+        Err(DriverError::NoSuchGuest(_)) => return Ok(()),
+        Err(error) => return Err(StepError::again(error)),
+    }
+    for nic in server.nics.iter().filter(|nic| devices.iter().any(|device| device.port == nic.port)) {
+        let nic = (nic.clone(), devices.as_slice());
+        let plugged = plug_in(work.context.networks.as_ref(), &driver, work.instance_id(), server, nic).await;
+        plugged.map_err(StepError::persist)?;
     }
     Ok(())
 }

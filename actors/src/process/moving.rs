@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use chronova_events::envelope::Position;
-use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
+use chronova_events::ids::{HostId, ProcessId, ProviderId};
 use chronova_events::instance::{Alive, FaultInfo, FlavorSnapshot, LiveMigrationState, MoveStage, Moving, Placed};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::disk_transfer::DiskFile;
 use chronova_hypervisor::driver::{Driver, DriverError, StopMode};
 
+use super::claim_holder::{migration_consumer, server_consumer};
 use super::definition::{StepError, StepRun, settled};
 use super::{guest, live_migrate, port_devices};
 use crate::instance::{InstanceRecord, InstanceRoot};
@@ -94,26 +95,22 @@ async fn ledger(work: &StepRun, command: LedgerCommand) -> Result<(), StepError>
     Ok(())
 }
 
-pub(super) fn consumer(migration: ProcessId) -> ConsumerId {
-    ConsumerId::new(migration.to_string())
-}
-
 /// Moves the server's allocations to the migration, so that the server can claim its destination.
 pub(super) async fn set_aside(work: &StepRun, migration: ProcessId) -> Result<(), StepError> {
-    let server = ConsumerId::new(work.instance_id().to_string());
-    ledger(work, LedgerCommand::SetAside { server, migration: consumer(migration) }).await
+    let server = server_consumer(work);
+    ledger(work, LedgerCommand::SetAside { server, migration: migration_consumer(migration) }).await
 }
 
 /// Moves the migration's allocations back to the server, and releases its destination.
 pub(super) async fn take_back(work: &StepRun, moving: &Moving) -> Result<(), StepError> {
-    let server = ConsumerId::new(work.instance_id().to_string());
-    let (migration, host) = (consumer(moving.migration), ProviderId(moving.source.host.0));
+    let server = server_consumer(work);
+    let (migration, host) = (migration_consumer(moving.migration), ProviderId(moving.source.host.0));
     ledger(work, LedgerCommand::TakeBack { server, migration, host }).await
 }
 
 /// Releases the migration's allocations.
 pub(super) async fn release(work: &StepRun, migration: ProcessId) -> Result<(), StepError> {
-    ledger(work, LedgerCommand::Release { consumer: consumer(migration) }).await
+    ledger(work, LedgerCommand::Release { consumer: migration_consumer(migration) }).await
 }
 
 /// Adjusts the quota to this flavor.

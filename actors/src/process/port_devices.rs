@@ -11,9 +11,8 @@ use chronova_hypervisor::guest::{Nic, NicPlug};
 use chronova_hypervisor::pci::HostPci;
 use chronova_projections::views::Views;
 
+use super::claim_holder::{ClaimHolder, caught_up, server_consumer};
 use super::definition::{StepError, StepRun};
-use super::guest;
-use super::pinned::{ClaimHolder, caught_up};
 use crate::aggregate::CommandError;
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice};
@@ -72,7 +71,7 @@ pub(super) async fn held_by_server(work: &StepRun, host: HostId, nic: &NicInfo) 
         return Ok(Vec::new());
     }
     caught_up(work).await?;
-    held_by(work, host, &ConsumerId::new(work.instance_id().to_string())).await
+    held_by(work, host, &server_consumer(work)).await
 }
 
 /// The device that a port of the server has on its host.
@@ -81,7 +80,7 @@ pub(super) async fn of_port(work: &StepRun, host: HostId, port: PortId) -> Resul
         return Ok(None);
     }
     caught_up(work).await?;
-    let held = held_by(work, host, &ConsumerId::new(work.instance_id().to_string())).await?;
+    let held = held_by(work, host, &server_consumer(work)).await?;
     Ok(held.into_iter().find(|device| device.port == port))
 }
 
@@ -172,28 +171,6 @@ pub(super) async fn unplug(work: &StepRun, host: HostId, server: &Alive) -> Resu
     Ok(())
 }
 
-/// Gives the guest the interfaces that are devices of its host. Does nothing if the guest is gone, or if the host does
-/// not answer: the host's agent attaches what the guest lacks when the host is back.
-pub(super) async fn plug(work: &StepRun, placed: &Placed, server: &Alive) -> Result<(), StepError> {
-    let devices = at(work, server, placed).await?;
-    if devices.is_empty() || !work.host_answers(placed.host)? {
-        return Ok(());
-    }
-    let driver = work.driver(placed.host)?;
-    let Some(interfaces) = driver.interfaces() else { return Ok(()) };
-    match interfaces.nics(work.instance_id()).await {
-        Ok(_) => {}
-        Err(DriverError::NoSuchGuest(_)) => return Ok(()),
-        Err(error) => return Err(StepError::again(error)),
-    }
-    for nic in server.nics.iter().filter(|nic| devices.iter().any(|device| device.port == nic.port)) {
-        let nic = (nic.clone(), devices.as_slice());
-        let plugged = guest::plug_in(work.context.networks.as_ref(), &driver, work.instance_id(), server, nic).await;
-        plugged.map_err(StepError::persist)?;
-    }
-    Ok(())
-}
-
 /// Claims a device for a port that is attached to the server. Does nothing for a port that needs none.
 pub(super) async fn claim(work: &StepRun, server: &Alive, host: HostId, port: PortId) -> Result<(), StepError> {
     let ports = of_ports(work, &[port]).await?;
@@ -210,7 +187,7 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, host: HostId, port: Po
         return Err(StepError::fatal(400, &message, ""));
     }
     for request in asked.into_iter().filter(|request| request.port.is_some()) {
-        let server = ConsumerId::new(work.instance_id().to_string());
+        let server = server_consumer(work);
         let command = LedgerCommand::ClaimForPort { server, host: ProviderId(host.0), request: Box::new(request) };
         match work.context.gateway.send::<LedgerRoot>(&CELL, command, work.meta.clone()).await {
             Ok(_) => {}
@@ -226,7 +203,7 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, host: HostId, port: Po
 
 /// Releases the port's device, if it has one.
 pub(super) async fn release(work: &StepRun, port: PortId) -> Result<(), StepError> {
-    let server = ConsumerId::new(work.instance_id().to_string());
+    let server = server_consumer(work);
     let command = LedgerCommand::ReleaseOfPort { server, port };
     work.context.gateway.send::<LedgerRoot>(&CELL, command, work.meta.clone()).await?;
     Ok(())

@@ -52,7 +52,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         // While the process worked, the host's agent did not record the guest's power state. So the process records it.
         let Some(server) = work.server().await? else { return Ok(()) };
         if let (PowerAction::Suspend, Some(placed)) = (action, &server.placement) {
-            port_devices::plug(work, placed, &server).await?;
+            guest::plug_devices(work, placed, &server).await?;
         }
         turn::observe_guest(work, &server).await
     }
@@ -120,7 +120,7 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
         _ => false,
     };
     if is_on {
-        port_devices::plug(work, placed, &server).await?;
+        guest::plug_devices(work, placed, &server).await?;
     }
     match answer {
         Ok(()) => Ok(StepOutput::Nothing),

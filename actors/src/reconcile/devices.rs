@@ -206,7 +206,8 @@ async fn compare_interfaces(
     for nic in missing.filter(|nic| !is_card(nic)) {
         tracing::warn!(%host, server = %id, port = %nic.port, "attaching a missing interface to a guest");
         right = false;
-        if let Err(error) = guest::plug_in(context.networks.as_ref(), driver, id, server, (nic.clone(), &devices)).await
+        if let Err(error) =
+            guest::plug_in(context.networks.as_ref(), driver, id, server, (nic.clone(), devices.as_slice())).await
         {
             tracing::debug!(%host, server = %id, port = %nic.port, reason = error.fault().details, "attaching a missing interface failed, retrying");
         }
