@@ -31,7 +31,7 @@ pub struct PciDevice {
     pub nic: PciNic,
 }
 
-/// What a host knows about a device that is a network card or a virtual function of one.
+/// The properties of a network card, or of a virtual function of a network card.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciNic {
     /// The host's network interface, for example `ens1f0v2`. A guest that has the device takes it from the host.

@@ -1,4 +1,4 @@
-//! Whose claim in the placement ledger a guest uses.
+//! The consumer in the placement ledger whose claim a guest uses.
 
 use std::time::Duration;
 

@@ -82,7 +82,8 @@ impl HostPciReplaced {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldPciDevice {
     pub address: PciAddress,
-    /// What requested the device: an alias of the flavor, or a port as `port:ID`. The name of an alias has no colon.
+    /// The alias by which the flavor requested the device, or the port that requested it, as `port:ID`. The name of an
+    /// alias has no colon.
     pub alias: String,
     /// The device's provider in Placement, and the resource class there.
     pub tracked: Option<(ProviderId, String)>,

@@ -52,7 +52,7 @@ fn node_name(at: PciAddress) -> String {
     format!("pci_{:04x}_{:02x}_{:02x}_{:x}", at.domain, at.bus, at.slot, at.function)
 }
 
-/// What `read` finds in the descriptions of devices of one kind, by the names of their parents. An older libvirt lacks
+/// Reads the descriptions of all devices of one kind. The keys are the names of their parents. An older libvirt lacks
 /// some kinds. Then the list is empty.
 fn children<T>(connect: &Connect, kind: u32, read: fn(&str) -> Option<T>) -> BTreeMap<String, T> {
     let listed = connect.list_all_node_devices(kind).unwrap_or_default();
