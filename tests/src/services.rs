@@ -102,12 +102,12 @@ fn port_of(process: ProcessId) -> PortId {
 /// The words of `vnic_type` that a port's id can have.
 const VNICS: [&str; 5] = ["direct", "direct-physical", "macvtap", "vdpa", "remote-managed"];
 /// Marks the id of a port that a user made with a `vnic_type`.
-const DEVICE_PORT: u128 = 0x5110;
+const DEVICE_PORT: u128 = 0x5110_c0de;
 
 /// A port of the server's user that is a device of its host. Its id says its `vnic_type`, so that it outlives crashes.
 pub fn device_port(instance: InstanceId, vnic: &str) -> PortId {
     let kind = VNICS.iter().position(|word| *word == vnic).unwrap() as u128;
-    PortId(Uuid::from_u128((DEVICE_PORT << 112) | (kind << 96) | (instance.0.as_u128() & u128::from(u64::MAX))))
+    PortId(Uuid::from_u128((DEVICE_PORT << 96) | (kind << 80) | (instance.0.as_u128() & u128::from(u64::MAX))))
 }
 
 /// Whether the port is one of [`device_port`].
@@ -117,8 +117,8 @@ pub fn is_device_port(port: PortId) -> bool {
 
 fn vnic_of(port: PortId) -> Option<DeviceVnic> {
     let id = port.0.as_u128();
-    let kind = usize::try_from((id >> 96) & 0xffff).unwrap();
-    (id >> 112 == DEVICE_PORT).then(|| DeviceVnic::of_word(VNICS[kind]).unwrap())
+    let kind = usize::try_from((id >> 80) & 0xffff).unwrap();
+    (id >> 96 == DEVICE_PORT).then(|| DeviceVnic::of_word(VNICS[kind]).unwrap())
 }
 
 fn nic(port: PortId, number: usize, tag: Option<String>) -> NicInfo {
@@ -165,7 +165,7 @@ impl NetworkService for OneNetwork {
         let mut ports = self.ports.lock().unwrap();
         self.hosts.lock().unwrap().insert(wanted.instance, Some(wanted.host.clone()));
         let number = ports.len() + 2;
-        let given = wanted.networks.listed().iter().find_map(|nic| nic.port);
+        let given = wanted.networks.listed().iter().find_map(|nic| nic.port.filter(|port| is_device_port(*port)));
         let port = given.unwrap_or_else(|| PortId::derive(wanted.instance.0, "port-0"));
         let nic = ports.entry(wanted.instance).or_insert_with(|| nic(port, number, None)).clone();
         drop(ports);

@@ -85,8 +85,8 @@ fn name_nics(
 
 /// The capability of this type in a device's description.
 fn capability<'a, 'i>(document: &'a Document<'i>, kind: &str) -> Option<Node<'a, 'i>> {
-    let all = document.root_element().children().filter(|node| node.has_tag_name("capability"));
-    all.into_iter().find(|node| node.attribute("type") == Some(kind))
+    let mut all = document.root_element().children().filter(|node| node.has_tag_name("capability"));
+    all.find(|node| node.attribute("type") == Some(kind))
 }
 
 /// The name and the MAC address of a network interface.

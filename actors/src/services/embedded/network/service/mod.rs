@@ -2,8 +2,8 @@
 //!
 //! [`check`] refuses requests with Nova's messages, before a server is accepted. [`allocate`] creates and binds the
 //! ports of a new server, [`attach`] those of an existing server. [`groups`] changes the security groups of ports.
-//! [`devices`] knows the ports that are PCI devices of their hosts. [`reads`] answers questions of compute, [`resources`] those of users. [`realise`] describes the networks and filters
-//! that a host needs. Invariants:
+//! [`devices`] knows the ports that are PCI devices of their hosts. [`reads`] answers questions of compute,
+//! [`resources`] those of users. [`realise`] describes the networks and filters that a host needs. Invariants:
 //!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
 //!    call finds the same ports;
 //!  - release misses no port. It goes to every network with a port of the server in the views, and to every network

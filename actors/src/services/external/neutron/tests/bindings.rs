@@ -114,7 +114,7 @@ async fn a_port_is_bound_to_both_hosts_and_follows_its_guest() {
         let port = &neutron.ports()[0];
         assert_eq!((&port["binding:host_id"], &port["binding:profile"]), (&json!("h2"), &json!({MARK: mark})));
         assert_eq!(neutron.others(), [], "the source's binding is deleted");
-        neutron.networks.unbind_destination(id, &project, "h2", &[], meta()).await.unwrap();
+        neutron.networks.unbind_destination(id, &project, "h2", meta()).await.unwrap();
         assert_eq!(neutron.ports()[0]["binding:host_id"], "h2", "the active binding stays");
     }
     neutron.networks.release(id, &project, &[], meta()).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_binding_to_a_destination_is_taken_back() {
     neutron.networks.bind_destination(id, &project, "h2", &[], meta()).await.unwrap();
     assert_eq!(neutron.others().len(), 2);
     for _ in 0..2 {
-        neutron.networks.unbind_destination(id, &project, "h2", &[], meta()).await.unwrap();
+        neutron.networks.unbind_destination(id, &project, "h2", meta()).await.unwrap();
         assert_eq!(neutron.others(), []);
         let profile = |port: &Map<String, Value>| port.get("binding:profile").cloned().unwrap_or(json!({}));
         let profiles = |ports: &[Map<String, Value>]| ports.iter().map(profile).collect::<Vec<_>>();
@@ -181,7 +181,7 @@ async fn a_neutron_without_the_extension_is_asked_for_one_binding() {
     let (id, project) = (request.instance, request.project.clone());
     let nics = neutron.networks.allocate(request, meta()).await.unwrap();
     neutron.networks.bind_destination(id, &project, "h2", &[], meta()).await.unwrap();
-    neutron.networks.unbind_destination(id, &project, "h2", &[], meta()).await.unwrap();
+    neutron.networks.unbind_destination(id, &project, "h2", meta()).await.unwrap();
     assert_eq!(neutron.ports()[0]["binding:host_id"], "h1");
     neutron.networks.realise_at(&nics, "h2").await.unwrap();
     neutron.networks.rebind(id, &project, Some("h2"), "nova", &[], meta()).await.unwrap();
