@@ -4,6 +4,7 @@
 
 use chronova_events::ids::PortId;
 use chronova_events::ledger::{HeldPciDevice, HostPciDevice, PciDeviceType};
+use chronova_events::pci::PciAddress;
 use chronova_hypervisor::guest::{NicDevice, NicDeviceForm, NicPlug};
 use chronova_hypervisor::pci::{HostPci, PassedDevice, PciNic};
 use serde_json::{Map, Value, json};
@@ -132,7 +133,7 @@ impl PortDevice {
     /// `None`: the device is not a port's. `known`: the device in the ledger. `found`: the host's own description, if
     /// the host answers.
     pub fn of(held: &HeldPciDevice, known: &HostPciDevice, found: Option<&HostPci>) -> Option<Self> {
-        let at = |address| found?.devices.iter().find(|device| device.address == address);
+        let at = |address: PciAddress| found?.devices.iter().find(|device| device.address == address);
         let own = at(held.address);
         let card = known.parent.and_then(at).map(|card| CardOfFunction {
             mac: card.nic.mac.clone(),
