@@ -125,6 +125,16 @@ impl<'a> SchedulingContext<'a> {
         HostState { context: self, slot, row: self.fleet.row(slot) }
     }
 
+    /// The message for users if no host has the PCI devices. It names the error in the request, or else who asks.
+    pub fn lacks_devices(&self) -> String {
+        let asking = match &self.devices {
+            Err(reason) => return reason.clone(),
+            Ok(requests) if requests.iter().all(|request| request.port.is_none()) => "the flavor asks",
+            Ok(_) => "flavor and ports ask",
+        };
+        format!("no suitable host has free PCI devices of the kind that {asking} for")
+    }
+
     /// The amount of a class in pending claims on a host.
     pub fn pending(&self, slot: Slot, class: &str) -> u64 {
         self.pending.on(slot).and_then(|burden| burden.resources.get(class)).copied().unwrap_or(0)

@@ -24,13 +24,7 @@ pub(super) const PCI_PASSTHROUGH: Filter = Filter {
     // The filter on NUMA cells looks for devices near the guest's nodes.
     passes: |host| host.passed(&[]).is_ok(),
     says: |host| host.passed(&[]).err().unwrap_or_default(),
-    lacks: |context| match &context.devices {
-        Err(reason) => reason.clone(),
-        Ok(devices) if devices.iter().all(|request| request.port.is_none()) => {
-            "no suitable host has free PCI devices of the kind that the flavor asks for".to_owned()
-        }
-        Ok(_) => "no suitable host has free PCI devices of the kind that flavor and ports ask for".to_owned(),
-    },
+    lacks: |context| context.lacks_devices(),
     ..PLAIN
 };
 
