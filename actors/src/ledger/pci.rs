@@ -70,7 +70,7 @@ pub(super) fn claim_for_port(
     }
     let free = free(state, host, &[]).ok_or_else(|| refused("the host offers no PCI devices"))?;
     let fitting = state.fitting(&server).filter(|fitting| fitting.host == host);
-    let near: Vec<u32> = fitting.iter().flat_map(|fitting| &fitting.cells).map(|cell| cell.cell).collect();
+    let near: Vec<u32> = fitting.iter().flat_map(|fitting| fitting.cells.iter()).map(|cell| cell.cell).collect();
     devices.extend(free.assign(std::slice::from_ref(request), &near).map_err(|reason| refused(&reason))?);
     Ok(with_these(state, server, host, devices))
 }

@@ -61,9 +61,9 @@ impl<'a> FreePci<'a> {
     }
 
     /// The free devices that a flavor can request.
-    fn of_flavors(&self) -> impl Iterator<Item = &'a HostPciDevice> + '_ {
-        let of_ports = |device: &HostPciDevice| device.remote_managed || device.kind == PciDeviceType::Vdpa;
-        self.free.iter().copied().filter(move |device| !of_ports(device))
+    fn of_flavors(&self) -> impl Iterator<Item = &'a HostPciDevice> {
+        let is_for_flavors = |device: &&'a HostPciDevice| !device.remote_managed && device.kind != PciDeviceType::Vdpa;
+        self.free.iter().copied().filter(is_for_flavors)
     }
 
     /// The number of free devices.

@@ -224,13 +224,14 @@ pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port)
     let mut events = Vec::new();
     for port in state.of_device(&device.to_string()).filter(|port| which(port)) {
         let (network, id) = (port.created.network, port.created.port);
-        events.push(match port.created.made_for {
+        let event: NetworkEvent = match port.created.made_for {
             Some(server) if server == device => PortDeleted { network, port: id }.into(),
             _ => {
                 events.extend(without_device(port));
                 PortUnbound { network, port: id }.into()
             }
-        });
+        };
+        events.push(event);
     }
     events
 }
