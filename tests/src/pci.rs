@@ -28,7 +28,7 @@ pub enum PciTracking {
 impl World {
     /// A world whose hosts each have these PCI devices, written as in the simulated fleet's URI. The aliases are `gpu`
     /// (10de:1eb8) and `vf` (virtual functions 8086:10ed). Ports get virtual functions 154c, vDPA devices 101e and cards
-    /// 1019.
+    /// 1019. Functions 101c are remote-managed.
     pub fn with_pci(hosts: usize, devices: &str, tracking: PciTracking) -> Self {
         Self::of(SimUri { pci: devices.parse().unwrap(), ..small(hosts) }).offering_pci(tracking)
     }
@@ -42,6 +42,7 @@ impl World {
             r#"{"product_id": "154c", "physical_network": "physnet1"}"#,
             r#"{"product_id": "101e", "physical_network": "physnet1"}"#,
             r#"{"product_id": "1019", "physical_network": "physnet1"}"#,
+            r#"{"product_id": "101c", "physical_network": "physnet1", "remote_managed": "true"}"#,
         ];
         let specs = specs.map(str::to_owned);
         let others = DeviceSpec::read_all(&specs).unwrap();

@@ -9,7 +9,7 @@ use chronova_events::instance::{Alive, BuildRequested, FlavorSnapshot, ImageSnap
 use chronova_projections::placement::candidates::RequestGroup;
 
 use crate::hardware::is_true;
-use crate::pci::ports::DevicePort;
+use crate::pci::ports::{DevicePort, DeviceVnic};
 use crate::topology::{self, GuestNumaTopology, MemPageSize};
 
 /// One server that needs a host. Nova: `RequestSpec`.
@@ -322,6 +322,9 @@ impl ResourceRequest {
         if request.hardware("pci_numa_affinity_policy") == Some("socket") {
             self.take_trait("", "COMPUTE_SOCKET_PCI_NUMA_AFFINITY", "required");
         }
+        if request.ports.iter().any(|port| port.vnic == DeviceVnic::RemoteManaged) {
+            self.take_trait("", "COMPUTE_REMOTE_MANAGED_PORTS", "required");
+        }
         if request.property("hw_firmware_stateless").is_some_and(is_true) {
             self.take_trait("", "COMPUTE_SECURITY_STATELESS_FIRMWARE", "required");
         }
@@ -525,6 +528,17 @@ pub(super) mod tests {
         assert_eq!(arm, "DISK_GB=10 MEMORY_MB=512 VCPU=4 +COMPUTE_ARCH_AARCH64");
         let iommu = of(&[("hw:viommu_model", "intel")]);
         assert_eq!(iommu, "DISK_GB=10 MEMORY_MB=512 VCPU=4 +COMPUTE_VIOMMU_MODEL_INTEL");
+        let port = |vnic| DevicePort {
+            port: chronova_events::ids::PortId(uuid::Uuid::nil()),
+            vnic,
+            network: None,
+            policy: None,
+            trusted: false,
+        };
+        let of_port = |vnic| words(&ResourceRequest::of(&RequestSpec { ports: vec![port(vnic)], ..with(&[]) }, true));
+        assert_eq!(of_port(DeviceVnic::Direct), "DISK_GB=10 MEMORY_MB=512 VCPU=4");
+        let remote = of_port(DeviceVnic::RemoteManaged);
+        assert_eq!(remote, "DISK_GB=10 MEMORY_MB=512 VCPU=4 +COMPUTE_REMOTE_MANAGED_PORTS");
         let tpm = of(&[("hw:tpm_version", "2.0"), ("hw:tpm_model", "tpm-crb")]);
         assert_eq!(tpm, "DISK_GB=10 MEMORY_MB=512 VCPU=4 +COMPUTE_SECURITY_TPM_2_0 +COMPUTE_SECURITY_TPM_CRB");
         assert_eq!(

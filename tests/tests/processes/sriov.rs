@@ -169,8 +169,8 @@ fn only(world: &World, server: InstanceId) -> (usize, PciAddress) {
     found[0]
 }
 
-/// A card with two virtual functions, one with two vDPA devices, and a card for a whole port.
-const CARDS: &str = "8086:1572/154c*2,15b3:101d/101ev*2,15b3:1019/101a*1";
+/// A card with two virtual functions, one with two vDPA devices, a card for a whole port, and a SmartNIC.
+const CARDS: &str = "8086:1572/154c*2,15b3:101d/101ev*2,15b3:1019/101a*1,15b3:a2d6/101c*1";
 
 #[actix_rt::test]
 async fn a_port_gets_a_device_of_its_kind() {
@@ -182,6 +182,7 @@ async fn a_port_gets_a_device_of_its_kind() {
         (2, "macvtap", "0000:10:01.1"),
         (3, "vdpa", "0000:11:01.0"),
         (4, "direct-physical", "0000:12:00.0"),
+        (8, "remote-managed", "0000:13:01.0"),
     ] {
         life.build_with_port(id(n), vnic).await.unwrap();
         life.settled().await;
@@ -189,7 +190,7 @@ async fn a_port_gets_a_device_of_its_kind() {
         assert_eq!(only(&world, id(n)).1.to_string(), address, "{vnic}");
         assert_eq!(world.network.equipped()[&device_port(id(n), vnic)].to_string(), address, "{vnic}");
     }
-    // No virtual function is left for a direct port, and no device for a remote-managed one.
+    // No device of these kinds is left.
     for (n, vnic) in [(5, "direct"), (6, "remote-managed")] {
         life.build_with_port(id(n), vnic).await.unwrap();
         life.settled().await;
