@@ -60,21 +60,23 @@ pub(super) fn source_address(at: PciAddress) -> Element {
 
 /// An interface that is a PCI device of the host. The device has no queues, filters or limits of the host. A whole card
 /// keeps its own MAC address, so the guest gets it as a device.
-fn device_interface(nic: &Nic, plugged: &NicDevice) -> Element {
+fn device_interface(nic: &Nic, plugged: &NicDevice, hardware: &Hardware) -> Element {
     if let (NicDeviceForm::WholeCard, Some(device)) = (plugged.form, plugged.device) {
         return passed(device);
     }
     let (kind, source) = plug(nic);
     let managed = plugged.device.filter(|_| plugged.form == NicDeviceForm::HostDevice);
-    let model = (plugged.form != NicDeviceForm::HostDevice).then(|| Element::new("model").attr("type", "virtio"));
-    let vhost = plugged.form == NicDeviceForm::Macvtap;
+    let is_virtio = plugged.form != NicDeviceForm::HostDevice;
+    let vhost = (plugged.form == NicDeviceForm::Macvtap).then_some("vhost");
+    let iommu = encryption::iommu(hardware.encryption.is_some()).filter(|_| is_virtio);
+    let driver = || Element::new("driver").attr_if("name", vhost).attr_if("iommu", iommu);
     Element::new("interface")
         .attr("type", kind)
         .attr_if("managed", managed.map(|device| if device.managed { "yes" } else { "no" }))
         .child(Element::new("mac").attr("address", &nic.mac))
         .children(source)
-        .children(model)
-        .children(vhost.then(|| Element::new("driver").attr("name", "vhost")))
+        .children(is_virtio.then(|| Element::new("model").attr("type", "virtio")))
+        .children((vhost.is_some() || iommu.is_some()).then(driver))
 }
 
 /// Chooses device names per prefix: `vda`, `vdb`, ...; SCSI, SATA and USB share `sd`. Skips the names of volumes.
@@ -236,7 +238,7 @@ fn pcie_ports(host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
 
 pub(super) fn interface(nic: &Nic, vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Element {
     if let NicPlug::Device(device) = &nic.plug {
-        return device_interface(nic, device);
+        return device_interface(nic, device, hardware);
     }
     let (kind, source) = plug(nic);
     Element::new("interface")

@@ -232,7 +232,7 @@ fn bindings(port: &NeutronPort) -> String {
 }
 
 /// The profile of the port without `migrating_to`.
-pub(super) fn profile_of(port: &NeutronPort) -> Map<String, Value> {
+fn profile_of(port: &NeutronPort) -> Map<String, Value> {
     let mut profile = port.profile.as_object().cloned().unwrap_or_default();
     profile.remove(MIGRATING_TO);
     profile

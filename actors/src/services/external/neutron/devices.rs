@@ -71,7 +71,7 @@ impl NeutronNetworks {
     }
 }
 
-pub(super) fn vnic(port: &NeutronPort) -> Option<DeviceVnic> {
+fn vnic(port: &NeutronPort) -> Option<DeviceVnic> {
     port.vnic_type.as_deref().and_then(DeviceVnic::of_word)
 }
 
