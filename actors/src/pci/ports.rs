@@ -10,6 +10,7 @@ use chronova_hypervisor::pci::{HostPci, PassedDevice, PciNic};
 use serde_json::{Map, Value, json};
 
 use super::alias::PciNumaPolicy;
+use super::take_flag;
 
 /// How a port uses a device of its host. Neutron: `binding:vnic_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,15 +191,9 @@ impl PortDevice {
     }
 }
 
-/// Whether the profile of a port asks for a trusted device, as oslo's `bool_from_string` reads it.
+/// Whether the profile of a port asks for a trusted device.
 pub fn is_trusted(profile: &Map<String, Value>) -> bool {
-    match profile.get("trusted") {
-        Some(Value::Bool(flag)) => *flag,
-        Some(Value::String(text)) => {
-            matches!(text.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes")
-        }
-        _ => false,
-    }
+    take_flag(&mut profile.clone(), "trusted") == Ok(Some(true))
 }
 
 /// The profile of a port that has this device, or none. Other keys stay.
