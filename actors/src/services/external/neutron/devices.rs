@@ -88,12 +88,19 @@ pub(super) fn device_change(port: &NeutronPort, device: Option<&PortDevice>) -> 
     body
 }
 
+/// Types of ports that need other hardware than a PCI device, or a program on the host.
+const UNSUPPORTED: [&str; 5] =
+    ["accelerator-direct", "accelerator-direct-physical", "baremetal", "smart-nic", "virtio-forwarder"];
+
 /// The plug of a port that is a device; `None` for any other port.
 ///
 /// # Errors
 /// The reason why the port cannot be plugged. A switch on the host needs the device's representor, which only a program
 /// on the host can plug. A remote-managed card has its switch for itself.
 pub(super) fn device_plug(port: &NeutronPort) -> Option<Result<NicPlug, String>> {
+    if let Some(word) = port.vnic_type.as_deref().filter(|word| UNSUPPORTED.contains(word)) {
+        return Some(Err(format!("binding:vnic_type {word} is not supported")));
+    }
     let vnic = vnic(port)?;
     let vlan = match &port.vif_details["vlan"] {
         Value::String(tag) => tag.parse().ok(),

@@ -113,6 +113,8 @@ fn each_kind_of_device_has_its_plug() {
         ("ovs", "vdpa", "representor"),
         ("unbound", "direct", "not bound"),
         ("hw_veb", "vdpa", "Unexpected vif_type=hw_veb"),
+        ("ovs", "virtio-forwarder", "virtio-forwarder is not supported"),
+        ("hw_veb", "accelerator-direct", "accelerator-direct is not supported"),
     ] {
         let refused = plugged(kind, vnic, json!({})).unwrap_err().to_string();
         assert!(refused.contains(reason), "{kind} {vnic}: {refused}");
