@@ -130,7 +130,7 @@ room_on_disk() {
 stage_setup() {
   check "room on the disk" room_on_disk || { STAGES=(); return; } # the rest would only fail
   # libvirt's headers come first, because the workspace does not build without them.
-  check "packages" setup_packages build client host guest testbed openstack neutron cinder horizon broker package || return
+  check "packages" setup_packages build client host guest testbed openstack neutron cinder served horizon broker package || return
   check "toolchain" setup_rust || return
   check "client" setup_client kurrentdbclient==1.3.5 mkdocs==1.6.1 || return
   check "libvirt" libvirt_start "$RUN"
@@ -311,8 +311,9 @@ driver_tests() {
 #
 # Two scripts run at a time, because they wait for guests and timeouts more than they compute. One loop runs the scripts
 # that use this machine's own libvirtd (they call house_open), one after the other: some of them restart it, and some use
-# the same addresses. At the same time, another loop runs all other scripts. After the first loop has run its scripts, it
-# runs scripts of the second loop, too.
+# the same addresses. So do the scripts whose hosts reach this machine by its own address (--root-link). At the same
+# time, another loop runs all other scripts. After the first loop has run its scripts, it runs scripts of the second
+# loop, too.
 stage_real() {
   local script name status seconds
   local scripts=(tests/real/*.sh) shared=() apart=()
@@ -325,7 +326,7 @@ stage_real() {
   image_current || check "guest image" bash tests/testbed/make-image.sh "$CHRONOVA_IMAGE" || return
   [ -n "${CHRONOVA_SCRIPTS:-}" ] || driver_tests
   for script in "${scripts[@]}"; do
-    if grep -q '^house_open ' "$script"; then shared+=("$script"); else apart+=("$script"); fi
+    if grep -qE '^(house|served)_open |--root-link' "$script"; then shared+=("$script"); else apart+=("$script"); fi
   done
   printf '%s\n' "${apart[@]}" >"$LOGS/apart"
   { for script in "${shared[@]}"; do real_script "$script"; done; real_scripts_apart; } &

@@ -13,6 +13,7 @@
 
 pub mod aggregate;
 pub mod gateway;
+pub mod port_resources;
 pub mod ports;
 pub mod shell;
 
@@ -30,6 +31,7 @@ pub mod image_signatures;
 pub mod instance;
 pub mod keypair;
 pub mod ledger;
+pub mod mdev;
 pub mod metadata;
 pub mod notifications;
 pub mod operations;

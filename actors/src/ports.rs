@@ -3,7 +3,7 @@
 //!
 //! There is one trait per service. The image service and the network service have an optional second trait, for the
 //! resources that users manage through Nova's old API. `chronova-tests` has one conformance suite per trait, except for
-//! those of [`keys`]. Every implementation passes its suite.
+//! those of [`keys`] and [`scheduler_hook`]. Every implementation passes its suite.
 
 pub mod identity;
 pub mod image_resources;
@@ -11,6 +11,9 @@ pub mod images;
 pub mod keys;
 pub mod network_resources;
 pub mod networks;
+pub mod port_grants;
+pub mod port_resources;
+pub mod scheduler_hook;
 pub mod volumes;
 
 use std::fmt;
@@ -29,6 +32,8 @@ pub use networks::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortInfo,
     SecurityGroupInfo, SecurityRuleInfo,
 };
+pub use port_grants::{PortGrant, PortGrants};
+pub use port_resources::{PortAllocations, PortProviders, PortRequestGroup, PortResourceRequest};
 pub use volumes::{
     AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumeService, SnapshotInfo, UserVolumeCall,
     VolumeInfo, VolumeService,

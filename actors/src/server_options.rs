@@ -7,6 +7,7 @@ use chronova_events::ids::InstanceId;
 use chronova_hypervisor::options::MachineTypes;
 
 use crate::guest_name::NameTemplate;
+use crate::mdev::MdevOptions;
 use crate::metadata::MetadataOptions;
 use crate::pci::alias::PciAliases;
 
@@ -46,6 +47,8 @@ pub struct ServerOptions {
     pub machine_types: MachineTypes,
     /// `[pci] alias`.
     pub pci_aliases: PciAliases,
+    /// The types of mediated devices that guests get.
+    pub mdevs: MdevOptions,
 }
 
 impl Default for ServerOptions {
@@ -62,6 +65,7 @@ impl Default for ServerOptions {
             metadata: MetadataOptions::default(),
             machine_types: MachineTypes::default(),
             pci_aliases: PciAliases::default(),
+            mdevs: MdevOptions::default(),
         }
     }
 }

@@ -7,6 +7,7 @@
 #[macro_use]
 pub mod registry;
 
+pub mod archive;
 pub mod chain;
 pub mod clock;
 pub mod codec;
@@ -14,6 +15,7 @@ pub mod entropy;
 pub mod envelope;
 pub mod error_chain;
 pub mod fold;
+pub mod holds;
 pub mod ids;
 pub mod operations;
 pub mod pci;

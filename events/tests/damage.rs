@@ -314,9 +314,9 @@ async fn an_older_copy_is_noticed() {
 #[tokio::test]
 async fn a_newer_format_is_refused_untouched() {
     let (_folder, path) = log(3).await;
-    Connection::open(&path).unwrap().pragma_update(None, "user_version", 4).unwrap();
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 5).unwrap();
     let before = std::fs::read(&path).unwrap();
-    assert_eq!(refusal(&path), StoreError::NewerFormat { found: 4, supported: 3 });
+    assert_eq!(refusal(&path), StoreError::NewerFormat { found: 5, supported: 4 });
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 

@@ -300,6 +300,7 @@ impl Trial {
             rescue: None,
             pinning: Pinning::default(),
             devices: vec![],
+            mdevs: vec![],
             tpm_secret: None,
         }
     }

@@ -9,6 +9,7 @@
 //! call has a deadline inside the driver. A call that misses its deadline returns [`DriverError::Timeout`], and its
 //! outcome is unknown. The caller then asks for the state (`guest`, `guests`) before it decides.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -29,6 +30,31 @@ use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef
 pub trait ImageSource: Send + Sync {
     /// A stream of the image's bytes from the start.
     async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream>;
+
+    /// Where the image service stores the content, as URLs (`rbd://FSID/POOL/IMAGE/SNAPSHOT`). A host whose disks are
+    /// in the same storage makes them from there, without a transfer and without a look at the bytes. Empty: the source
+    /// offers only the bytes.
+    async fn places(&self, image: &ImageRef) -> DriverResult<Vec<String>> {
+        let _ = image;
+        Ok(Vec::new())
+    }
+}
+
+/// A source that offers only the bytes of images. For images whose bytes must be checked, and for disks that must not
+/// depend on the image.
+pub struct BytesAlone(pub Arc<dyn ImageSource>);
+
+impl fmt::Debug for BytesAlone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BytesAlone").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl ImageSource for BytesAlone {
+    async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream> {
+        self.0.open(image).await
+    }
 }
 
 /// How to stop a guest.

@@ -5,6 +5,7 @@ use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, PortId, Proje
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::mdev::{GuestMdev, MdevParent};
 use crate::pci::{HostPci, PassedDevice};
 use crate::pinning::{NumaCell, Pinning};
 
@@ -28,7 +29,7 @@ pub struct GuestSpec {
     /// The volumes of the volume service. One of them is the root disk if `root` is `None`.
     pub volumes: Vec<VolumeDisk>,
     pub nics: Vec<Nic>,
-    /// The config drive as a complete ISO 9660 image, if the guest has one.
+    /// The config drive as a complete image, if the guest has one: ISO 9660, or FAT of [`crate::vfat`].
     pub config_drive: Option<bytes::Bytes>,
     /// The choices of hardware by name: first the image's properties (`hw_disk_bus`, `hw_vif_model`, ...), then the
     /// flavor's extra specs (`hw:watchdog_action`, `quota:cpu_shares`, ...).
@@ -39,6 +40,8 @@ pub struct GuestSpec {
     pub pinning: Pinning,
     /// The PCI devices of the host that the guest gets, in the order of its requests.
     pub devices: Vec<PassedDevice>,
+    /// The mediated devices that the guest gets.
+    pub mdevs: Vec<GuestMdev>,
     /// libvirt's secret with the passphrase of the guest's emulated TPM, if it has one.
     pub tpm_secret: Option<Uuid>,
 }
@@ -148,6 +151,17 @@ pub enum NetworkDisk {
         /// The path on the server.
         path: String,
     },
+}
+
+impl NetworkDisk {
+    /// The protocol by QEMU's name of its block driver.
+    pub fn protocol(&self) -> &'static str {
+        match self {
+            Self::Rbd { .. } => "rbd",
+            Self::Iscsi { .. } => "iscsi",
+            Self::Nfs { .. } => "nfs",
+        }
+    }
 }
 
 /// A password of a disk. It is never printed.
@@ -385,11 +399,18 @@ pub struct HostCapabilities {
     pub emulates_because: Option<String>,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,
+    /// The CPU flags that the hypervisor can present to guests beside those of the CPU model's name, sorted. An operator
+    /// reads here whether guests get flags against flaws of processors, and whether they can run guests of their own.
+    pub guest_flags: Vec<String>,
     /// How many guests with encrypted memory the host can have at a time; 0: none.
     pub encrypted_guests: u32,
+    /// The resource classes of virtual persistent memory that the host offers, with the number of namespaces.
+    pub pmem: Vec<(String, u32)>,
     /// The host's NUMA cells, sorted by id; empty if it does not report any.
     pub cells: Vec<NumaCell>,
     pub pci: HostPci,
+    /// The physical devices that can have mediated devices, sorted by address.
+    pub mdevs: Vec<MdevParent>,
     /// Whether the host has an IOMMU that is on, without which no guest can have a PCI device.
     pub iommu: bool,
 }

@@ -8,6 +8,7 @@
 pub mod answer;
 pub mod backend;
 pub mod capability;
+pub mod ceph_place;
 mod checksum;
 pub mod conformance;
 pub mod cpus;
@@ -18,12 +19,15 @@ pub mod guest;
 pub mod iso9660;
 #[cfg(feature = "libvirt")]
 pub mod libvirt;
+pub mod mdev;
 pub mod memory_encryption;
 pub mod options;
 pub mod pci;
 pub mod pinning;
+pub mod pmem;
 pub mod sim;
 pub mod tpm;
 mod traits;
+pub mod vfat;
 pub mod volumes;
 pub mod xml;

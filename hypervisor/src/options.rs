@@ -3,6 +3,7 @@
 mod guests;
 mod machine_types;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::capability::consoles::Screen;
@@ -152,6 +153,14 @@ pub struct RbdOptions {
     /// The key of `[chronova] rbd_keyring`. Chronova uses this key to define the secret on hosts. `None`: hosts already
     /// have the secret.
     pub key: Option<RbdKey>,
+    /// The path of that keyring, for Ceph's programs beside Chronova.
+    pub keyring: Option<PathBuf>,
+    /// `[libvirt] rbd_connect_timeout`: how long these programs may take to reach the cluster.
+    pub connect_timeout: Duration,
+    /// `[libvirt] rbd_destroy_volume_retries`: how often a removal is tried again while a client has the image open.
+    pub destroy_retries: u32,
+    /// `[libvirt] rbd_destroy_volume_retry_interval`: the pause between these attempts.
+    pub destroy_interval: Duration,
 }
 
 /// The key of a user of Ceph. It is never printed.
@@ -170,7 +179,18 @@ impl std::fmt::Debug for RbdKey {
 
 impl Default for RbdOptions {
     fn default() -> Self {
-        Self { pool: "rbd".to_owned(), monitors: Vec::new(), conf: None, user: None, secret: None, key: None }
+        Self {
+            pool: "rbd".to_owned(),
+            monitors: Vec::new(),
+            conf: None,
+            user: None,
+            secret: None,
+            key: None,
+            keyring: None,
+            connect_timeout: Duration::from_secs(5),
+            destroy_retries: 12,
+            destroy_interval: Duration::from_secs(5),
+        }
     }
 }
 
@@ -226,6 +246,8 @@ pub struct LibvirtOptions {
     pub encrypted_guests: Option<u32>,
     /// Whether guests may get PCI devices of the host. Otherwise the driver does not list the host's devices.
     pub reads_pci: bool,
+    /// Whether guests may get mediated devices of the host. Otherwise the driver does not list the physical devices.
+    pub reads_mdevs: bool,
     /// The storage pool for images, disks, config drives and console logs. It is created if it does not exist.
     pub pool_name: String,
     /// The directory of the pool on the host.
@@ -289,6 +311,7 @@ impl Default for LibvirtOptions {
             emulates_tpm: false,
             encrypted_guests: None,
             reads_pci: false,
+            reads_mdevs: false,
             pool_name: "chronova".to_owned(),
             pool_path: "/var/lib/libvirt/chronova".to_owned(),
             images: ImagesOptions::default(),

@@ -26,6 +26,11 @@ pub fn base_complete(image: &ImageRef) -> String {
     complete(&base(image))
 }
 
+/// The file that names the snapshot in the image service's storage from which disks of this image are cloned.
+pub fn parent(image: ImageId) -> String {
+    format!("{image}.parent")
+}
+
 /// The volume that stores since when the cached image is unused.
 pub(crate) fn base_idle(checksum: &str) -> String {
     format!("{}.idle", base_of(checksum))
@@ -58,6 +63,11 @@ pub fn swap(instance: InstanceId) -> String {
 
 pub fn config_drive(instance: InstanceId) -> String {
     format!("{instance}_disk.config")
+}
+
+/// The file of the guest's virtual persistent memory with this number, counted from 0.
+pub fn pmem(instance: InstanceId, number: usize) -> String {
+    format!("{instance}_pmem{number}")
 }
 
 /// The disk from which a rescued guest is started.
@@ -165,9 +175,15 @@ mod tests {
     #[test]
     fn a_guests_volumes_name_their_guest() {
         let id = InstanceId::random();
-        for name in
-            [root(id), ephemeral(id, 0), swap(id), config_drive(id), console_log(id), format!("{}.0", console_log(id))]
-        {
+        for name in [
+            root(id),
+            ephemeral(id, 0),
+            swap(id),
+            config_drive(id),
+            pmem(id, 0),
+            console_log(id),
+            format!("{}.0", console_log(id)),
+        ] {
             assert_eq!(owner(&name), Some(id), "{name}");
         }
         for name in ["base-0123", "", "chronova", &id.to_string(), &format!("{id}disk")] {

@@ -167,6 +167,7 @@ fn empty_guest() -> GuestSpec {
         rescue: None,
         pinning: Pinning::default(),
         devices: vec![],
+        mdevs: vec![],
         tpm_secret: None,
     }
 }

@@ -3,7 +3,10 @@
 //! the name of one of Nova's tools.
 
 mod audit;
+mod early;
+mod log;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,6 +19,8 @@ use crate::config::{self, Config, Severity};
 use crate::serve;
 
 /// A compute control plane that speaks the OpenStack Compute and Placement APIs.
+///
+/// --config-file, --config-dir and --data-dir may also stand before the command.
 #[derive(Debug, Parser)]
 #[command(name = "chronova", version, max_term_width = 100)]
 struct Cli {
@@ -87,9 +92,9 @@ enum Command {
     /// Back up the data of the control plane, which may run meanwhile; restore a backup.
     #[command(subcommand)]
     Backup(commands::backup::BackupSubcommand),
-    /// Move the event log to another engine.
+    /// Move the event log to another engine, or its old events into an archive; keep parts of it by legal holds.
     #[command(subcommand)]
-    Log(LogCommand),
+    Log(log::LogCommand),
     /// Show the members of a cluster on one log, or let another member lead.
     #[command(subcommand)]
     Cluster(ClusterSubcommand),
@@ -105,12 +110,33 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
+#[command(version)]
 struct ServeArgs {
     #[command(flatten)]
     place: ConfigPaths,
     /// HOST:PORT that serve every API; overrides `[chronova] listen`.
     #[arg(long, value_name = "HOST:PORT")]
     listen: Vec<String>,
+    #[command(flatten)]
+    logging: commands::manage::LoggingOptions,
+    /// Nova's options for a remote debugger of Python. Chronova accepts and ignores them.
+    #[allow(dead_code, reason = "accepted and ignored")]
+    #[arg(long = "remote_debug-host", value_name = "HOST", hide = true)]
+    remote_debug_host: Option<String>,
+    #[allow(dead_code, reason = "accepted and ignored")]
+    #[arg(long = "remote_debug-port", value_name = "PORT", hide = true)]
+    remote_debug_port: Option<u16>,
+}
+
+impl ServeArgs {
+    /// The options of logging as lines of a configuration file. A server also heeds those that its tools ignore.
+    fn said(&self) -> String {
+        let mut said = self.logging.as_config();
+        if self.logging.watch_log_file || self.logging.nowatch_log_file {
+            let _ = writeln!(said, "watch_log_file = {}", self.logging.watch_log_file);
+        }
+        said
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -121,17 +147,6 @@ enum ExportSubcommand {
         place: ConfigPaths,
         #[command(flatten)]
         args: commands::export_nova::NovaExportArgs,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum LogCommand {
-    /// Copy a log in SQLite to the PostgreSQL database that [chronova] event_store names.
-    Copy {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: commands::log_copy::LogCopyArgs,
     },
 }
 
@@ -226,10 +241,12 @@ pub fn run() -> ExitCode {
         Some("nova-manage") => manage(&commands::manage::NovaManage::parse_from(words()).args),
         Some("nova-status") => status(&commands::status::NovaStatus::parse_from(words()).args),
         Some("nova-policy") => nova_policy(&commands::nova_policy::NovaPolicy::parse_from(words()).args),
-        _ if std::env::args_os().nth(1).is_some_and(|word| word == "manage" || word == "status") => {
-            run_command(Cli::parse_from(words()).command)
+        _ => {
+            let words = early::behind(&command(), std::env::args_os());
+            let novas = words.get(1).is_some_and(|word| word == "manage" || word == "status");
+            let words = if novas { commands::manage::files_last(words) } else { words };
+            run_command(Cli::parse_from(words).command)
         }
-        _ => run_command(Cli::parse().command),
     }
 }
 
@@ -260,7 +277,7 @@ fn run_command(command: Command) -> ExitCode {
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
         Command::Backup(command) => backup(command),
-        Command::Log(LogCommand::Copy { place, args }) => operate(&place, OperatorCommand::LogCopy(args)),
+        Command::Log(command) => command.run(),
         Command::Cluster(command) => cluster(command),
         Command::Host(command) => host(&command),
         Command::Top(args) => top(&args),
@@ -281,7 +298,7 @@ fn load_for_nova(options: &commands::manage::NovaOptions) -> Option<Config> {
     if place.config_file.is_empty() && place.config_dir.is_empty() {
         place.find_in(std::path::Path::new(NOVA_FOLDER));
     }
-    let config = load_with(&place, &options.as_config())?;
+    let config = load_with(&place, &options.logging.as_config())?;
     match crate::telemetry::Logging::start(&config.targets().log) {
         Ok(_) => Some(config),
         Err(error) => {
@@ -421,12 +438,14 @@ async fn operate_on(place: &ConfigPaths, command: OperatorCommand) -> ExitCode {
     }
 }
 
-fn serve(ServeArgs { place, listen }: ServeArgs) -> ExitCode {
-    let Some(mut config) = load(&place) else { return ExitCode::from(2) };
+fn serve(args: ServeArgs) -> ExitCode {
+    let said = args.said();
+    let ServeArgs { place, listen, .. } = args;
+    let Some(mut config) = load_with(&place, &said) else { return ExitCode::from(2) };
     if !listen.is_empty() {
         config.chronova.listen = config::Words(listen);
     }
-    exit_code(serve::run(config, Box::new(move || load(&place))))
+    exit_code(serve::run(config, Box::new(move || load_with(&place, &said))))
 }
 
 fn exit_code(result: anyhow::Result<()>) -> ExitCode {
@@ -500,6 +519,33 @@ mod tests {
         assert!(loaded.config.serial_console.enabled, "nova.conf wins over its overrides");
     }
 
+    #[test]
+    fn the_server_takes_the_common_options_of_novas_daemons() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nova.conf");
+        std::fs::write(&file, "[DEFAULT]\ndebug = false\nlog_file = of-the-file.log\nuse_json = true\n").unwrap();
+        let parsed = |words: &str| {
+            let words =
+                ["chronova", "serve", "--config-file", file.to_str().unwrap()].into_iter().chain(words.split(' '));
+            match Cli::try_parse_from(words).unwrap().command {
+                Command::Serve(args) => load_with(&args.place, &args.said()).unwrap().default,
+                other => panic!("{other:?}"),
+            }
+        };
+        let logged = parsed(
+            "-d --log-dir /var/log/nova --log-file api.log --log-date-format %Y --nouse-json --use-journal --watch-log-file \
+             --syslog-log-facility LOG_LOCAL3 --remote_debug-host debugger --remote_debug-port 5678",
+        );
+        assert!(logged.debug && logged.use_journal && logged.watch_log_file && !logged.use_json);
+        assert_eq!(logged.log_file.as_deref(), Some(std::path::Path::new("api.log")), "the command line wins");
+        assert_eq!(logged.log_dir.as_deref(), Some(std::path::Path::new("/var/log/nova")));
+        assert_eq!(logged.log_date_format.as_deref(), Some("%Y"));
+        let plain = parsed("--nowatch-log-file");
+        assert!(!plain.debug && plain.use_json && !plain.watch_log_file);
+        let version = Cli::try_parse_from(["chronova", "serve", "--version"]).unwrap_err();
+        assert_eq!(version.kind(), clap::error::ErrorKind::DisplayVersion);
+    }
+
     /// Collects the commands and subcommands that use data or configuration.
     fn places(command: &clap::Command, words: &str, found: &mut Vec<String>) {
         for below in command.get_subcommands() {
@@ -529,7 +575,8 @@ mod tests {
         };
         let first = file("a.conf", "[chronova]\ndata_dir = /srv/first\nregion_name = north\n");
         let second = file("b.conf", "[chronova]\ndata_dir = /srv/second\n");
-        let line = ["chronova", "inspect", "web", "--config-file", &first, "--config-file", &second];
+        let line = ["chronova", "--config-file", &first, "inspect", "web", "--config-file", &second];
+        let line = early::behind(&command(), line.into_iter().map(std::ffi::OsString::from));
         let Command::Inspect { place, .. } = Cli::try_parse_from(line).unwrap().command else {
             panic!("another command")
         };

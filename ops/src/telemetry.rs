@@ -11,6 +11,7 @@
 //! Invariant: a log line that fails never fails a request.
 
 mod daemons;
+pub mod line_format;
 pub mod log_config;
 pub mod traces;
 
@@ -31,6 +32,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry as Subscriber, reload};
 
 use daemons::{DaemonLayer, LogDaemon};
+use line_format::LineForms;
 use traces::TraceLayer;
 
 pub use daemons::FACILITIES;
@@ -68,6 +70,12 @@ pub struct LogSettings {
     pub quiet: bool,
     /// The form of times in text lines, as in strftime.
     pub date_format: Option<String>,
+    /// The format of text lines that a request caused.
+    pub context_format: Option<String>,
+    /// The format of all other text lines.
+    pub default_format: Option<String>,
+    /// The end of text lines of the level DEBUG.
+    pub debug_suffix: Option<String>,
     /// The filter of `log_config_append`, in place of `debug`.
     pub levels: Option<String>,
 }
@@ -167,9 +175,10 @@ where
         // `spans` has the fields of the enclosing spans, request_id among them; the outermost span comes first.
         layer.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed()
     } else {
-        match &settings.date_format {
-            Some(form) => layer.with_ansi(color).with_timer(OperatorTime(form.clone())).boxed(),
-            None => layer.with_ansi(color).boxed(),
+        match (LineForms::of(settings), &settings.date_format) {
+            (Some(forms), _) => layer.with_ansi(color).event_format(forms).boxed(),
+            (None, Some(form)) => layer.with_ansi(color).with_timer(OperatorTime(form.clone())).boxed(),
+            (None, None) => layer.with_ansi(color).boxed(),
         }
     }
 }

@@ -112,6 +112,32 @@ fn with_an_authority_for_clients_only_its_certificates_are_accepted() {
     cloud.stop();
 }
 
+/// As Nova's `self.pem`, one file has the certificate and the key.
+#[test]
+fn the_listener_of_consoles_has_its_own_certificate() {
+    let mut cloud = Cloud::new("sim://1");
+    let folder = cloud.folder.path().to_owned();
+    if skipped(&folder) {
+        return;
+    }
+    let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    std::fs::write(folder.join("self.pem"), text("server.pem") + &text("server.key")).unwrap();
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    cloud.configure(&format!(
+        "[vnc]\nnovncproxy_host = 127.0.0.1\nnovncproxy_port = {}\n[DEFAULT]\ncert = {}\nssl_only = true\n",
+        proxy.port(),
+        folder.join("self.pem").display()
+    ));
+    cloud.start();
+    let url = format!("https://{proxy}/vnc_auto.html");
+    let (code, page) = curl(&folder, &TRUST, &url);
+    assert!(code == 0 && page.contains("<script"), "{code}: {page}");
+    assert_ne!(curl(&folder, &["--cacert", "stranger.pem"], &url).0, 0);
+    let (code, page) = curl(&folder, &[], &format!("http://{proxy}/vnc_auto.html"));
+    assert!(code != 0 || !page.contains("<script"), "the page is served without TLS: {page}");
+    cloud.stop();
+}
+
 #[test]
 fn an_incomplete_tls_configuration_stops_the_start() {
     let cloud = Cloud::new("sim://1");

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
+#[path = "manage/claims.rs"]
+mod claims;
 mod cloud;
 #[path = "manage/limits.rs"]
 mod limits;
@@ -35,6 +37,15 @@ fn categories_and_sub_commands_are_listed() {
         site.manage("bash-completion libvirt", 0),
         "get_machine_type update_machine_type list_unset_machine_type\n"
     );
+    // A help lists every word that completes the line.
+    for category in ["", "db"] {
+        let mut command = Command::new(site.cloud.folder.path().join("nova-manage"));
+        let output = command.args(category.split_whitespace()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        for name in site.manage(format!("bash-completion {category}").trim_end(), 0).split_whitespace() {
+            assert!(text.contains(&format!("\n  {name}")), "{name}: {text}");
+        }
+    }
     assert_eq!(site.manage("version", 0), concat!(env!("CARGO_PKG_VERSION"), "\n"));
     for (words, lists) in [(&[][..], "upgrade"), (&["upgrade"][..], "check")] {
         let output = Command::new(site.cloud.folder.path().join("nova-status")).args(words).output().unwrap();
@@ -80,6 +91,35 @@ fn databases_that_do_not_exist_have_novas_codes() {
 }
 
 #[test]
+fn old_events_are_archived_with_novas_codes() {
+    let mut site = ManagedCloud::running();
+    site.server("web");
+    let (code, out, said) = site.run("nova-manage", &["db", "archive_deleted_rows", "--verbose"]);
+    assert_eq!((code, out.as_str()), (0, "Nothing was archived.\n"), "{said}");
+    assert!(said.contains("a running server moves old events by itself"), "{said}");
+    site.cloud.stop();
+    assert_eq!(
+        site.manage("db archive_deleted_rows --before 2020-01-01 --verbose", 0),
+        "Nothing was archived.\n",
+        "all events are newer"
+    );
+    assert_eq!(site.manage("db archive_deleted_rows --max_rows 0", 0), "");
+    assert_eq!(site.manage("db archive_deleted_rows --max_rows 7", 1), "");
+    let table = site.manage("db archive_deleted_rows --max_rows 5 --verbose", 1);
+    assert!(table.contains("| Table  | Number of Rows Archived |") && table.contains("| events |"), "{table}");
+    assert!(table.contains(" 5 "), "{table}");
+    let archive = site.cloud.data().join("archive");
+    assert_eq!(std::fs::read_dir(&archive).unwrap().count(), 4, "two segments, each with a manifest");
+    // Automation repeats the command while the code is 1, and stops at 0.
+    site.manage("db archive_deleted_rows --until-complete --all-cells", 1);
+    site.manage("db archive_deleted_rows --until-complete --all-cells", 0);
+    site.manage("db purge --all", 3);
+    assert_eq!(std::fs::read_dir(&archive).unwrap().count(), 6, "a purge removed archived events");
+    site.cloud.start();
+    assert_eq!(site.client().get("/compute/v2.1/servers").unwrap().expect(200).body["servers"][0]["name"], "web");
+}
+
+#[test]
 fn there_is_one_cell_and_novas_cell0() {
     let site = ManagedCloud::stopped();
     let cells = site.manage("cell_v2 list_cells", 0);
@@ -97,17 +137,13 @@ fn there_is_one_cell_and_novas_cell0() {
     let masked = site.manage("cell_v2 list_cells", 0);
     assert!(masked.contains("postgresql://nova:****@127.0.0.1/nova") && !masked.contains("secret"), "{masked}");
     assert!(site.manage("cell_v2 list_cells --verbose", 0).contains("postgresql://nova:secret@127.0.0.1/nova"));
+    assert_eq!(site.manage("cell_v2 map_cell0", 0), "Cell0 is already setup\n");
     site.manage("cell_v2 map_cell0 --database_connection mysql://x", 0);
-    site.manage("cell_v2 simple_cell_setup --transport-url rabbit://x", 0);
-    assert_eq!(
-        site.manage("cell_v2 map_cell_and_hosts --verbose", 0),
-        format!("All hosts are already mapped to cell(s).\n{CELL1}\n")
-    );
+    assert_eq!(site.manage("cell_v2 map_cell_and_hosts", 0), "All hosts are already mapped to cell(s).\n");
     site.manage("cell_v2 map_cell_and_hosts --name cell1 --transport-url rabbit://x", 0);
     site.manage(&format!("cell_v2 map_instances --cell_uuid {CELL1} --max-count 5 --reset"), 0);
     site.manage(&format!("cell_v2 map_instances --cell_uuid {CELL1} --max-count 0"), 127);
     site.manage(&format!("cell_v2 map_instances --cell_uuid {NOBODY}"), 255);
-    site.manage("cell_v2 create_cell --name=cell1 --verbose", 2);
     site.manage("cell_v2 discover_hosts", 0);
     site.manage(&format!("cell_v2 discover_hosts --cell_uuid {CELL1}"), 0);
     site.manage("cell_v2 discover_hosts --strict --by-service", 1);
@@ -119,16 +155,76 @@ fn there_is_one_cell_and_novas_cell0() {
         ("--name cell1 --enable", 0),
         ("--name north", 2),
         ("--disable", 2),
+        // The other cell has these addresses.
+        ("--transport-url none:///", 3),
+        ("--database_connection postgresql://nova:secret@127.0.0.1/nova", 3),
         ("--disable --enable", 4),
     ] {
         site.manage(&format!("cell_v2 update_cell --cell_uuid {CELL1} {rest}"), code);
     }
+    let other = site.manage(&format!("cell_v2 update_cell --cell_uuid {CELL0} --transport-url none:///"), 3);
+    assert!(other.contains(&format!("already exists for another cell with uuid {CELL1}")), "{other}");
     site.manage(&format!("cell_v2 update_cell --cell_uuid {CELL0} --disable"), 5);
     site.manage(&format!("cell_v2 update_cell --cell_uuid {NOBODY}"), 1);
     // A sub-command that needs the server says which program to start.
     let (code, _, said) = site.run("nova-manage", &["cell_v2", "list_hosts"]);
     assert_eq!(code, 255);
     assert!(said.contains("start it with `chronova serve`"), "{said}");
+}
+
+/// The order of Nova's installation guide. Before the first start, the one cell is as good as new.
+#[test]
+fn a_new_deployment_is_set_up_in_novas_order() {
+    let mut site = ManagedCloud::stopped();
+    let create = "cell_v2 create_cell --name=cell1 --verbose";
+    site.manage("api_db sync", 0);
+    site.manage("cell_v2 map_cell0", 0);
+    assert_eq!(site.manage(create, 0), format!("{CELL1}\n"));
+    site.manage("db sync", 0);
+    let cells = site.manage("cell_v2 list_cells", 0);
+    for (name, id) in [("cell0", CELL0), ("cell1", CELL1)] {
+        assert!(cells.contains(&format!("| {name} | {id} |")), "{cells}");
+    }
+    assert_eq!(cells.matches(" none:/// ").count(), 2, "{cells}");
+    // A second cell, or one that takes no servers, is never created.
+    site.manage("cell_v2 create_cell --name north", 2);
+    site.manage("cell_v2 create_cell --name cell1 --disabled", 2);
+    assert_eq!(site.manage("cell_v2 create_cell", 0), "", "only --verbose prints the id");
+    site.cloud.start();
+    site.manage("cell_v2 discover_hosts", 0);
+    assert!(site.manage(create, 2).contains(&format!("The cell cell1 ({CELL1}) exists already")));
+}
+
+/// Chronova has no message queue. So only a wrong address is refused, and none is missing.
+#[test]
+fn a_wrong_address_of_a_message_queue_is_refused() {
+    let site = ManagedCloud::stopped();
+    for (url, words) in [
+        ("nonsense", "Invalid transport URL: No scheme specified\n"),
+        ("rabbit://nova:secret@mq:amqp/", "Invalid transport URL: A port is not a number\n"),
+    ] {
+        for command in ["simple_cell_setup", "map_cell_and_hosts", "create_cell --name cell1"] {
+            assert_eq!(site.manage(&format!("cell_v2 {command} --transport-url {url}"), 1), words, "{command}");
+        }
+    }
+    site.cloud.configure("[DEFAULT]\ntransport_url = nonsense\n");
+    for command in ["simple_cell_setup", "map_cell_and_hosts", "create_cell"] {
+        site.manage(&format!("cell_v2 {command}"), 1);
+    }
+    site.manage("cell_v2 map_cell_and_hosts --transport-url rabbit://nova:secret@h1:5672,nova:secret@h2:5672/vhost", 0);
+}
+
+/// As in Nova, a cloud without hosts is not set up.
+#[test]
+fn cells_of_a_cloud_without_hosts_are_not_set_up() {
+    const NONE: &str = "No hosts found to map to cell, exiting.\n";
+    let mut site = ManagedCloud::stopped();
+    site.cloud.replace("hypervisors = sim://2\n", "");
+    // Only a running server knows the hosts.
+    site.manage("cell_v2 simple_cell_setup", 255);
+    site.cloud.start();
+    assert_eq!(site.manage("cell_v2 simple_cell_setup", 1), format!("Cell0 is already setup\n{NONE}"));
+    assert_eq!(site.manage("cell_v2 map_cell_and_hosts --verbose", 0), NONE);
 }
 
 #[test]
@@ -152,8 +248,24 @@ fn hosts_and_servers_of_the_cell_are_shown() {
         assert!(found.contains(&format!("compute host '{}': {}\n", text("name"), text("id"))), "{found}");
     }
     assert!(found.ends_with(&format!("Found 0 unmapped computes in cell: {CELL1}\n")), "{found}");
-    // Servers are mapped from their request on, so the set-up of an upgrade finds them in the one cell.
-    site.manage("cell_v2 simple_cell_setup", 0);
+    // Servers are mapped with their host, so the set-up of an upgrade finds them in the one cell.
+    let mapped = "All hosts are already mapped to cell(s).\n";
+    assert_eq!(
+        site.manage("cell_v2 simple_cell_setup --transport-url rabbit://x", 0),
+        format!("Cell0 is already setup\n{mapped}")
+    );
+    let shown = site.manage("cell_v2 map_cell_and_hosts --verbose", 0);
+    assert_eq!(shown.matches(&format!(" is already mapped to cell {CELL1}\n")).count(), 2, "{shown}");
+    assert!(listed(&shown) == 2 && shown.ends_with(mapped), "{shown}");
+    // A server that never got a host is in cell0.
+    let huge = json!({"flavor": {"name": "huge", "vcpus": 1, "ram": 1 << 30, "disk": 1}});
+    let huge = site.client().post("/compute/v2.1/flavors", &huge).unwrap().expect(200).text("/flavor/id");
+    let unplaced = site.request("unplaced", &huge);
+    site.settle(&unplaced, "ERROR");
+    assert_eq!(
+        site.manage(&format!("cell_v2 verify_instance --uuid {unplaced}"), 0),
+        format!("Instance {unplaced} is in cell: cell0 ({CELL0})\n")
+    );
     let verify = |id: &str| format!("cell_v2 verify_instance --uuid {id}");
     assert_eq!(site.manage(&verify(&server), 0), format!("Instance {server} is in cell: cell1 ({CELL1})\n"));
     assert_eq!(site.manage(&format!("{} --quiet", verify(NOBODY)), 1), "");

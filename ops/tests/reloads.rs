@@ -31,6 +31,17 @@ fn last_read(cloud: &Cloud) -> String {
     log(cloud).lines().rfind(|line| line.contains(READ)).unwrap_or_default().trim_end().to_owned()
 }
 
+/// Waits until the host is a resource provider. Returns the provider's id.
+fn provider_of_the_host(cloud: &mut Cloud) -> String {
+    let mut provider = String::new();
+    cloud.wait("the host is a resource provider", |cloud| {
+        let found = cloud.client().get("/placement/resource_providers?name=sim-0001").unwrap().expect(200).body;
+        provider = found["resource_providers"][0]["uuid"].as_str().unwrap_or_default().to_owned();
+        !provider.is_empty()
+    });
+    provider
+}
+
 #[test]
 fn a_hang_up_reads_policy_and_log_level_again() {
     let mut cloud = Cloud::new("sim://1");
@@ -87,12 +98,7 @@ fn a_changed_provider_config_takes_effect_at_the_next_start() {
     cloud.configure("[DEFAULT]\nsync_power_state_interval = 1\n");
     cloud.environment.push(("RUST_LOG".to_owned(), String::new()));
     cloud.start();
-    let mut provider = String::new();
-    cloud.wait("the host is a resource provider", |cloud| {
-        let found = cloud.client().get("/placement/resource_providers?name=sim-0001").unwrap().expect(200).body;
-        provider = found["resource_providers"][0]["uuid"].as_str().unwrap_or_default().to_owned();
-        !provider.is_empty()
-    });
+    let provider = provider_of_the_host(&mut cloud);
     let inventories = format!("/placement/resource_providers/{provider}/inventories");
     let custom = |cloud: &Cloud| -> Vec<String> {
         let shown = cloud.client().get(&inventories).unwrap().expect(200).body;
@@ -119,12 +125,7 @@ fn hosts_report_their_traits_again_at_a_hang_up() {
     cloud.configure("[DEFAULT]\nupdate_resources_interval = -1\n");
     cloud.environment.push(("RUST_LOG".to_owned(), String::new()));
     cloud.start();
-    let mut provider = String::new();
-    cloud.wait("the host is a resource provider", |cloud| {
-        let found = cloud.client().get("/placement/resource_providers?name=sim-0001").unwrap().expect(200).body;
-        provider = found["resource_providers"][0]["uuid"].as_str().unwrap_or_default().to_owned();
-        !provider.is_empty()
-    });
+    let provider = provider_of_the_host(&mut cloud);
     let path = format!("/placement/resource_providers/{provider}/traits");
     let shown = |cloud: &Cloud| cloud.client().get(&path).unwrap().expect(200).body;
     let has = |shown: &Value, name: &str| shown["traits"].as_array().unwrap().iter().any(|known| known == name);
@@ -141,6 +142,23 @@ fn hosts_report_their_traits_again_at_a_hang_up() {
     assert!(has(&after, "HW_GPU_API_VULKAN"), "a trait of a client is gone: {after}");
     let mut own = before["traits"].as_array().unwrap().iter().filter_map(Value::as_str);
     assert!(own.all(|name| has(&after, name)), "a trait of the host is missing: {after}");
+    cloud.stop();
+}
+
+/// A migration under way follows the changed value, too: `a_migration_under_way_follows_a_changed_timeout`.
+#[test]
+fn a_hang_up_changes_the_timeout_of_live_migrations() {
+    const CHANGED: &str = "live_migration_completion_timeout is now";
+    let mut cloud = Cloud::new("sim://1");
+    cloud.environment.push(("RUST_LOG".to_owned(), String::new()));
+    cloud.start();
+    hang_up(&mut cloud, READ, 1);
+    cloud.configure("[libvirt]\nlive_migration_completion_timeout = 5\n");
+    hang_up(&mut cloud, CHANGED, 1);
+    assert!(log(&cloud).contains(&format!("{CHANGED} 5 seconds for each GiB")), "{}", log(&cloud));
+    cloud.replace("live_migration_completion_timeout = 5", "live_migration_completion_timeout = 0");
+    hang_up(&mut cloud, CHANGED, 2);
+    assert!(log(&cloud).contains(&format!("{CHANGED} 0 seconds")), "{}", log(&cloud));
     cloud.stop();
 }
 

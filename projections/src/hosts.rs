@@ -74,32 +74,16 @@ impl Projection for Hosts {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::sync::OnceLock;
 
-    use chronova_events::codec;
-    use chronova_events::envelope::{Meta, Position, Revision, StreamId, Timestamp};
+    use chronova_events::envelope::StreamId;
     use chronova_events::host;
-    use chronova_events::ids::EventId;
 
     use super::*;
+    use crate::test_events::recorded;
 
     fn fold(view: &mut Hosts, id: HostId, kind: &str) {
         let event = host::samples().into_iter().map(Event::from).find(|event| event.kind() == kind).unwrap();
-        let recorded = Recorded {
-            position: Position(1),
-            stream: StreamId::new("host", id),
-            revision: Revision(1),
-            id: EventId::random(),
-            kind: Arc::from(event.kind()),
-            version: event.version(),
-            codec: codec::BINCODE_2,
-            recorded_at: Timestamp(1),
-            meta: Meta::system("test"),
-            data: event.encode().unwrap().into(),
-            hash: None,
-            keys: None,
-            decoded: OnceLock::new(),
-        };
+        let recorded = recorded(StreamId::new("host", id), 1, &event);
         view.apply(&recorded, &event);
     }
 

@@ -36,6 +36,8 @@ pub mod servers;
 mod servers_ever;
 mod sharing;
 pub mod slots;
+#[cfg(test)]
+mod test_events;
 
 use chronova_events::envelope::Recorded;
 use chronova_events::registry::Event;

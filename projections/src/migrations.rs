@@ -418,35 +418,19 @@ fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<MigrationChange
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::sync::OnceLock;
-
-    use chronova_events::envelope::{Meta, Position, Revision, StreamId, Timestamp};
+    use chronova_events::envelope::{StreamId, Timestamp};
     use chronova_events::host::{CameUp, ForcedDown, WentDown};
-    use chronova_events::ids::EventId;
     use chronova_events::instance;
 
     use super::*;
+    use crate::test_events::recorded;
 
     fn apply(view: &mut Migrations, stream: StreamId, event: &Event) {
         apply_at(view, 1, stream, event);
     }
 
     fn apply_at(view: &mut Migrations, time: i64, stream: StreamId, event: &Event) {
-        let recorded = Recorded {
-            position: Position(1),
-            stream,
-            revision: Revision(1),
-            id: EventId::random(),
-            kind: Arc::from(event.kind()),
-            version: event.version(),
-            codec: chronova_events::codec::BINCODE_2,
-            recorded_at: Timestamp(time),
-            meta: Meta::system("test"),
-            data: event.encode().unwrap().into(),
-            hash: None,
-            keys: None,
-            decoded: OnceLock::new(),
-        };
+        let recorded = recorded(stream, time, event);
         view.apply(&recorded, event);
     }
 

@@ -401,32 +401,16 @@ impl InstanceAction {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
 
-    use std::sync::OnceLock;
-
-    use chronova_events::envelope::{Meta, Position, Revision, StreamId};
-    use chronova_events::ids::EventId;
+    use chronova_events::envelope::StreamId;
     use chronova_events::instance::{BuildRequested, Deleted, PowerAction, PowerRequested, samples};
     use uuid::Uuid;
 
     use super::*;
+    use crate::test_events::recorded;
 
     fn apply(servers: &mut Servers, id: u128, time: i64, event: impl Into<Event>) {
         let event = event.into();
-        let recorded = Recorded {
-            position: Position(1),
-            stream: StreamId::new("instance", Uuid::from_u128(id)),
-            revision: Revision(1),
-            id: EventId::random(),
-            kind: Arc::from(event.kind()),
-            version: event.version(),
-            codec: codec::BINCODE_2,
-            recorded_at: Timestamp(time),
-            meta: Meta::system("test"),
-            data: event.encode().unwrap().into(),
-            hash: None,
-            keys: None,
-            decoded: OnceLock::new(),
-        };
+        let recorded = recorded(StreamId::new("instance", Uuid::from_u128(id)), time, &event);
         servers.apply(&recorded, &event);
     }
 

@@ -210,33 +210,18 @@ impl Projection for VolumesView {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::sync::OnceLock;
-
     use chronova_events::codec;
-    use chronova_events::envelope::{Meta, Position, Revision, StreamId, Timestamp};
-    use chronova_events::ids::{EventId, ProcessId};
+    use chronova_events::envelope::StreamId;
+    use chronova_events::ids::ProcessId;
     use chronova_events::volume::{SnapshotDeleted, VolumeCreated, VolumeDeleted, VolumeSnapshotRequested, samples};
     use uuid::Uuid;
 
     use super::*;
+    use crate::test_events::recorded;
 
     fn apply(view: &mut VolumesView, volume: VolumeId, event: impl Into<VolumeEvent>) {
         let event = Event::from(event.into());
-        let recorded = Recorded {
-            position: Position(1),
-            stream: StreamId::new("volume", volume),
-            revision: Revision(1),
-            id: EventId::random(),
-            kind: event.kind().into(),
-            version: event.version(),
-            codec: codec::BINCODE_2,
-            recorded_at: Timestamp(1),
-            meta: Meta::system("test"),
-            data: event.encode().unwrap().into(),
-            hash: None,
-            keys: None,
-            decoded: OnceLock::new(),
-        };
+        let recorded = recorded(StreamId::new("volume", volume), 1, &event);
         view.apply(&recorded, &event);
     }
 

@@ -1,13 +1,31 @@
 #!/usr/bin/env python3
-"""compare.py THEIRS.json OURS.json: prints two results of the same measurements side by side.
+"""compare.py --theirs RESULT.json... --ours RESULT.json...: prints results of the same measurements side by side.
 
-The output is a table for docs/performance.md.
+Each figure is the median over the results of one side. The output is a table for docs/performance.md.
 """
+import argparse
 import json
-import sys
+import statistics
 
-theirs, ours = (json.load(open(path)) for path in sys.argv[1:3])
-T, O = theirs["metrics"], ours["metrics"]
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--theirs", nargs="+", required=True)
+parser.add_argument("--ours", nargs="+", required=True)
+arguments = parser.parse_args()
+
+
+def medians(paths):
+    """The metrics of all results: for each metric its numbers, and for each number the median."""
+    results = [json.load(open(path))["metrics"] for path in paths]
+    found = {}
+    for key in results[0]:
+        sides = [result.get(key) or {} for result in results]
+        numbers = [what for what, value in sides[0].items() if isinstance(value, (int, float))]
+        found[key] = {what: statistics.median(side[what] for side in sides if what in side) for what in numbers}
+    return found
+
+
+T, O = medians(arguments.theirs), medians(arguments.ours)
+label = json.load(open(arguments.ours[0])).get("label", "ours")
 
 
 def number(value):
@@ -30,7 +48,7 @@ def row(name, key, what, unit, less_is_better=True):
     print("| {} | {} | {} | {} |".format(name, *shown, ratio))
 
 
-print("| what | %s | %s | times better |" % ("Nova Zed", ours.get("label", "ours")))
+print("| what | %s | %s | times better |" % ("Nova Zed", label))
 print("|---|---|---|---|")
 for key in O:
     for side in (T, O):

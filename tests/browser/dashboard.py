@@ -134,6 +134,7 @@ try:
     check('the tabs and the confirmation work with the keyboard alone', lambda: pages.keyboard(admin))
     check('axe finds no serious violation, in light and dark colours', lambda: pages.axe(open(AXE).read(), admin))
     check('a narrow screen shows every page', pages.narrow)
+    check('the page of health draws the metrics over time', pages.charts)
     check('only the rows in view are rendered', pages.big)
     check('the page shows an outage of the control plane, and recovers', outage)
     check('after a token is revoked, the page says that the session has ended', revoked)

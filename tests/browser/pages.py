@@ -1,5 +1,6 @@
 """Further checks of dashboard.py: scheduler, drain, comparison, resources, other projects, keyboard, accessibility."""
 import datetime
+import re
 
 from scene import api, browser, create_server, log_in, page, shot, status_of, token_of
 
@@ -77,6 +78,18 @@ def difference(admin):
     browser.press('the log between', row)
     browser.sees('instance.delete_requested', 'tbody')
     browser.sees('admin', 'tbody')
+
+
+def charts():
+    """The page of health draws the metrics since it was opened, and writes their newest values."""
+    visit('health')
+    value = lambda title: browser.run('return document.querySelector(`figure[aria-label="${arguments[0]}"] figcaption`)?.textContent ?? ""', title)
+    browser.until('requests are counted', lambda: re.search(r'answered [0-9.]*[1-9][0-9.]* per second', value('Requests')))
+    browser.until('the hosts are counted', lambda: 'up 3' in value('Compute hosts') and 'down 0' in value('Compute hosts'))
+    painted = ('const c = document.querySelector("figure[aria-label=Requests] canvas");'
+               'return c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some((byte) => byte > 0)')
+    browser.until('lines are drawn', lambda: browser.run(painted))
+    shot('charts')
 
 
 def resources(admin):
@@ -331,6 +344,10 @@ def big():
         whole = browser.run('return performance.now()') - begun
         typed = [browser.run_async(TYPE, text) for text in ('9', '99', '999', '')]
         scrolled = [browser.run_async(SCROLL, place) for place in (40_000, 200_000, 10 ** 7, 0)]
+        browser.run('document.querySelector("thead button").click()')
+        browser.run('document.querySelector("thead button").click()')
+        last = 'server-99999' if name == 'servers' else 'host-9999'
+        browser.until('the list is sorted downwards', lambda: browser.text('tbody tr[data-id]').split()[0] == last, 60)
         rows = browser.run('return document.querySelectorAll("tbody tr").length')
         assert rows < 120, f'{rows} rows are rendered'
         told.append(f'{count} {name}: first rows {first:.0f} ms, all {whole:.0f} ms, typing {max(typed):.0f} ms, scrolling {max(scrolled):.0f} ms, {rows} rows rendered')

@@ -65,6 +65,9 @@ web_is() { [ "$(web server show "$1" -f value -c status 2>/dev/null)" = "$2" ]; 
 # Prints the attachments that Cinder has, of all projects.
 attachments() { curl -s -m 30 -H "X-Auth-Token: $ADMIN" -H 'OpenStack-API-Version: volume 3.44' "$CINDER/v3/$ADMIN_PROJECT/attachments?all_tenants=1" \
   | python3 -c 'import json, sys; print(*sorted(a["instance"] + " " + a["status"] for a in json.load(sys.stdin)["attachments"]), sep="\n")'; }
+# Prints the attachments of this volume: server, status, mode, and whether an id and a time are there.
+details() { curl -s -m 30 -H "X-Auth-Token: $ADMIN" -H 'OpenStack-API-Version: volume 3.27' "$CINDER/v3/$ADMIN_PROJECT/attachments/detail?all_tenants=1" \
+  | python3 -c 'import json, sys; [print(a["instance"], a["status"], a["attach_mode"], bool(a["id"] and a["attached_at"])) for a in json.load(sys.stdin)["attachments"] if a["volume_id"] == sys.argv[1]]' "$1"; } # volume
 write_to() { inside "$1" "echo $3 | dd of=/dev/$2 bs=512 seek=200 conv=fsync 2>/dev/null"; } # uuid, disk, word
 read_from() { inside "$1" "dd if=/dev/$2 bs=512 skip=200 count=1 2>/dev/null | head -n 1"; }
 # Prints the server's newest action with its events.
@@ -104,6 +107,7 @@ web_ready cinder-one
 expect "the volume is attached to a running guest" web server add volume cinder-one data
 within 60 "Cinder has the volume in use" volume_is data in-use
 same "Cinder has one complete attachment" "$(attachments)" "$ONE attached"
+same "the attachment is read-write and has its id and its time" "$(details "$VOLUME")" "$ONE attached rw True"
 within 30 "the guest sees the disk" sees_disk "$ONE" vdb
 same "the disk's serial number is the volume's id" "$(inside "$ONE" cat /sys/block/vdb/serial)" "${VOLUME:0:20}"
 like "QEMU itself connects to the volume in Ceph" "$(v dumpxml "$ONE" | tr -d '\n')" "<source protocol='rbd' name='volumes/volume-$VOLUME'[^>]*> *<host name='127.0.0.1'"

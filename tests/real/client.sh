@@ -89,8 +89,10 @@ expect "the console log has only the requested lines" eval 'lines=$(os console l
 expect "a soft reboot is done" os server reboot --wait client-one
 ready client-one "the guest booted again, from the same disk" 2
 like "the guest shut down gracefully" "$(console client-one)" 'GUEST-(POWERBUTTON|SHUTDOWN)'
+GRACEFUL=$(count_said client-one 'GUEST-(POWERBUTTON|SHUTDOWN)')
 expect "a hard reboot is done" os server reboot --hard --wait client-one
 ready client-one "the guest booted a third time" 3
+same "the hard reboot did not ask the guest to shut down" "$(count_said client-one 'GUEST-(POWERBUTTON|SHUTDOWN)')" "$GRACEFUL"
 same "the guest has the same address after two reboots" \
   "$(console client-one | grep -a GUEST-READY | tail -n 1 | grep -oE 'ip=[^ ]*')" "ip=$ADDRESS"
 expect "a stop is requested" os server stop client-one
@@ -99,8 +101,12 @@ same "the domain is shut off in libvirt" "$(v domstate "$ONE")" "shut off"
 same "the server's power state is Shutdown" "$(get server client-one OS-EXT-STS:power_state | sed 's/^4$/Shutdown/')" Shutdown
 REFUSED=$(os server stop client-one 2>&1)
 like "a second stop is refused" "$REFUSED" "409|while it is in vm_state stopped"
+expect "an operator gives the server another model of network card" "$CHRONOVA_BIN" manage image_property set "$ONE" --property hw_vif_model=e1000 \
+  --data-dir "$DATA" --config-file "$CONF"
+like "the definition has the former model until the start" "$(v dumpxml "$ONE")" "<model type='virtio'/>"
 expect "a start is requested" os server start client-one
 within 60 "the server is ACTIVE again" is client-one ACTIVE
+like "the started guest has a network card of that model" "$(v dumpxml "$ONE")" "<model type='e1000'/>"
 expect "the server is locked" os server lock client-one
 same "the lock is shown" "$(get server client-one locked)" True
 expect "the server is unlocked" os server unlock client-one
@@ -127,6 +133,10 @@ v pool-refresh chronova >/dev/null
 same "with a flavor of disk 0, the guest's disk has the image's size" \
   "$(v vol-dumpxml "${TWO}_disk" chronova | sed -n "s/.*<capacity unit='bytes'>\(.*\)<.*/\1/p")" \
   "$(qemu-img info "$CHRONOVA_IMAGE" | sed -n 's/^virtual size: .*(\([0-9]*\) bytes)$/\1/p')"
+# Servers keep their copies of deleted flavors.
+expect "a flavor of a server is deleted by its name" os flavor delete client-zero
+expect "a flavor of a server is deleted by its id" os flavor delete "$(get flavor client id)"
+same "the servers outlive their flavors" "$(status_of client-uno) $(status_of client-two)" "ACTIVE ACTIVE"
 expect "both servers are deleted" os server delete --wait client-uno client-two
 same "the server list is empty" "$(os server list -f value -c Name)" ""
 same "the existing port is still there, and unbound" "$(get port client-port device_id)$(get port client-port status)" DOWN
@@ -142,7 +152,6 @@ expect "the network is deleted" os network delete client
 expect "the security group is deleted" os security group delete client
 expect "the key pair is deleted" os keypair delete client
 expect "the image is deleted" os image delete client
-expect "both flavors are deleted" os flavor delete client client-zero
 same "all lists are empty" "$(os network list -f value -c Name; os subnet list -f value -c Name; os image list -f value -c Name
   os flavor list -f value -c Name; os keypair list -f value -c Name)" ""
 verdict

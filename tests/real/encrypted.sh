@@ -1,7 +1,8 @@
 #!/bin/bash
 # A real guest migrates from one host to another over TLS only; the script captures the traffic between the hosts. The
 # capture contains neither a word in the guest's memory nor a word on its disk. The guest's screen listens on all
-# addresses.
+# addresses, and accepts only TLS with certificates of both sides (VeNCrypt). The short run also turns that off on the
+# host: the running guest keeps TLS until its reboot.
 #
 # With CHRONOVA_SOAK=1 also: the capture of a move without TLS contains the word in the memory and, with local storage,
 # the word on the disk. The captures of later live and cold migrations with TLS contain neither. A migration to a host
@@ -12,6 +13,7 @@
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 FLEET_WIRE=TLS FLEET_OPTIONS=--root-link
+export TESTBED_VNC_TLS=1
 HOUSE_CONF=$(printf '[vnc]\nserver_listen = 0.0.0.0')
 fleet_open "encrypted-${1:-local}" en 10.75 2 "${1:-local}"
 house_furnish
@@ -39,6 +41,11 @@ goes_to() { # host
   same "the guest runs on no other host" "$(runs "$ID")" 1
   same "nothing of the server is left on $from" "$(left_on "$from" "$ID")" ""
   counts_on "$ONE"
+}
+screen_answers() { # host
+  local screen address=${1}_IP
+  screen=$(on "$1" vncdisplay "$ID" | sed 's/.*://')
+  expect "the screen answers on the new host" hosts ctl timeout 20 bash -c "exec 3<>/dev/tcp/${!address}/$((5900 + screen)) && head -c 4 <&3 | grep -q ^RFB"
 }
 
 # ----------------------------------------------------------------------------------------------------- captured traffic
@@ -77,7 +84,45 @@ expect "the guest's memory went by TLS" [ "$(between tls $((8 * MIB)) "$QEMU")" 
 like "the control plane's traffic used TLS" "$(of tls | cut -f 2-3)" "^10\.231\.0\.2:[0-9]+.10\.231\.0\.1[12]:$LIBVIRT$"
 SCREEN=$(on "$SECOND" dumpxml "$ID")
 like "the guest's screen listens on all addresses after the move" "$SCREEN" "<listen type='address' address='0.0.0.0'/>"
-long_run || { expect "the server is deleted" os server delete --wait "$ONE"; verdict; }
+screen_answers "$SECOND"
+
+# ----------------------------------------------------------------------------------------------- the screen, by VeNCrypt
+
+# Prints the greeting of the guest's screen, with the name that QEMU gives it, or the status of a refused console. The
+# viewer names its version, chooses no security, and begins the session.
+screen() {
+  local url; url=$(os console url show --novnc "$ONE" -f value -c url 2>/dev/null)
+  python3 "$HERE/websocket.py" "ws://127.0.0.1:$PORT/console?token=$(sed -E 's/.*token(=|%3D)//' <<<"$url")" 20 \
+    --say 'RFB 003.008\n\x01\x01' --until 'QEMU (' 2>&1 | tr -d '\0'
+}
+schemes() { # schemes, authority of the hosts, `anonymous` for a gateway without a certificate
+  local own=("vencrypt_client_cert = $STATE/pki/client/clientcert.pem" "vencrypt_client_key = $STATE/pki/client/clientkey.pem")
+  [ "${3:-}" != anonymous ] || own=()
+  with "${SECRET[@]}" '[vnc]' "auth_schemes = $1" "vencrypt_ca_certs = $STATE/pki/${2:-ours}/cacert.pem" "${own[@]}"
+}
+schemes vencrypt
+like "the gateway opens the screen by VeNCrypt" "$(screen)" 'QEMU \('
+schemes none
+same "without VeNCrypt the screen is not opened" "$(screen)" 502
+schemes vencrypt,none foreign
+same "the screen of a host with a certificate of an unknown authority is not opened" "$(screen)" 502
+schemes vencrypt ours anonymous
+unlike "the host shows its screen to no gateway without a certificate" "$(screen)" 'QEMU \('
+
+# The host's VNC servers need TLS no longer.
+plain_screens() {
+  sed -i '/^vnc_tls/d' "$STATE/$SECOND/etc/qemu.conf"
+  expect "the host's libvirtd starts again without TLS for screens" hosts restart "$SECOND"
+  schemes none
+  same "the running guest keeps TLS for its screen" "$(screen)" 502
+  expect "the server is rebooted hard" os server reboot --hard --wait "$ONE"
+  like "the rebooted guest has a screen without TLS" "$(screen)" 'QEMU \('
+  schemes vencrypt,none
+  like "a gateway with both schemes opens it, too" "$(screen)" 'QEMU \('
+  schemes vencrypt
+  same "a gateway with vencrypt alone does not" "$(screen)" 502
+}
+long_run || { plain_screens; expect "the server is deleted" os server delete --wait "$ONE"; verdict; }
 FIRST=$SECOND SECOND=$(other "$SECOND")
 
 wire_open
@@ -94,9 +139,7 @@ esac
 expect "the hosts' libvirtds still use TLS" [ "$(between tls 4096 $LIBVIRT)" = 1 ]
 ARRIVED=$(on "$SECOND" dumpxml "$ID")
 like "the guest's screen listens on all addresses after the second move" "$ARRIVED" "<listen type='address' address='0.0.0.0'/>"
-SCREEN=$(on "$SECOND" vncdisplay "$ID" | sed 's/.*://')
-SECOND_IP=${SECOND}_IP
-expect "the screen answers on the new host" hosts ctl timeout 20 bash -c "exec 3<>/dev/tcp/${!SECOND_IP}/$((5900 + SCREEN)) && head -c 4 <&3 | grep -q ^RFB"
+screen_answers "$SECOND"
 
 wire_open
 with "${SECRET[@]}"

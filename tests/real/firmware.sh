@@ -1,9 +1,10 @@
 #!/bin/bash
 # Firmware of real guests. A guest has a virtual IOMMU, a TPM 2.0, memory in a file, and a CPU flag that the options add.
 # The TPM keeps a word over a hard reboot. Only the key manager has the TPM's passphrase. With another passphrase, or
-# without a key manager, the start fails, and the API gives the reason.
+# without a key manager, the start fails, and the API gives the reason. Other guests start with
+# persistent memory and with UEFI.
 # With CHRONOVA_SOAK=1 also: the TPM keeps the word over a cold migration that is confirmed and over one that is
-# reverted. Another guest starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
+# reverted. A third guest starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 UEFI=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest-uefi.qcow2
@@ -11,7 +12,7 @@ command -v swtpm >/dev/null || cannot "no swtpm on this machine"
 [ -n "$(find /usr/share/qemu/firmware -name '*secure-enrolled*' 2>/dev/null)" ] || cannot "no UEFI firmware with enrolled keys"
 [ -s "$UEFI" ] && [ -z "$(find "$HERE/make-image.sh" "$HERE/guest" -newer "$UEFI" -print -quit)" ] \
   || bash "$HERE/make-image.sh" "$UEFI" --uefi >/dev/null 2>&1 || cannot "the guest image with UEFI cannot be built"
-HOUSE_CONF=$'[chronova]\nkey_manager = embedded\n[libvirt]\nswtpm_enabled = true\nfile_backed_memory = 4096\ncpu_mode = custom\ncpu_models = Nehalem\ncpu_model_extra_flags = aes'
+HOUSE_CONF=$'[chronova]\nkey_manager = embedded\npmem_path = /var/lib/libvirt\npmem_sizes = tiny=64\npmem_is_persistent = false\n[libvirt]\npmem_namespaces = tiny:ns0\nswtpm_enabled = true\nfile_backed_memory = 4096\ncpu_mode = custom\ncpu_models = Nehalem\ncpu_model_extra_flags = aes'
 fleet_open firmware fw 10.74 2
 house_furnish
 within 60 "both hosts are up" host_stands h2 up
@@ -61,7 +62,9 @@ os image create --disk-format qcow2 --container-format bare --file "$UEFI" --pub
   --property hw_machine_type=q35 --property os_secure_boot=required "$NAME-uefi" >"$WORK/uefi" 2>&1 || bad "the image is uploaded" "$(cat "$WORK/uefi")"
 os flavor create --vcpus 1 --ram 512 --disk 1 "$NAME-uefi" >"$WORK/flavor-uefi" 2>&1 || bad "the flavor is made" "$(cat "$WORK/flavor-uefi")"
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:tpm_version=2.0 --property hw:tpm_model=tpm-crb \
-  --property quota:disk_read_bytes_sec=104857600 --property quota:disk_write_iops_sec=5000 "$NAME-tpm" >"$WORK/flavor-tpm" 2>&1 \
+  --property quota:disk_read_bytes_sec=104857600 --property quota:disk_write_iops_sec=5000 \
+  --property quota:vif_inbound_average=4000 --property quota:vif_inbound_peak=8000 --property quota:vif_inbound_burst=9000 \
+  --property quota:vif_outbound_average=2000 "$NAME-tpm" >"$WORK/flavor-tpm" 2>&1 \
   || bad "the flavor with a TPM is made" "$(cat "$WORK/flavor-tpm")"
 expect "the image asks for a board with a virtual IOMMU" os image set --property hw_machine_type=q35 --property hw_viommu_model=intel "$NAME"
 boot "$NAME-tpm" --flavor "$NAME-tpm"; TPM=$ID
@@ -73,6 +76,10 @@ ready "$NAME-tpm" "the guest with a TPM is booted"
 same "h1 reports the capacity of its files as memory" \
   "$(os resource provider inventory show "$(os resource provider list --name h1 -f value -c uuid)" MEMORY_MB -f value -c total)" 4096
 like "QEMU keeps the guest's disk within the limits of its flavor" "$(on "$FIRST" blkdeviotune "$TPM" vda | tr -d '\n')" 'read_bytes_sec *: 104857600.*write_iops_sec *: 5000'
+TAP=$(on "$FIRST" domiflist "$TPM" | awk 'NF {print $1; exit}')
+like "libvirt keeps the guest's interface within the limits of its flavor" "$(on "$FIRST" domiftune "$TPM" "$TAP" | tr -d '\n')" \
+  'inbound.average *: 4000.*inbound.peak *: 8000.*inbound.burst *: 9000.*outbound.average *: 2000'
+like "the host's kernel shapes what the guest's interface gets" "$(hosts exec "$FIRST" tc class show dev "$TAP" 2>&1)" 'class htb'
 like "the guest's memory is a file of its host" "$(find "$STATE/$FIRST/lib/qemu/ram" -type f -size +100M)" "/ram/"
 like "the guest's definition has an IOMMU that remaps interrupts" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<ioapic driver='qemu'/>.*<iommu model='intel'> *<driver intremap='on' caching_mode='on' eim='off' iotlb='on' aw_bits='48'/>"
 like "the guest's firmware lists the IOMMU" "$(at "$FIRST" "$TPM" ls /sys/firmware/acpi/tables/DMAR)" 'DMAR$'
@@ -91,6 +98,8 @@ expect "the server with a TPM is rebooted hard" os server reboot --hard --wait "
 ready "$NAME-tpm" "the guest with a TPM is booted again" 2
 like "the TPM kept the word over a hard reboot" "$(read_word "$FIRST" "$TPM")" "$WORD"
 os server stop "$NAME-tpm"; within 60 "the server with a TPM is off" is "$NAME-tpm" SHUTOFF
+expect "an operator changes a property of the image that the server keeps" \
+  "$CHRONOVA_BIN" manage --data-dir "$DATA" image_property set "$TPM" --property hw_vif_model=e1000
 cp -a "$DATA/secrets" "$WORK/secrets"
 sed -i 's/"payload":"[^"]*"/"payload":"wrong"/' "$DATA"/secrets/*
 os server start "$NAME-tpm"
@@ -99,6 +108,37 @@ like "the failed start gives the reason" "$(newest "$NAME-tpm")" '[Tt][Pp][Mm]|p
 cp -a "$WORK/secrets/." "$DATA/secrets/"
 expect "with the right passphrase, a start is accepted" os server start "$NAME-tpm"
 within 60 "the server with a TPM is ACTIVE again" at_rest "$NAME-tpm" ACTIVE
+like "the guest has the network card of the changed property" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<interface .*<model type='e1000'/>.*</interface>"
+
+# ---------------------------------------------------------------------------------------------------- persistent memory
+
+os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:pmem=tiny "$NAME-pmem" >"$WORK/flavor-pmem" 2>&1 \
+  || bad "the flavor with persistent memory is made" "$(cat "$WORK/flavor-pmem")"
+same "a host offers its namespace" "$(os resource provider inventory show \
+  "$(os resource provider list --name h1 -f value -c uuid)" CUSTOM_PMEM_NAMESPACE_TINY -f value -c total)" 1
+boot "$NAME-pmem" --flavor "$NAME-pmem"; PMEM=$ID
+HOST=$(place "$NAME-pmem")
+ready "$NAME-pmem" "the guest with persistent memory is booted"
+like "the guest's firmware lists its persistent memory" "$(at "$HOST" "$PMEM" ls /sys/firmware/acpi/tables/NFIT)" 'NFIT$'
+same "its file has the size of the label" "$(stat -c %s "$STATE/$HOST/lib/${PMEM}_pmem0" 2>/dev/null)" $((64 << 20))
+expect "the server with persistent memory is deleted" os server delete --wait "$NAME-pmem"
+same "the file of the persistent memory is deleted with the guest" "$(ls "$STATE/$HOST/lib" | grep _pmem)" ""
+
+# ----------------------------------------------------------------------------------------------------------------- UEFI
+
+os image create --disk-format qcow2 --container-format bare --file "$UEFI" --public --property hw_firmware_type=uefi \
+  --property hw_machine_type=q35 "$NAME-efi" >"$WORK/efi" 2>&1 || bad "an image without secure boot is uploaded" "$(cat "$WORK/efi")"
+boot "$NAME-efi" --flavor "$NAME-uefi" --image "$NAME-efi"; EFI=$ID
+HOST=$(place "$NAME-efi")
+# OVMF takes a minute without KVM on a busy machine.
+within 240 "the guest with UEFI is booted" said "$NAME-efi" 'GUEST-READY hostname=.* boots=1 '
+like "the guest was started by UEFI" "$(at "$HOST" "$EFI" 'ls /sys/firmware/efi')" 'runtime|systab|config_table'
+like "libvirt chose firmware with variables of the guest's own" "$(on "$HOST" dumpxml "$EFI" | tr -d '\n')" "<loader [^>]*type='pflash'[^>]*>.*<nvram"
+like "the variables are a file of the host" "$(ls "$STATE/$HOST/lib/qemu/nvram")" '_VARS'
+expect "the server with UEFI is deleted" os server delete --wait "$NAME-efi"
+same "nothing is left of the server with UEFI" "$(rest_of "$EFI")" ""
+same "the variables of the deleted guest are deleted" "$(ls "$STATE/$HOST/lib/qemu/nvram" 2>/dev/null)" ""
+os image delete "$NAME-efi"
 
 # ------------------------------------------------------------------------------------------------------- no key manager
 

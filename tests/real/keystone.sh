@@ -211,6 +211,18 @@ same "a token with domain scope is refused" "$(status "$(token domain)" "$SERVER
 like "Placement answers at its own endpoint of the catalogue" "$(os resource provider list -f value -c generation)" '^[0-9]+$'
 same "the catalogue has Compute's address for each interface" "$(os catalog show compute -f json | grep -c "$COMPUTE/v2.1")" 3
 
+# ------------------------------------------------------------------------------------------------------ private flavors
+
+PRIVATE=$(os flavor create --private --vcpus 1 --ram 64 --disk 0 keystone-private -f value -c id)
+sees() { status "$1" "/compute/v2.1/flavors/$PRIVATE"; } # token
+MEMBER=$(token web)
+same "no other project sees a private flavor" "$(sees "$OTHER") $(sees "$MEMBER")" "404 404"
+expect "a project gets access to the flavor by its name" os flavor set --project shop keystone-private
+same "only that project sees the flavor" "$(sees "$OTHER") $(sees "$MEMBER")" "200 404"
+expect "a project gets access to the flavor by its id" os flavor set --project "$PROJECT" keystone-private
+same "both projects see the flavor" "$(sees "$OTHER") $(sees "$MEMBER")" "200 200"
+expect "the private flavor is deleted" os flavor delete keystone-private
+
 # --------------------------------------------------------------------------------------------------------------- quotas
 
 like "the quota of a project is shown" "$(os quota show --compute web 2>/dev/null)" ' instances +\| +10 '

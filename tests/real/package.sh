@@ -1,17 +1,23 @@
 #!/bin/bash
-# The Debian package of ops/packaging is built, installed, started, upgraded, removed and purged. This happens on a copy
-# of this machine's root (an overlay in a mount namespace), so the machine itself does not change. With CHRONOVA_SOAK=1
-# also: two builds are equal, apt installs the package in a fresh Debian 12 (debootstrap), and the OCI image is built
-# and run.
+# The Debian package of ops/packaging is built, installed, started, upgraded, removed and purged, and a guest boots with
+# it. This happens on a copy of this machine's root (an overlay in a mount namespace) with a libvirtd of its own, so the
+# machine itself does not change. With CHRONOVA_SOAK=1 also: two builds are equal, apt installs and purges the package in
+# a fresh Debian 12 (debootstrap), a guest boots there with Debian's libvirt, and the OCI image is built and run.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 [ -x "${CHRONOVA_BIN:-}" ] || cannot "CHRONOVA_BIN names no program"
 DEV=$(dirname "$CHRONOVA_BIN")/chronova-dev
 [ -x "$DEV" ] || cannot "$DEV is missing"
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-package.XXXXXX")
-MACHINE=''
+MACHINE='' ROOT=$WORK/copy LIBVIRTD='' CLIENT='' LACKS=''
 finish() {
+  local name
   [ -z "${SERVER:-}" ] || kill "$SERVER" 2>/dev/null
+  [ -z "$CLIENT" ] || kill "$CLIENT" 2>/dev/null
+  [ -z "$LIBVIRTD" ] || {
+    for name in $(inside virsh -q -c qemu:///system list --name); do inside virsh -q -c qemu:///system destroy "$name" >/dev/null; done
+    kill "$LIBVIRTD" 2>/dev/null
+  }
   [ -z "$MACHINE" ] || kill "$MACHINE" 2>/dev/null
   [ $FAILED -gt 0 ] || rm -rf "$WORK"
 }
@@ -49,8 +55,55 @@ unshare -m bash -c '
 MACHINE=$!
 wait_for 20 test -e "$WORK/ready" || cannot "this machine has no overlay file system"
 # With EXEC=exec, the command takes the place of the calling shell, so that a signal reaches it.
-inside() { ${EXEC:-} nsenter -t "$MACHINE" -m chroot "$WORK/copy" env -u LD_LIBRARY_PATH "$@"; } # command...
+inside() { ${EXEC:-} nsenter -t "$MACHINE" -m chroot "$ROOT" env -u LD_LIBRARY_PATH "$@"; } # command...
 as_user() { inside setpriv --reuid=chronova --regid=chronova --init-groups "$@"; } # command...
+serve() { # starts the service's command without systemd
+  EXEC=exec as_user chronova serve --data-dir /var/lib/chronova --config-file /etc/chronova/chronova.conf --listen "127.0.0.1:$PORT" >"$WORK/serve.log" 2>&1 &
+  SERVER=$!
+}
+domains() { inside virsh -q -c qemu:///system list --all --name | grep .; }
+
+# A guest boots with the installed package on the libvirtd of the same root. Its QEMU emulates the processor.
+guest_boots() {
+  local python; python=$(dirname "$(readlink -f "$(command -v openstack)")")/python3
+  inside sh -c 'rm -rf /run/libvirt /etc/libvirt/qemu /etc/libvirt/storage; mkdir -p /run/libvirt /var/log/libvirt; cat >/etc/libvirt/qemu.conf' <<C
+user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+namespaces = []
+cgroup_controllers = []
+stdio_handler = "file"
+C
+  EXEC=exec inside libvirtd >"$WORK/libvirtd.log" 2>&1 &
+  LIBVIRTD=$!
+  within 60 "libvirtd answers the service's user" as_user virsh -q -c qemu:///system list
+  serve
+  within 60 "the service starts with libvirt" curl -fsS -m 2 -o /dev/null "http://127.0.0.1:$PORT/healthz"
+  inside cat /var/lib/chronova/clouds.yaml >"$WORK/clouds.yaml"
+  export OS_CLIENT_CONFIG_FILE=$WORK/clouds.yaml OS_CLOUD=chronova
+  rm -f "$WORK/client"
+  "$python" "$HERE/client.py" serve "$WORK/client" >"$WORK/client.log" 2>&1 &
+  CLIENT=$!
+  wait_for 60 test -S "$WORK/client" || bad "the client starts" "$(cat "$WORK/client.log")"
+  within 120 "this machine is a compute host" eval 'os hypervisor list -f value -c State | grep -q up'
+  expect "an image is uploaded" os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" packaged >"$WORK/image"
+  expect "a flavor is created" os flavor create --vcpus 1 --ram 160 --disk 1 packaged >"$WORK/flavor"
+  expect "a server is built" os server create --wait --flavor packaged --image packaged --nic none --os-compute-api-version 2.37 packaged >"$WORK/server"
+  within 180 "its guest boots" said packaged 'GUEST-READY'
+  same "libvirt has one guest" "$(domains | wc -l)" 1
+  expect "the server is deleted" os server delete --wait packaged
+  same "libvirt has no guest" "$(domains)" ""
+  kill "$CLIENT" "$SERVER" "$LIBVIRTD"
+  wait "$CLIENT" "$SERVER" "$LIBVIRTD" 2>/dev/null
+  CLIENT='' SERVER='' LIBVIRTD=''
+}
+can_boot() { # remembers what is missing
+  [ -s "${CHRONOVA_IMAGE:-}" ] || LACKS="CHRONOVA_IMAGE names no guest image, so no guest was booted"
+  command -v openstack >/dev/null || LACKS="no openstack client on the PATH, so no guest was booted"
+  [ -z "$LACKS" ]
+}
 put() { nsenter -t "$MACHINE" -m install -m 0644 "$1" "$WORK/copy/$2"; } # file, place
 # Nova's own package has programs of the same names.
 inside dpkg --force-all --purge nova-common >/dev/null 2>&1
@@ -70,8 +123,7 @@ like "bash completes the commands" "$(inside bash -c '. /usr/share/bash-completi
 
 PORT=$(free_port)
 inside sed -i 's|^hypervisors = .*|hypervisors = sim://2|' /etc/chronova/chronova.conf
-EXEC=exec as_user chronova serve --data-dir /var/lib/chronova --config-file /etc/chronova/chronova.conf --listen "127.0.0.1:$PORT" >"$WORK/serve.log" 2>&1 &
-SERVER=$!
+serve
 within 60 "the service's command starts the server without systemd" curl -fsS -m 2 -o /dev/null "http://127.0.0.1:$PORT/healthz"
 kill "$SERVER"; wait "$SERVER"
 same "SIGTERM ends the server" "$? $(pgrep -f "serve --data-dir /var/lib/chronova .*127.0.0.1:$PORT")" "0 "
@@ -92,10 +144,12 @@ like "a purge says that the log stays" "$(cat "$WORK/purge")" '/var/lib/chronova
 expect "a purge removes the configuration" inside test ! -e /etc/chronova
 expect "the log stays after a purge" inside test -s /var/lib/chronova/log.db
 expect "dpkg installs the package beside the old log" inside dpkg --no-triggers -i /one.deb
+[ -x /usr/sbin/libvirtd ] || LACKS="no libvirtd is installed, so no guest was booted"
+! can_boot || guest_boots
 inside touch /etc/chronova/purge-data
 expect "dpkg purges the package with its data" inside dpkg --no-triggers --purge chronova
 expect "such a purge removes the log" inside test ! -e /var/lib/chronova
-long_run || verdict
+long_run || { [ -z "$LACKS" ] || cannot "$LACKS"; verdict; }
 unset DEB_VERSION
 expect "the package is built again" build "$WORK/two"
 same "both builds are equal" "$(sums "$WORK/one")" "$(sums "$WORK/two")"
@@ -108,6 +162,20 @@ expect "a fresh Debian 12 is made" debootstrap --variant=minbase bookworm "$FRES
 cp "$PACKAGE" "$FRESH/one.deb"
 expect "apt installs the package with what it needs" chroot "$FRESH" apt-get -y -qq --no-install-recommends install /one.deb
 expect "its program runs in a fresh Debian" chroot "$FRESH" chronova config check /etc/chronova/chronova.conf
+# A package that brings a daemon must not start it on this machine.
+printf '#!/bin/sh\nexit 101\n' >"$FRESH/usr/sbin/policy-rc.d"; chmod +x "$FRESH/usr/sbin/policy-rc.d"
+expect "apt installs libvirt and QEMU later" chroot "$FRESH" apt-get -y -qq --no-install-recommends install libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils >"$WORK/apt.log" 2>&1
+kill "$MACHINE"; rm -f "$WORK/ready"
+# shellcheck disable=SC2016
+unshare -m bash -c '
+  mount --rbind "$0/fresh" "$0/fresh" && mount -t proc proc "$0/fresh/proc" && mount --rbind /dev "$0/fresh/dev" && mount --rbind /sys "$0/fresh/sys" \
+    && mount -t tmpfs run "$0/fresh/run" && touch "$0/ready" && exec sleep 3600' "$WORK" &
+MACHINE=$! ROOT=$FRESH
+wait_for 20 test -e "$WORK/ready" || cannot "a fresh Debian cannot be mounted here"
+PORT=$(free_port)
+! can_boot || guest_boots
+expect "apt purges the package" inside apt-get -y -qq purge chronova >"$WORK/apt.log" 2>&1
+expect "the log stays after apt's purge" inside test -s /var/lib/chronova/log.db
 
 # --------------------------------------------------------------------------------------------------------- the OCI image
 
@@ -118,4 +186,5 @@ CONTAINER=$(oci from "oci-archive:$WORK/chronova.oci")
 same "its program runs as the service's user" "$(oci run --isolation chroot "$CONTAINER" sh -c 'id -un; chronova --version' | tr '\n' ' ')" \
   "chronova $("$CHRONOVA_BIN" --version) "
 oci rm "$CONTAINER" >/dev/null
+[ -z "$LACKS" ] || cannot "$LACKS"
 verdict

@@ -1,11 +1,11 @@
 #!/bin/bash
 # A real guest with a dedicated CPU on two hosts with different dedicated processors. The guest is pinned when it is
 # built, pinned again by a live migration, and back on its old processor after a reverted cold migration. The fault of a
-# server that fits no host gives the reason.
+# server that fits no host gives the reason. The guest's config drive is a disk with the file system vfat.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 [ "$(nproc)" -ge 2 ] || { echo "this machine has one processor: the test needs two, one for each host's pinned guest"; exit 77; }
-HOUSE_CONF=$'[chronova]\nhost_cpus = h1 dedicated=1 shared=0; h2 dedicated=0 shared=1'
+HOUSE_CONF=$'[DEFAULT]\nconfig_drive_format = vfat\n[chronova]\nhost_cpus = h1 dedicated=1 shared=0; h2 dedicated=0 shared=1'
 fleet_open pinned pn 10.73 2
 house_furnish
 within 60 "both hosts are up" host_stands h2 up
@@ -51,6 +51,8 @@ ready "$ONE" "the guest is booted"
 FIRST=$(place "$ONE") SECOND=$(other "$(place "$ONE")")
 is_pinned "after the build" "$FIRST" "$ID"
 ONE_ID=$ID
+like "the guest reads a config drive with the file system vfat" "$(console "$ONE" | grep -a GUEST-READY)" "uuid=$ID source=configdrive"
+like "a config drive with the file system vfat is a read-only disk" "$(on "$FIRST" dumpxml "$ID" | tr -d '\n')" "${ID}_disk.config'[^>]*/>( *<[^>]*>)* *<target dev='vdz' bus='virtio'/> *<readonly/>"
 like "the guest has one NUMA node" "$(on "$FIRST" dumpxml "$ID" | tr -d '\n')" "<numa> *<cell id='0' cpus='0' memory='163840' unit='KiB'"
 within 60 "the guest counts" ticks_on "$ONE" 2
 

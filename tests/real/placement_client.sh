@@ -111,9 +111,15 @@ unlike "an allocation is unset for one provider" "$(rp allocation show "$CONSUME
 rp allocation set "$CONSUMER" --allocation "rp=$TOP,VCPU=1" --project-id "$PROJECT" --user-id "$USER_ID" --consumer-type INSTANCE >/dev/null
 like "another allocation names its project and user" "$(rp allocation show "$CONSUMER" -f json | tr -d '\n ')" "\"project_id\":\"$PROJECT\",\"user_id\":\"$USER_ID\""
 same "another allocation replaces the one before" "$(value rp allocation show "$CONSUMER" -c resources)" "{'VCPU': 1}"
+# At 1.12 a request names no type of the consumer, and no generation.
+old() { os --os-placement-api-version 1.12 resource provider allocation "$@"; }
+old set "$CONSUMER" --allocation "rp=$TOP,VCPU=1" --allocation "rp=$CARD,CUSTOM_PC_CARD=1" --project-id "$PROJECT" --user-id "$USER_ID" >/dev/null
+same "at 1.12 an allocation has both providers and names its project and user" \
+  "$(value old show "$CONSUMER" -c resource_provider -c project_id -c user_id | sort)" "$(printf "%s $PROJECT $USER_ID\n" "$TOP" "$CARD" | sort)"
 rp allocation delete "$CONSUMER"
 same "a deleted allocation is gone" "$(rp allocation show "$CONSUMER" -f json | tr -d '\n ')" '[]'
 like "the provider has no usage any more" "$(value rp usage show "$TOP")" '^VCPU 0$'
+same "the other provider has no usage either" "$(value rp usage show "$CARD")" 'CUSTOM_PC_CARD 0'
 
 rp trait delete "$TOP"
 same "a provider's traits are deleted" "$(value rp trait list "$TOP")" ''

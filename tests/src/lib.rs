@@ -8,12 +8,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)] // this crate is tests
 
 pub mod answers;
+pub mod bandwidth;
 pub mod choosing_volumes;
 pub mod compute_api;
 pub mod core_only;
 pub mod creation;
 pub mod fuzz;
 pub mod gates;
+pub mod gpus;
 pub mod memory_certificates;
 pub mod memory_keys;
 pub mod mixed_images;

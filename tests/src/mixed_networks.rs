@@ -8,10 +8,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chronova_actors::pci::ports::{DevicePort, PortDevice};
+use chronova_actors::pci::ports::DevicePort;
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    PortError, PortGrants, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_actors::runtime::Leadership;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
@@ -83,6 +83,14 @@ impl NetworkService for MixedNetworks {
         self.ports.undo_attach(instance, project, process, meta).await
     }
 
+    async fn resource_requests(
+        &self,
+        ports: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<Vec<PortResourceRequest>, PortError> {
+        self.ports.resource_requests(ports, meta).await
+    }
+
     async fn detach(
         &self,
         instance: InstanceId,
@@ -134,10 +142,10 @@ impl NetworkService for MixedNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
-        devices: &[PortDevice],
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.ports.rebind(instance, project, host, availability_zone, devices, meta).await
+        self.ports.rebind(instance, project, host, availability_zone, grants, meta).await
     }
 
     async fn bind_destination(
@@ -145,10 +153,10 @@ impl NetworkService for MixedNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
-        devices: &[PortDevice],
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.ports.bind_destination(instance, project, host, devices, meta).await
+        self.ports.bind_destination(instance, project, host, grants, meta).await
     }
 
     async fn activate_destination(

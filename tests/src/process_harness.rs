@@ -84,6 +84,8 @@ pub struct Case {
     pub dedicated: bool,
     /// Whether the hosts have PCI devices for guests, and whether Placement knows these.
     pub pci: Option<PciTracking>,
+    /// Whether each host has a GPU with three virtual GPUs.
+    pub gpus: bool,
     /// Whether the hosts offer emulated TPMs.
     pub tpm: bool,
     /// Whether the image caches of the hosts are constantly cleared of unused images.
@@ -116,6 +118,7 @@ impl Case {
             one_storage: false,
             dedicated: false,
             pci: None,
+            gpus: false,
             tpm: false,
             swept: false,
             choosing_volumes: false,
@@ -138,6 +141,7 @@ fn subject() -> InstanceId {
 async fn prepared(case: &Case) -> World {
     let mut world = match case.pci {
         Some(tracking) => World::with_pci(HOSTS, "10de:1eb8*3,8086:1572/154c*3,15b3:101d/101ev*2", tracking),
+        None if case.gpus => World::with_gpus(HOSTS, "nvidia-35*3"),
         None if case.tpm => World::with_tpms(HOSTS),
         None => World::new(HOSTS),
     };

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use chronova_actors::pci::ports::{DevicePort, DeviceVnic, PortDevice};
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, ImageDraft, ImageService, InterfaceRequest, InterfacesRequest, NetworkService,
-    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    PortAllocations, PortError, PortGrants, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo,
+    ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
@@ -21,6 +22,8 @@ use chronova_hypervisor::guest::{ImageRef, NetworkSpec, Nic, NicPlug};
 use futures::StreamExt;
 use sha2::{Digest, Sha512};
 use uuid::Uuid;
+
+use crate::bandwidth;
 
 /// One network with one port for each server, and more on request.
 #[derive(Debug, Default)]
@@ -37,6 +40,8 @@ pub struct OneNetwork {
     refused_allocations: Mutex<u32>,
     /// The devices in the profiles of ports that are devices of their hosts.
     equipped: Mutex<BTreeMap<PortId, PortDevice>>,
+    /// The providers that the bindings of ports name.
+    given: Mutex<PortAllocations>,
 }
 
 impl OneNetwork {
@@ -85,6 +90,11 @@ impl OneNetwork {
         equipped.extend(
             devices.iter().filter(|device| own.contains(&device.port)).map(|device| (device.port, device.clone())),
         );
+    }
+
+    /// The providers that the port's binding names.
+    pub fn given_to(&self, port: PortId) -> Option<PortProviders> {
+        self.given.lock().unwrap().get(&port).cloned()
     }
 
     /// The ports of a server.
@@ -165,16 +175,25 @@ impl NetworkService for OneNetwork {
         let mut ports = self.ports.lock().unwrap();
         self.hosts.lock().unwrap().insert(wanted.instance, Some(wanted.host.clone()));
         let number = ports.len() + 2;
-        let given = wanted.networks.listed().iter().find_map(|nic| nic.port.filter(|port| is_device_port(*port)));
-        let port = given.unwrap_or_else(|| PortId::derive(wanted.instance.0, "port-0"));
-        let nic = ports.entry(wanted.instance).or_insert_with(|| nic(port, number, None)).clone();
+        let named = wanted.networks.listed().iter().find_map(|nic| nic.port);
+        let port = named.unwrap_or_else(|| PortId::derive(wanted.instance.0, "port-0"));
+        let made = || NicInfo { owned: named.is_none(), ..nic(port, number, None) };
+        let nic = ports.entry(wanted.instance).or_insert_with(made).clone();
         drop(ports);
-        self.equip(wanted.instance, &wanted.devices);
+        self.equip(wanted.instance, &wanted.grants.devices);
+        self.given.lock().unwrap().extend(wanted.grants.allocations);
         Ok(vec![nic])
+    }
+
+    async fn resource_requests(&self, ports: &[PortId], _: &Arc<Meta>) -> Result<Vec<PortResourceRequest>, PortError> {
+        Ok(ports.iter().filter_map(|port| bandwidth::request_of(*port, self.given_to(*port))).collect())
     }
 
     async fn release(&self, instance: InstanceId, _: &ProjectId, _: &[PortId], _: Arc<Meta>) -> Result<(), PortError> {
         self.equip(instance, &[]);
+        for port in self.ports_of(instance) {
+            self.given.lock().unwrap().remove(&port);
+        }
         self.ports.lock().unwrap().remove(&instance);
         self.more.lock().unwrap().retain(|_, (of, _)| *of != instance);
         self.hosts.lock().unwrap().remove(&instance);
@@ -188,10 +207,18 @@ impl NetworkService for OneNetwork {
         _: &ProjectId,
         host: Option<&str>,
         _: &str,
-        devices: &[PortDevice],
+        grants: &PortGrants,
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.equip(instance, devices);
+        self.equip(instance, &grants.devices);
+        for port in self.ports_of(instance) {
+            let mut known = self.given.lock().unwrap();
+            match (host, grants.allocations.get(&port)) {
+                (Some(_), Some(given)) => drop(known.insert(port, given.clone())),
+                (Some(_), None) => {}
+                (None, _) => drop(known.remove(&port)),
+            }
+        }
         if let Some(bound) = self.hosts.lock().unwrap().get_mut(&instance) {
             *bound = host.map(str::to_owned);
         }
@@ -204,7 +231,7 @@ impl NetworkService for OneNetwork {
         instance: InstanceId,
         _: &ProjectId,
         host: &str,
-        _: &[PortDevice],
+        _: &PortGrants,
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.unsuitable.lock().unwrap().as_deref() == Some(host) {
@@ -251,9 +278,12 @@ impl NetworkService for OneNetwork {
         let port = wanted.nic.port.unwrap_or_else(|| port_of(wanted.process));
         let mut more = self.more.lock().unwrap();
         let number = more.len() + 130;
-        let made = || (wanted.instance, nic(port, number, wanted.nic.tag.clone()));
+        let owned = wanted.nic.port.is_none();
+        let made = || (wanted.instance, NicInfo { owned, ..nic(port, number, wanted.nic.tag.clone()) });
         let nic = more.entry(port).or_insert_with(made).1.clone();
-        self.equipped.lock().unwrap().extend(wanted.device.map(|device| (port, device)));
+        let PortGrants { devices, allocations } = wanted.grants;
+        self.equipped.lock().unwrap().extend(devices.into_iter().map(|device| (port, device)));
+        self.given.lock().unwrap().extend(allocations);
         Ok(nic)
     }
 
@@ -267,6 +297,7 @@ impl NetworkService for OneNetwork {
     ) -> Result<(), PortError> {
         self.equipped.lock().unwrap().remove(&port);
         self.more.lock().unwrap().remove(&port);
+        self.given.lock().unwrap().remove(&port);
         self.ports.lock().unwrap().retain(|of, nic| (*of, nic.port) != (instance, port));
         Ok(())
     }

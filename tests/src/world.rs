@@ -223,6 +223,8 @@ impl World {
         views.placement.read(|view| crate::pinned::check(&self.fleet, &view.ledger));
         views.placement.read(|view| crate::pci::check(&self.fleet, &view.ledger));
         views.placement.read(|view| crate::pci::check_ports(&self.network.equipped(), &view.ledger));
+        crate::bandwidth::check(&self.network, &views);
+        views.placement.read(|view| crate::gpus::check(&self.fleet, &view.ledger, &self.options.servers.mdevs));
         assert_eq!(self.fleet.leaks(), [], "a disk is left behind");
         assert_eq!(self.fleet.baseless(), [], "a disk has lost the image that it is based on");
         assert_eq!(self.fleet.copies(), [], "a copy of a disk is left behind");

@@ -4,7 +4,8 @@
 #   cinder.sh up DIR KEYSTONE-DIR [CEPH-DIR] [GLANCE-DIR]   makes the database in DIR and the entries in Keystone,
 #                                                           and starts the service. A second call starts only what does
 #                                                           not run. Volumes are in the Ceph of ceph.sh; without a Ceph
-#                                                           they have no data (paper_volumes.py)
+#                                                           they have no data (paper_volumes.py). SERVED_BY in the
+#                                                           environment names another class (served_volumes.py)
 #   cinder.sh kill DIR                                      kills the service; its database stays up
 #   cinder.sh down DIR                                      ends the service and its database; DIR stays
 #
@@ -23,7 +24,9 @@ CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
 die() { echo "cinder.sh: $*" >&2; exit 1; }
 
 backend() { # Ceph's folder
-  if [ -z "$1" ]; then
+  if [ -n "${SERVED_BY:-}" ]; then
+    printf '%s\n' '[volumes]' "volume_driver = served_volumes.$SERVED_BY" 'volume_backend_name = volumes'
+  elif [ -z "$1" ]; then
     printf '%s\n' '[volumes]' 'volume_driver = paper_volumes.PaperDriver' 'volume_backend_name = volumes'
   else
     printf '%s\n' '[volumes]' 'volume_driver = cinder.volume.drivers.rbd.RBDDriver' 'volume_backend_name = volumes' \

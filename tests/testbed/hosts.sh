@@ -33,6 +33,7 @@
 #                     (default: /var/tmp/chronova-testbed)
 #   TESTBED_LVM       "GROUP MIB": each host has a volume group of that name and size; see lvm.sh
 #   TESTBED_PLAIN_TAPS  if set, the guests' tap devices have no header of virtio-net; see the shim
+#   TESTBED_VNC_TLS     if set, guests' VNC servers accept only TLS (VeNCrypt) with certificates of both sides
 set -euo pipefail
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ID=${TESTBED_ID:-a}
@@ -264,6 +265,10 @@ swtpm_group = "root"
 max_core = 0
 shared_filesystems = [ "$STATE/shared" ]
 C
+  if [ -n "${TESTBED_VNC_TLS:-}" ]; then
+    cp -r "$H/pki/qemu" "$H/pki/libvirt-vnc"
+    printf '%s\n' 'vnc_tls = 1' 'vnc_tls_x509_cert_dir = "/etc/pki/libvirt-vnc"' 'vnc_tls_x509_verify = 1' >>"$H/etc/qemu.conf"
+  fi
   printf '%s = /var/lib/swtpm-localca%s\n' statedir '' signingkey /signkey.pem issuercert /issuercert.pem \
     certserial /certserial >"$H/swtpm-localca.conf"
 }

@@ -1,6 +1,7 @@
-# A separate control plane on a simulated fleet; sourced by the scripts in tests/real that need no hypervisor.
+# A separate control plane on a simulated fleet. Scripts in tests/real that need no hypervisor source it.
 #
-#   sim_open NAME [LINES OF THE CONFIGURATION...]   starts the control plane; WORK, DATA, URL, HOUSE as in house.sh
+#   sim_open NAME [LINES OF THE CONFIGURATION...]   starts the control plane. Sets WORK (the folder of the run), DATA (the
+#                                                   data folder), URL, and HOUSE (the process id)
 #   sim_client                                      starts the client that `os` calls
 #
 # CHRONOVA_BIN is the binary. Exit status of the scripts as in house.sh.

@@ -476,6 +476,18 @@ async fn servers_join_their_group_and_leave_it() {
     assert_eq!(members(&own).await, json!([server]));
     assert_eq!(api.get(&format!("/servers/{server}"), "2.71").await["server"]["server_groups"], json!([own]));
     assert!(api.get(&format!("/servers/{server}"), "2.70").await["server"].get("server_groups").is_none());
+    // The answers to an update and to a rebuild have the groups, too.
+    for (version, groups) in [("2.70", None), ("2.71", Some(json!([own])))] {
+        let path = format!("/servers/{server}");
+        let update = Some(json!({"server": {"name": "member"}}));
+        let updated = api.call("PUT", &path, version, ADMIN, update).await;
+        let rebuild = Some(json!({"rebuild": {"imageRef": chronova_tests::compute_api::IMAGE}}));
+        let rebuilt = api.call("POST", &format!("{path}/action"), version, ADMIN, rebuild).await;
+        for answer in [updated, rebuilt] {
+            assert_eq!(answer.body["server"].get("server_groups"), groups.as_ref(), "{version}: {}", answer.body);
+        }
+        api.life.settled().await;
+    }
     let hosts = api.life.context().views.server_groups.read(|groups| groups.hosts(own.parse().unwrap()));
     assert_eq!(hosts.values().copied().collect::<Vec<_>>(), [1], "the view does not have the member's host");
 

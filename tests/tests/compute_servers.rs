@@ -34,6 +34,10 @@ mod unique_names;
 
 #[path = "compute_servers/pci.rs"]
 mod pci;
+#[path = "compute_servers/persistent_memory.rs"]
+mod persistent_memory;
+#[path = "compute_servers/port_resources.rs"]
+mod port_resources;
 #[path = "compute_servers/topologies.rs"]
 mod topologies;
 

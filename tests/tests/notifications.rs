@@ -152,7 +152,8 @@ async fn each_change_is_notified_in_both_forms_and_in_order() {
     let all = all_since(&api.life, options(NotificationFormat::Both), Position::START).await;
     let of = |topic: &str| -> Vec<String> {
         let mine = all.iter().filter(|message| message.routing_key == topic);
-        mine.map(|message| message.event_type.clone()).collect()
+        let servers = mine.filter(|message| !message.event_type.starts_with("scheduler."));
+        servers.map(|message| message.event_type.clone()).collect()
     };
     let versioned = [
         "create.start",
@@ -199,6 +200,55 @@ async fn each_change_is_notified_in_both_forms_and_in_order() {
     assert_eq!(state("instance.delete.end"), ["deleted", "-", "pending"]);
     let data = &named("instance.interface_attach.end")["payload"]["nova_object.data"];
     assert_eq!((&data["uuid"], data["ip_addresses"].as_array().unwrap().len()), (&json!(id), 2));
+    api.life.stop().await;
+}
+
+/// Each decision of the scheduler is wrapped by two notifications. Without a host there is no end.
+#[actix_rt::test]
+async fn the_scheduler_notifies_the_beginning_and_the_end_of_each_decision() {
+    let api = Api::start_of(World::new(2), "", None).await;
+    let flavor = json!({"id": "huge", "name": "huge", "ram": 512, "vcpus": 1, "disk": 1_000_000});
+    assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(json!({"flavor": flavor}))).await.status, 200);
+    let mut huge = Api::wish("huge");
+    huge["flavorRef"] = json!("huge");
+    let refused = api.server(ADMIN, huge).await;
+    let mut wish = Api::wish("web");
+    wish["availability_zone"] = json!("nova");
+    let placed = api.server(ADMIN, wish).await;
+    act(&api, &placed, json!({"migrate": null})).await;
+    act(&api, &placed, json!({"confirmResize": null})).await;
+    let all = all_since(&api.life, options(NotificationFormat::Both), Position::START).await;
+    let messages: Vec<Value> = all.iter().map(opened).collect();
+    let of = |id: &str, subject: &str| -> Vec<String> {
+        let data = |message: &Value| match subject {
+            "nova-scheduler:control" => message["payload"]["nova_object.data"]["instance_uuid"].clone(),
+            _ => message["payload"]["request_spec"]["instance_properties"]["uuid"].clone(),
+        };
+        let mine = messages.iter().filter(|message| message["publisher_id"] == subject && data(message) == json!(id));
+        mine.map(|message| message["event_type"].as_str().unwrap().to_owned()).collect()
+    };
+    let both = ["scheduler.select_destinations.start", "scheduler.select_destinations.end"];
+    for publisher in ["nova-scheduler:control", "scheduler.control"] {
+        assert_eq!(of(&placed, publisher), [both, both].concat(), "{publisher}: a build and a migration");
+        assert_eq!(of(&refused, publisher), both[..1], "{publisher}");
+    }
+    let of_placed = |message: &&Value| message["payload"]["nova_object.data"]["instance_uuid"] == json!(placed);
+    let start = messages.iter().find(of_placed).unwrap();
+    let payload = &start["payload"];
+    assert_eq!(
+        (&payload["nova_object.name"], &payload["nova_object.version"]),
+        (&json!("RequestSpecPayload"), &json!("1.1"))
+    );
+    let data = &payload["nova_object.data"];
+    // The fields of Nova's sample.
+    let fields: BTreeSet<&str> = data.as_object().unwrap().keys().map(String::as_str).collect();
+    let sample = "availability_zone flavor force_hosts force_nodes ignore_hosts image instance_group instance_uuid \
+                  num_instances numa_topology pci_requests project_id requested_destination retry scheduler_hints \
+                  security_groups user_id";
+    assert_eq!(fields, sample.split_whitespace().collect());
+    assert_eq!((&data["availability_zone"], &data["num_instances"]), (&json!("nova"), &json!(1)));
+    assert_eq!(data["flavor"]["nova_object.name"], "FlavorPayload");
+    assert_eq!(data["image"]["nova_object.data"]["properties"]["nova_object.name"], "ImageMetaPropsPayload");
     api.life.stop().await;
 }
 
@@ -297,7 +347,7 @@ async fn payloads_have_the_fields_of_novas_samples() {
         let name = message["event_type"].as_str().unwrap().to_owned();
         if name.starts_with("instance.") {
             compare(&message["payload"], &mut seen);
-        } else {
+        } else if !name.starts_with("scheduler.") {
             let keys =
                 ["tenant_id", "instance_id", "instance_type", "state", "host", "memory_mb", "created_at", "image_meta"];
             assert!(keys.iter().all(|key| message["payload"].get(key).is_some()), "{message}");
@@ -380,7 +430,7 @@ async fn formats_topics_levels_and_drivers_are_those_of_the_options() {
     );
     assert!(moves.last().is_some_and(|(_, new)| *new == "deleted"), "{moves:?}");
     assert!(!moves.contains(&("active", "active")), "a change of the task_state alone is sent: {moves:?}");
-    for body in &bodies {
+    for body in bodies.iter().filter(|body| !body["event_type"].as_str().unwrap().starts_with("scheduler.")) {
         assert_eq!(body["payload"]["nova_object.data"]["block_devices"], json!([]), "{body}");
     }
     let of_tasks = NotificationOptions {
@@ -499,12 +549,16 @@ async fn notifications_begin_where_they_are_turned_on() {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
     let id = api.server(ADMIN, Api::wish("later")).await;
-    while broker.kept.lock().unwrap().len() < 2 {
+    while broker.kept.lock().unwrap().len() < 4 {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
     run.abort();
     let kept: Vec<Value> = broker.kept.lock().unwrap().iter().map(opened).collect();
-    assert!(kept.iter().all(|message| message["payload"]["nova_object.data"]["uuid"] == json!(id)), "{kept:?}");
+    let mine = |message: &Value| {
+        let data = &message["payload"]["nova_object.data"];
+        [&data["uuid"], &data["instance_uuid"]].contains(&&json!(id))
+    };
+    assert!(kept.iter().all(mine), "{kept:?}");
     // A publisher that runs without a transport ends the notifications. They continue only after a new beginning.
     let off = NotificationOptions::default();
     NotificationPublisher { transport: None, ..publisher(&api.life, off, &broker) }.run().await;

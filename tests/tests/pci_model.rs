@@ -120,7 +120,7 @@ fn report(named: &BTreeSet<u8>, tracked: bool) -> LedgerCommand {
         inventories: vec![vcpu],
         traits: vec![],
         cells: HostNumaCells::default(),
-        pci: ReportedPci { devices: Some(devices), tracked },
+        pci: ReportedPci { devices: Some(devices), tracked, mdevs: None },
     }
 }
 

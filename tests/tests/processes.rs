@@ -6,6 +6,8 @@
 mod appends;
 #[path = "processes/ask_server.rs"]
 mod ask_server;
+#[path = "processes/bandwidth.rs"]
+mod bandwidth;
 #[path = "processes/chosen_ids.rs"]
 mod chosen_ids;
 #[path = "processes/core_only.rs"]
@@ -16,6 +18,8 @@ mod coverage;
 mod create_servers;
 #[path = "processes/drain.rs"]
 mod drain;
+#[path = "processes/gpus.rs"]
+mod gpus;
 #[path = "processes/image_cache.rs"]
 mod image_cache;
 #[path = "processes/leftovers.rs"]

@@ -72,6 +72,7 @@ async fn key_pairs_of_one_user_and_of_others() {
     assert_eq!((gone, list("2.1", USER, "").await.0.len()), (204, 2));
 
     // From 2.92 on key pairs are not generated, and names may have `@` and dots.
+    assert_eq!(make("2.91", USER, json!({"name": "i"})).await.status, 201);
     assert_eq!(make("2.92", USER, json!({"name": "g"})).await.status, 400);
     assert_eq!(make("2.91", USER, json!({"name": "g@home.net", "public_key": KEY})).await.status, 400);
     assert_eq!(make("2.92", USER, json!({"name": "g@home.net", "public_key": KEY})).await.status, 201);
@@ -234,6 +235,7 @@ async fn extra_specs_show_if_the_policy_allows_it() {
         let embedded = of_server("2.47").await;
         assert_eq!(keys(&embedded), wanted);
         assert_eq!(embedded["original_name"], "m1.1");
+        assert_eq!(get("/servers/detail", "2.47").await["servers"][0]["flavor"], embedded);
         assert!(of_server("2.55").await.get("description").is_none());
         api.stop().await;
     }

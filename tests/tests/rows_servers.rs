@@ -70,6 +70,9 @@ async fn a_build_can_be_watched_until_it_is_active() {
         (&json!("BUILD"), &json!("building"), &json!("scheduling"))
     );
     assert_eq!((&building["addresses"], &building["OS-EXT-STS:power_state"]), (&json!({}), &json!(0)));
+    let wish = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
+    let console = api.call("POST", &format!("/servers/{id}/remote-consoles"), "2.6", USER, Some(wish)).await;
+    assert_eq!((console.status, console.message()), (409, format!("Instance {id} is not ready").as_str()));
     barrier.open();
     api.life.settled().await;
     let active = show(&api, &id).await;

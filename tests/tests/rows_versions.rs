@@ -287,7 +287,13 @@ async fn filters_of_servers_come_with_their_versions() {
     assert_eq!(names("sort_key=locked&sort_dir=asc").await, ["two", "one"]);
     let path = format!("/servers/{id}");
     let put = api.call("PUT", &path, "2.73", USER, Some(json!({"server": {"name": "one"}}))).await;
-    assert_eq!((&put.body["server"]["locked"], &put.body["server"]["locked_reason"]), (&json!(true), &json!("audit")));
+    let rebuild = Some(json!({"rebuild": {"imageRef": IMAGE}}));
+    let rebuilt = api.call("POST", &format!("{path}/action"), "2.73", ADMIN, rebuild).await;
+    for answer in [put, rebuilt] {
+        let told = ["locked", "locked_reason"].map(|key| answer.body["server"][key].clone());
+        assert_eq!(told, [json!(true), json!("audit")], "{}", answer.body);
+    }
+    api.life.settled().await;
     assert_eq!(api.get(&format!("/servers/{other}"), "2.73").await["server"]["locked_reason"], Value::Null);
     api.stop().await;
 }
@@ -536,7 +542,7 @@ async fn removed_operations_answer_404_after_their_last_version() {
             assert_eq!(get(path, version).await, 410, "{path} at {version}");
         }
     }
-    // No operation changes cells.
+    // No operation changes cells, networks or the default rules.
     let cell = || Some(json!({"cell": {"name": "c"}}));
     for (method, path, body) in [
         ("POST", "/os-cells", cell()),
@@ -544,8 +550,15 @@ async fn removed_operations_answer_404_after_their_last_version() {
         ("PUT", "/os-cells/c", cell()),
         ("DELETE", "/os-cells/c", None),
         ("POST", "/os-cells/sync_instances", Some(json!({}))),
+        ("POST", "/os-networks/add", Some(json!({"id": null}))),
+        ("POST", "/os-networks/x/action", Some(json!({"disassociate": null}))),
+        ("POST", "/os-security-group-default-rules", Some(json!({}))),
+        ("DELETE", "/os-security-group-default-rules/x", None),
     ] {
-        assert_eq!(api.call(method, path, "2.1", ADMIN, body).await.status, 410, "{method} {path}");
+        for version in ["2.1", "2.93"] {
+            let gone = api.call(method, path, version, ADMIN, body.clone()).await;
+            assert_eq!(gone.status, 410, "{method} {path} at {version}");
+        }
     }
     for path in ["/os-networks", "/os-tenant-networks"] {
         for version in ["2.1", "2.35", "2.36", "2.93"] {

@@ -1,12 +1,14 @@
 //! Placement under concurrent requests: group policies hold, requests for several servers are placed whole, claims
-//! rarely conflict, and the reasons are recorded.
+//! rarely conflict, a hook of the operator's judges hosts, and the reasons are recorded.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use chronova_actors::ports::scheduler_hook::SchedulerHook;
+use chronova_actors::scheduler::SharedSchedulerHook;
 use chronova_actors::server_group::{ServerGroupCommand, ServerGroupRoot};
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{InstanceId, ServerGroupId};
@@ -18,6 +20,7 @@ use chronova_events::store::EventStore;
 use chronova_hypervisor::sim::SimUri;
 use chronova_tests::world::{Life, World, build_request};
 use futures::future::join_all;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 const GROUP: ServerGroupId = ServerGroupId(Uuid::from_u128(77));
@@ -167,6 +170,37 @@ async fn max_server_per_host_is_respected_and_affinity_keeps_members_together() 
     world.check().await;
 }
 
+/// The members of one request count for each other before any of them is placed. The weighers pull the other way, so the
+/// policy alone gives this result.
+#[actix_rt::test]
+async fn policies_of_a_group_hold_within_one_request() {
+    for (policy, most, spread, expected) in [
+        (ServerGroupPolicy::Affinity, None, 1.0, vec![4]),
+        (ServerGroupPolicy::AntiAffinity, Some(2), -1.0, vec![2, 2]),
+    ] {
+        let mut world = roomy(3);
+        let multipliers = &mut world.options.scheduler.multipliers;
+        (multipliers.ram, multipliers.cpu, multipliers.disk, multipliers.io_ops) = (spread, spread, spread, 0.0);
+        let life = life(&world).await;
+        group(&life, policy, most, 1..=4).await;
+        join_all((1..=4).map(|n: u128| {
+            build(&life, n, move |request| {
+                in_group(request);
+                (request.batch, request.launch_index) = (4, u32::try_from(n).unwrap() - 1);
+                request.reservation = "r-group".to_owned();
+            })
+        }))
+        .await;
+        life.settled().await;
+        for n in 1..=4 {
+            assert_eq!((life.status(id(n)), life.fault(id(n))), ("ACTIVE", String::new()), "{policy:?}");
+        }
+        assert_eq!(per_host(&world), expected, "{policy:?}");
+        life.stop().await;
+        world.check().await;
+    }
+}
+
 #[actix_rt::test]
 async fn servers_of_one_request_are_placed_together_or_not_at_all() {
     let world = World::of(SimUri { vcpus: 1, memory_mib: 8_192, disk_gib: 100, ..SimUri::new(3) });
@@ -217,4 +251,116 @@ async fn a_decision_is_on_record_with_its_reasons() {
     assert!(refused.iter().all(|refused| refused.reason.starts_with(words)), "{refused:?}");
     assert!(life.fault(id(2)).contains("no suitable host has 1000000 MiB of memory free"), "{}", life.fault(id(2)));
     life.stop().await;
+}
+
+/// A scheduler hook that answers with a function, and keeps the questions.
+struct FunctionHook<F> {
+    answer: F,
+    questions: Mutex<Vec<Value>>,
+}
+
+impl<F> std::fmt::Debug for FunctionHook<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FunctionHook")
+    }
+}
+
+#[async_trait::async_trait]
+impl<F: Fn(&Value) -> Result<Value, String> + Send + Sync> SchedulerHook for FunctionHook<F> {
+    async fn ask(&self, question: &Value) -> Result<Value, String> {
+        self.questions.lock().unwrap().push(question.clone());
+        (self.answer)(question)
+    }
+}
+
+/// A world whose scheduler asks this hook.
+fn hooked<F>(hosts: usize, answer: F) -> (World, Arc<FunctionHook<F>>)
+where
+    F: Fn(&Value) -> Result<Value, String> + Send + Sync + 'static,
+{
+    let hook = Arc::new(FunctionHook { answer, questions: Mutex::default() });
+    let mut world = roomy(hosts);
+    world.options.scheduler.hook.program = Some(SharedSchedulerHook(Arc::clone(&hook) as _));
+    (world, hook)
+}
+
+/// Refuses the second host, and prefers the third.
+fn judged(question: &Value) -> Result<Value, String> {
+    let opinion = |host: &Value| match host["name"].as_str() {
+        Some("sim-0002") => json!({"id": host["id"], "passes": false, "reason": "its rack is full"}),
+        Some("sim-0003") => json!({"id": host["id"], "weight": 100}),
+        _ => json!({"id": host["id"]}),
+    };
+    Ok(json!({"hosts": question["hosts"].as_array().unwrap().iter().map(opinion).collect::<Vec<_>>()}))
+}
+
+fn broken(_: &Value) -> Result<Value, String> {
+    Err("it is being restarted".to_owned())
+}
+
+fn nonsense(_: &Value) -> Result<Value, String> {
+    Ok(json!({"hosts": "all"}))
+}
+
+#[actix_rt::test]
+async fn a_hook_filters_and_weighs_the_hosts_of_a_request_in_one_question() {
+    let (mut world, hook) = hooked(3, judged);
+    world.options.scheduler.multipliers.hook = 1_000.0;
+    let life = life(&world).await;
+    build(&life, 1, |_| {}).await;
+    life.settled().await;
+    assert_eq!((life.status(id(1)), life.host_of(&world, id(1))), ("ACTIVE", Some(2)));
+    let decision = decisions(&world).await.remove(0);
+    let check = decision.checks.iter().find(|check| check.name == "SchedulerHookFilter").unwrap();
+    assert_eq!((check.left, check.refused[0].reason.as_str()), (2, "its rack is full"));
+    let asked = hook.questions.lock().unwrap().clone();
+    assert_eq!(asked.len(), 1, "one question has all hosts");
+    assert_eq!(asked[0]["hosts"].as_array().unwrap().len(), 3);
+    assert_eq!(asked[0]["request"]["server"], id(1).to_string());
+    // The servers of one request share a question.
+    join_all((0..4_u32).map(|n| {
+        build(&life, 10 + u128::from(n), move |request| {
+            (request.batch, request.launch_index) = (4, n);
+            request.reservation = "r-four".to_owned();
+        })
+    }))
+    .await;
+    life.settled().await;
+    for n in 10..14 {
+        assert_eq!((life.status(id(n)), life.host_of(&world, id(n))), ("ACTIVE", Some(2)));
+    }
+    let asked = hook.questions.lock().unwrap().clone();
+    assert_eq!((asked.len(), &asked[1]["request"]["servers"]), (2, &json!(4)));
+    // A forced host skips the filters, and the hook with them.
+    build(&life, 20, |request| request.forced_host = Some("sim-0002".to_owned())).await;
+    life.settled().await;
+    assert_eq!((life.status(id(20)), life.host_of(&world, id(20))), ("ACTIVE", Some(1)));
+    assert_eq!(hook.questions.lock().unwrap().len(), 2);
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn without_an_answer_of_the_hook_the_options_decide() {
+    let (world, _) = hooked(3, broken);
+    let open = life(&world).await;
+    build(&open, 1, |_| {}).await;
+    open.settled().await;
+    assert_eq!(open.status(id(1)), "ACTIVE");
+    let decision = decisions(&world).await.remove(0);
+    assert!(decision.checks.iter().all(|check| check.name != "SchedulerHookFilter"), "{decision:?}");
+    open.stop().await;
+    world.check().await;
+    for answer in [broken as fn(&Value) -> Result<Value, String>, nonsense] {
+        let (mut world, _) = hooked(3, answer);
+        world.options.scheduler.hook.fails_open = false;
+        let closed = life(&world).await;
+        build(&closed, 1, |_| {}).await;
+        closed.settled().await;
+        assert_eq!(closed.status(id(1)), "ERROR");
+        let fault = closed.fault(id(1));
+        assert!(fault.contains("the scheduler hook gave no valid answer"), "{fault}");
+        closed.stop().await;
+        world.check().await;
+    }
 }

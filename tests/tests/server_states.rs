@@ -433,6 +433,9 @@ async fn diagnostics_are_refused_with_novas_status() {
     let unsupported = ask(&api, &id).await;
     let words = "The requested functionality is not supported.";
     assert_eq!((unsupported.status, unsupported.message()), (501, words), "{}", unsupported.body);
+    let (path, body) = (format!("/servers/{id}/remote-consoles"), json!({"protocol": "vnc", "type": "novnc"}));
+    let console = api.call("POST", &path, "2.6", ADMIN, Some(json!({"remote_console": body}))).await;
+    assert_eq!((console.status, console.message()), (501, words), "{}", console.body);
     api.stop().await;
 }
 

@@ -429,6 +429,7 @@ async fn mappings_that_are_refused() {
         let (status, _, message) = call(&api, "POST", "/servers", version, Some(json!({"server": request}))).await;
         assert!(status == 400 && message.contains(words), "{more} at {version}: {status} {message}, not {words}");
     }
+    assert_eq!(api.get("/servers?all_tenants=1", "2.1").await["servers"], json!([]), "a refused request made a server");
     // A boot volume must be bootable. One volume cannot go to two servers of one request.
     let empty = volume(&api, None, 1).await;
     let from = |count: u32| {

@@ -16,7 +16,7 @@ use crate::fault::Fault;
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
-    /// Header names in the spelling that clients see.
+    /// Names and values. Clients see the names in lower case.
     pub headers: Vec<(&'static str, String)>,
     pub body: ReplyBody,
 }

@@ -1,5 +1,7 @@
 //! The HTTP server: listeners, request ids, headers of every answer, the access log, and the paths outside the APIs.
 
+mod options;
+
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +17,7 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 use uuid::Uuid;
 
+pub use self::options::{ClientTimeouts, HttpOptions};
 use crate::access::{self, requests::AskedPath};
 use crate::address;
 use crate::app::App;
@@ -51,51 +54,6 @@ pub struct Listener {
     pub secure: bool,
 }
 
-/// The time limits of clients. A slower client is disconnected, because the number of connections is limited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClientTimeouts {
-    /// The limit of the TLS handshake, and of the head of a request from its first byte on.
-    pub head: Duration,
-    /// The limit between two requests; `None` closes a connection after each answer. A graceful shutdown also waits for
-    /// idle connections.
-    pub idle: Option<Duration>,
-    /// A client that reads no byte of its answer for this long is disconnected. Zero leaves the timeout to the kernel.
-    pub stalled: Duration,
-}
-
-impl Default for ClientTimeouts {
-    fn default() -> Self {
-        // Clients poll every five seconds: a connection that ends at the same moment resets their next request.
-        let (head, idle) = (Duration::from_secs(10), Some(Duration::from_secs(8)));
-        Self { head, idle, stalled: Duration::from_mins(15) }
-    }
-}
-
-/// The options of the HTTP server.
-#[derive(Debug, Clone)]
-pub struct HttpOptions {
-    pub workers: usize,
-    pub patience: ClientTimeouts,
-    /// `[DEFAULT] graceful_shutdown_timeout`: how long requests under way may take during shutdown; zero means without
-    /// limit.
-    pub graceful: Duration,
-    /// The certificate and key of the secure listeners.
-    pub tls: Option<ServedCertificate>,
-}
-
-impl Default for HttpOptions {
-    fn default() -> Self {
-        Self { workers: 0, patience: ClientTimeouts::default(), graceful: Duration::from_mins(3), tls: None }
-    }
-}
-
-impl HttpOptions {
-    /// The time limit in the server's whole seconds.
-    fn shutdown_seconds(&self) -> u64 {
-        if self.graceful.is_zero() { u64::MAX } else { self.graceful.as_secs().max(1) }
-    }
-}
-
 /// Starts the listeners. Returns each server with its address. A server is a future, which ends after its handle has
 /// stopped the server.
 pub fn serve(
@@ -105,7 +63,10 @@ pub fn serve(
 ) -> std::io::Result<Vec<(SocketAddr, dev::Server)>> {
     // Each schema is compiled at its first use, because most are never used. A test compiles all of them.
     let routers = Arc::new(Routers::all());
-    let tls = serving.tls.as_ref().map(ServedCertificate::server_config).transpose().map_err(std::io::Error::other)?;
+    let config = |of: Option<&ServedCertificate>| {
+        of.map(ServedCertificate::server_config).transpose().map_err(std::io::Error::other)
+    };
+    let (apis, proxies) = (config(serving.tls.as_ref())?, config(serving.proxies_tls.as_ref())?);
     let patience = serving.patience;
     listeners
         .iter()
@@ -121,7 +82,8 @@ pub fn serve(
             .tls_handshake_timeout(patience.head)
             .keep_alive(patience.idle.map_or(KeepAlive::Disabled, KeepAlive::Timeout));
             let socket = bind(listener.address, patience.stalled)?;
-            let server = match (&tls, listener.secure) {
+            let own = proxies.as_ref().filter(|_| listener.offer == Offer::Consoles);
+            let server = match (own.or(apis.as_ref()), listener.secure) {
                 (Some(tls), true) => server.listen_rustls_0_23(socket, tls.clone())?,
                 (None, true) => return Err(std::io::Error::other("a secure listener needs a certificate")),
                 (_, false) => server.listen(socket)?,
@@ -291,7 +253,7 @@ pub(crate) async fn handle(
         } else {
             fault
         };
-        let accept = request.headers().get("Accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let accept = accepted(&request);
         let context = RenderContext { service, accept, version: facts.version, request_id: request_id.as_str() };
         render(&fault, &context)
     });
@@ -300,7 +262,8 @@ pub(crate) async fn handle(
     }
     reply.headers.extend(common_headers(service, &facts, request_id.as_str()));
     let took = started.elapsed();
-    front.app.metrics.answered(service.name(), facts.operation.unwrap_or("none"), reply.status, took);
+    let operation = facts.operation.unwrap_or("none");
+    front.app.metrics.answered(service.name(), operation, reply.status, took, &request_id);
     drop(in_flight);
     log(&request, remote, &facts, reply.status, took);
     tell_traces(service, &facts, reply.status);
@@ -333,6 +296,11 @@ fn log(request: &HttpRequest, remote: Option<IpAddr>, facts: &ResponseFacts, sta
     );
 }
 
+/// The media types that the client accepts; empty if it names none.
+fn accepted(request: &HttpRequest) -> &str {
+    request.headers().get("Accept").and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
 /// The `X-OpenStack-Request-ID` of another service, if it has the form of a request id. No other text may get into logs
 /// and events.
 fn global_request_id(headers: &HeaderMap) -> Option<RequestId> {
@@ -347,8 +315,8 @@ fn outside_services(front: &OpenedApp<'_>, request: &HttpRequest) -> Reply {
         "/" => discovery::index(&address::host(request, &front.app.config), &front.app),
         "/healthz" => front.app.health.report(),
         "/openapi.json" => openapi::answer(request.query_string()),
-        "/metrics" => match front.app.metrics.render() {
-            Ok(text) => Reply::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text),
+        "/metrics" => match front.app.metrics.render(accepted(request)) {
+            Ok((content_type, text)) => Reply::bytes(200, content_type, text),
             Err(error) => {
                 tracing::error!(%error, "the metrics cannot be shown");
                 Reply::empty(500)

@@ -8,12 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use thiserror::Error;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use tokio_rustls::rustls::sign::CertifiedKey;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error as RustlsError, RootCertStore, ServerConfig,
+    SignatureScheme,
+};
 
 /// A certificate (with its chain) and its private key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,6 +136,72 @@ impl TlsFiles {
             .map_err(pair)?;
         let builder = builder.with_root_certificates(roots);
         builder.with_client_auth_cert(certificates(&self.certificate)?, key).map_err(pair)
+    }
+}
+
+/// The configuration of a client that accepts any server whose certificate one of the authorities has signed. The name
+/// in the certificate does not matter. `own` is the client's certificate and its key.
+pub(crate) fn client_of_any_name(authorities: &Path, own: Option<(&Path, &Path)>) -> Result<ClientConfig, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let roots = Arc::new(roots(authorities)?);
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
+    let verifier = verifier.map_err(|error| unusable(authorities, error))?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(authorities, error))?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyNameVerifier(verifier)));
+    let Some((certificate, key)) = own else { return Ok(builder.with_no_client_auth()) };
+    let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| unusable(key, error))?;
+    builder.with_client_auth_cert(certificates(certificate)?, private).map_err(|error| TlsError::Pair {
+        certificate: certificate.to_owned(),
+        key: key.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// Checks everything but the name in a server's certificate.
+#[derive(Debug)]
+struct AnyNameVerifier(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyNameVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, RustlsError> {
+        use CertificateError::{NotValidForName, NotValidForNameContext};
+        // The inner verifier checks the name last, so everything else is right if only the name is wrong.
+        match self.0.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
+            Err(RustlsError::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+                Ok(ServerCertVerified::assertion())
+            }
+            checked => checked,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        self.0.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        self.0.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
     }
 }
 

@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use chronova_events::envelope::Position;
-use chronova_events::ids::{InstanceId, ServerGroupId};
-use chronova_events::ledger::{FittedNumaCell, HeldPciDevice};
+use chronova_events::ids::{InstanceId, ProviderId, ServerGroupId};
+use chronova_events::ledger::{Allocation, FittedNumaCell, HeldPciDevice};
 use chronova_projections::fleet::{Slot, Slots};
 
 /// One pending decision.
@@ -17,8 +17,10 @@ use chronova_projections::fleet::{Slot, Slots};
 pub struct PendingClaim {
     pub slot: Slot,
     pub server: Option<InstanceId>,
-    /// The amounts that the claim takes, by resource class.
+    /// The amounts that the claim takes of the host's own provider, by resource class.
     pub resources: Vec<(String, u64)>,
+    /// The amounts that the claim takes of other providers, for example of providers below the host's.
+    pub elsewhere: Vec<Allocation>,
     /// The part of the host's NUMA cells that the guest will probably get.
     pub fitted: Vec<FittedNumaCell>,
     /// The PCI devices that the guest will probably get.
@@ -43,6 +45,8 @@ pub struct PendingClaims {
     next: u64,
     touched: Slots,
     burdens: HashMap<Slot, PendingLoad>,
+    /// The amounts of providers that are no hosts.
+    elsewhere: BTreeMap<ProviderId, BTreeMap<String, u64>>,
 }
 
 impl PendingClaims {
@@ -97,6 +101,7 @@ impl PendingClaims {
         self.entries.retain(|_, entry| {
             if entry.claimed_at.is_some_and(|at| at <= seen) && !entry.resources.is_empty() {
                 entry.resources.clear();
+                entry.elsewhere.clear();
                 entry.fitted.clear();
                 entry.devices.clear();
                 changed = true;
@@ -113,6 +118,11 @@ impl PendingClaims {
     /// The pending claims on a host.
     pub fn on(&self, slot: Slot) -> Option<&PendingLoad> {
         if self.touched.contains(slot) { self.burdens.get(&slot) } else { None }
+    }
+
+    /// The amount in pending claims of a provider that is no host.
+    pub fn of_provider(&self, provider: ProviderId, class: &str) -> u64 {
+        self.elsewhere.get(&provider).and_then(|of| of.get(class)).copied().unwrap_or(0)
     }
 
     /// The hosts with pending claims for members of a group.
@@ -137,11 +147,18 @@ impl PendingClaims {
         for (class, amount) in &entry.resources {
             *burden.resources.entry(class.clone()).or_default() += amount;
         }
+        for held in &entry.elsewhere {
+            let of = self.elsewhere.entry(held.provider).or_default();
+            for (class, amount) in &held.resources {
+                *of.entry(class.clone()).or_default() += amount;
+            }
+        }
     }
 
     fn rebuild(&mut self) {
         self.touched = Slots::default();
         self.burdens.clear();
+        self.elsewhere.clear();
         let entries = std::mem::take(&mut self.entries);
         for entry in entries.values() {
             self.load(entry);
@@ -160,6 +177,7 @@ mod tests {
             slot,
             server: None,
             resources,
+            elsewhere: vec![],
             fitted: vec![],
             devices: vec![],
             group: None,

@@ -3,6 +3,7 @@
 use chronova_events::sealed::SealError;
 use chronova_events::store::StoreError;
 use thiserror::Error;
+use uuid::Uuid;
 
 use crate::aggregate::CommandError;
 
@@ -11,6 +12,8 @@ pub enum ErasureError {
     /// The number of servers that are not deleted, and whether the user exists.
     #[error("a server or the user that the erasure names is not deleted")]
     Alive { servers: usize, user: bool },
+    #[error("a legal hold keeps this data: {of} ({reason}); remove hold {hold} first")]
+    Held { hold: Uuid, of: String, reason: String },
     #[error("this event store does not seal personal fields, so they cannot be erased")]
     NoKeys,
     #[error("the event log is not available")]

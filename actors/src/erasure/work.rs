@@ -2,7 +2,7 @@
 //!
 //! | step | does | after a crash |
 //! |---|---|---|
-//! | plan | finds the servers with data to erase | nothing has changed |
+//! | plan | finds the servers with data to erase; a legal hold on any of the data refuses the erasure | nothing has changed |
 //! | request | records the data to erase, the reason, and which keys to destroy | the next start continues here |
 //! | tell | records the erasure in each affected stream: actors and read models forget | a repetition is harmless |
 //! | destroy | destroys the keys | a repetition finds no keys |
@@ -14,9 +14,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronova_events::envelope::{Meta, StreamId};
+use chronova_events::codec::SEALED;
+use chronova_events::envelope::{Meta, Recorded, Revision, StreamId};
 use chronova_events::erasure::{ErasureCompleted, ErasureRequested, ErasureTarget};
-use chronova_events::ids::{ErasureId, InstanceId, UserId};
+use chronova_events::holds::HeldPart;
+use chronova_events::ids::{ErasureId, InstanceId, ProjectId, UserId};
 use chronova_events::sealed::DataSubject;
 use chronova_events::sealed::keys::{KeyRing, KeySlot};
 use chronova_events::store::{EventStore, StoreError};
@@ -33,6 +35,8 @@ use crate::keypair::{KeypairCommand, KeypairRoot};
 
 /// The longest wait for the read models before checkpoints are deleted.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The number of events of a stream that are read at once.
+const PAGE: usize = 1_024;
 
 /// The data that an erasure would remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,15 +139,62 @@ impl Eraser {
         meta: &Arc<Meta>,
     ) -> Result<ErasureCompleted, ErasureError> {
         let keys = self.keys()?;
-        let (user, servers) = (plan.user, plan.servers);
-        let keys_before = keys.next().0;
-        for subject in subjects(user.as_ref(), &servers) {
+        let (erasure, user, servers) = (ErasureId::random(), plan.user, plan.servers);
+        let mut request = ErasureRequested { erasure, whose: plan.whose, reason, user, servers, keys_before: 0 };
+        self.check_holds(&request).await?;
+        request.keys_before = keys.next().0;
+        for subject in subjects(request.user.as_ref(), &request.servers) {
             keys.retire(&subject);
         }
-        let erasure = ErasureId::random();
-        let request = ErasureRequested { erasure, whose: plan.whose, reason, user, servers, keys_before };
         self.send::<ErasureRoot>(&ErasureArchiveId, ErasureCommand::Request(request.clone()), meta).await?;
         self.carry_out(&request, meta).await
+    }
+
+    /// Refuses to erase data that is under a legal hold.
+    async fn check_holds(&self, request: &ErasureRequested) -> Result<(), ErasureError> {
+        for hold in self.store.holds()?.0 {
+            if self.is_held(request, &hold.of).await? {
+                return Err(ErasureError::Held { hold: hold.id, of: hold.of.to_string(), reason: hold.reason });
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_held(&self, request: &ErasureRequested, part: &HeldPart) -> Result<bool, StoreError> {
+        Ok(match part {
+            HeldPart::Project(project) => self.owners(request).iter().any(|(owner, _)| owner.as_str() == project),
+            HeldPart::User(user) => {
+                let own = request.user.as_ref().is_some_and(|own| own.as_str() == user);
+                own || self.owners(request).iter().any(|(_, owner)| owner.as_str() == user)
+            }
+            HeldPart::Server(server) => request.servers.iter().any(|id| id.0 == *server),
+            HeldPart::Positions { first, last } => self.has_sealed(request, *first, *last).await?,
+        })
+    }
+
+    /// The projects and users of the servers.
+    fn owners(&self, request: &ErasureRequested) -> Vec<(ProjectId, UserId)> {
+        self.views.servers.read(|servers| {
+            let rows = request.servers.iter().filter_map(|id| servers.get(*id)?.server());
+            rows.map(|server| (server.request.project.clone(), server.request.user.clone())).collect()
+        })
+    }
+
+    /// Whether the streams have sealed events at these positions.
+    async fn has_sealed(&self, request: &ErasureRequested, first: u64, last: u64) -> Result<bool, StoreError> {
+        for stream in self.streams(request) {
+            let mut at = Revision::NONE;
+            loop {
+                let page = self.store.read_stream(&stream, at, PAGE).await?;
+                let Some(newest) = page.last() else { break };
+                at = newest.revision;
+                let held = |event: &Recorded| event.codec == SEALED && (first..=last).contains(&event.position.0);
+                if page.iter().any(|event| held(event)) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Continues erasures that a crash has interrupted. Returns how many it completed.

@@ -57,8 +57,11 @@ const PROPERTIES: &[RefusedHardware] = &[
     refused("hw_disk_type", VMWARE),
     refused("hw_ephemeral_encryption", NOT_ENCRYPTED),
     refused("hw_ephemeral_encryption_format", NOT_ENCRYPTED),
+    refused("hw_ephemeral_encryption_secret_uuid", NOT_ENCRYPTED),
     RefusedHardware { name: "hw_input_bus", harmless: &["usb"], why: NOT_OFFERED },
     refused("hw_ipxe_boot", NOT_OFFERED),
+    refused("hw_maxphysaddr_bits", NOT_OFFERED),
+    refused("hw_maxphysaddr_mode", NOT_OFFERED),
     RefusedHardware { name: "hw_mem_encryption_model", harmless: &["amd-sev"], why: NOT_OFFERED },
     refused("hw_redirected_usb_ports", NOT_OFFERED),
     RefusedHardware { name: "hw_rng_model", harmless: &["virtio"], why: NOT_OFFERED },
@@ -70,6 +73,13 @@ const PROPERTIES: &[RefusedHardware] = &[
     refused("img_linked_clone", VMWARE),
     refused("img_use_agent", XEN),
     refused("os_command_line", "but guests start from their disks here"),
+    // The names that these properties had until Liberty. Nova still reads them.
+    refused("ipxe_boot", NOT_OFFERED),
+    refused("vmware_adaptertype", VMWARE),
+    refused("vmware_disktype", VMWARE),
+    refused("vmware_linked_clone", VMWARE),
+    refused("xenapi_device_id", XEN),
+    refused("xenapi_use_agent", XEN),
 ];
 
 /// Refuses a flavor or an image that sets an entry of the tables.

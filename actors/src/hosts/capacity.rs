@@ -13,8 +13,8 @@ use super::fleet::ConnectedHost;
 use super::options::HostOptions;
 use crate::gateway::CommandGateway;
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci};
-use crate::pci;
 use crate::topology::host::HostNumaCells;
+use crate::{mdev, pci};
 
 /// Converts a driver's power state into the events' type.
 pub fn power(state: PowerState) -> Power {
@@ -80,6 +80,7 @@ pub(crate) async fn report(
 pub fn resources(found: &HostCapabilities, options: &HostOptions, cached: u64) -> Result<LedgerCommand, String> {
     let provider = ProviderId(found.host.0);
     let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
+    let cells = cells.without(&options.reserved_huge_pages);
     let (specs, tracked) = (options.host_pci.of(&found.hostname), options.host_pci.reports);
     let devices = pci::host::offered(&found.pci, specs, provider, tracked)?;
     Ok(LedgerCommand::Report {
@@ -88,7 +89,7 @@ pub fn resources(found: &HostCapabilities, options: &HostOptions, cached: u64) -
         inventories: inventories(found, &cells, options, cached),
         traits: found.traits.clone(),
         cells,
-        pci: ReportedPci { devices: Some(devices), tracked },
+        pci: ReportedPci { devices: Some(devices), tracked, mdevs: Some(mdev::offered(&found.mdevs, &options.mdevs)) },
     })
 }
 
@@ -111,7 +112,8 @@ pub fn inventories(
         step_size: 1,
         allocation_ratio,
     };
-    [
+    let persistent = found.pmem.iter().map(|(class, total)| line(class, u64::from(*total), 0, 1.0));
+    let others = [
         line("DISK_GB", found.disk_gib, reserved_disk_mib.div_ceil(1024), options.disk_allocation_ratio),
         line("MEMORY_MB", found.memory_mib, options.reserved_host_memory_mb, options.ram_allocation_ratio),
         line("MEM_ENCRYPTION_CONTEXT", found.encrypted_guests.into(), 0, 1.0),
@@ -119,8 +121,6 @@ pub fn inventories(
         // guests.
         line("PCPU", dedicated, 0, 1.0),
         line("VCPU", shared, options.reserved_host_cpus, options.cpu_allocation_ratio),
-    ]
-    .into_iter()
-    .filter(|inventory| inventory.total > 0)
-    .collect()
+    ];
+    persistent.chain(others).filter(|inventory| inventory.total > 0).collect()
 }

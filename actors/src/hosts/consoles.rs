@@ -37,7 +37,7 @@ async fn append_console_log(instance: InstanceId, to: &dyn Driver, text: Bytes) 
 }
 
 /// The destination of the guest's last move, if that was a live migration from this host and the guest is still at the
-/// destination. `None` if the two hosts share storage, because they share the console log, too.
+/// destination. `None` if the two hosts share the console log.
 fn migrated_to(context: &HostContext, instance: InstanceId, left: HostId) -> Option<Arc<ConnectedHost>> {
     let home = context
         .views
@@ -48,7 +48,7 @@ fn migrated_to(context: &HostContext, instance: InstanceId, left: HostId) -> Opt
         let target = last.target.as_ref()?.host;
         (last.kind == MoveKind::Live && last.source.host == left).then_some(target)
     })?;
-    (went == home && !context.fleet.share(left, home)).then(|| context.fleet.member(home)).flatten()
+    (went == home && !context.fleet.share_files(left, home)).then(|| context.fleet.member(home)).flatten()
 }
 
 /// Copies a guest's console log to the guest's present host, from a host that answers again.

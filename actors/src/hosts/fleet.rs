@@ -245,6 +245,15 @@ impl ConnectedHosts {
         one == other || sees(one, &other) || sees(other, &one)
     }
 
+    /// Whether two hosts share not only disks, but also console logs and the image cache.
+    pub(crate) fn share_files(&self, one: HostId, other: HostId) -> bool {
+        let whole = |host| {
+            let driver = self.driver(host);
+            driver.is_some_and(|driver| driver.shared_storage().is_some_and(|storage| storage.shares_files()))
+        };
+        one == other || (self.share(one, other) && (whole(one) || whole(other)))
+    }
+
     /// Whether the host's storage was read since start-up, and no other host shares it.
     pub(crate) fn is_alone(&self, host: HostId) -> bool {
         let Some(member) = self.member(host) else { return false };

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::mdev::MdevOptions;
 use crate::pci::HostPciOptions;
 use crate::provider_config::ProviderConfigs;
-use crate::topology::host::HostCpus;
+use crate::topology::host::{HostCpus, ReservedHugePages};
 
 /// Options on the capacity of hosts and on their agents. The reference of `nova.conf` options explains each.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +23,8 @@ pub struct HostOptions {
     pub reserved_host_cpus: u64,
     pub reserved_host_memory_mb: u64,
     pub reserved_host_disk_mb: u64,
+    /// `[DEFAULT] reserved_huge_pages`.
+    pub reserved_huge_pages: Vec<ReservedHugePages>,
     /// `[DEFAULT] max_concurrent_builds` and `max_concurrent_snapshots`, per host; 0 means no limit.
     pub max_concurrent_builds: usize,
     pub max_concurrent_snapshots: usize,
@@ -59,6 +62,8 @@ pub struct HostOptions {
     pub host_cpus: HostCpus,
     /// The hosts' PCI devices that guests may get.
     pub host_pci: HostPciOptions,
+    /// The types of mediated devices that the hosts offer.
+    pub mdevs: MdevOptions,
     /// The custom inventories and traits of the files in `[compute] provider_config_location`.
     pub provider_configs: Arc<ProviderConfigs>,
 }
@@ -73,6 +78,7 @@ impl Default for HostOptions {
             reserved_host_cpus: 0,
             reserved_host_memory_mb: 512,
             reserved_host_disk_mb: 0,
+            reserved_huge_pages: Vec::new(),
             max_concurrent_builds: 10,
             max_concurrent_snapshots: 5,
             enable_new_services: true,
@@ -90,6 +96,7 @@ impl Default for HostOptions {
             monitors: Vec::new(),
             host_cpus: HostCpus::default(),
             host_pci: HostPciOptions::default(),
+            mdevs: MdevOptions::default(),
             provider_configs: Arc::default(),
         }
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_events::envelope::Meta;
-use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource};
+use chronova_hypervisor::driver::{ByteStream, BytesAlone, Driver, DriverError, DriverResult, ImageSource};
 use chronova_hypervisor::guest::ImageRef;
 use futures::{StreamExt as _, stream};
 use thiserror::Error;
@@ -59,7 +59,8 @@ impl ImageSignatures {
         };
         if let Some(digest) = self.known(&check, image) {
             judge(&check, image, &digest)?;
-            return Ok(driver.ensure_image(image, source).await?);
+            // A signature is about bytes, so a host must compare them with the checksum.
+            return Ok(driver.ensure_image(image, Arc::new(BytesAlone(source))).await?);
         }
         let check = Arc::new(check);
         let (digest, seen) = watch::channel(None);

@@ -2,7 +2,8 @@
 //!
 //! The rules are those of Nova's `nova-manage libvirt update_machine_type`. The guest must be off. The new type must be
 //! the same version of the same board, or a newer one. An alias (`q35`) and a version (`pc-q35-7.2`) do not replace
-//! each other. `force` skips the rules for boards and versions. The guest must still be off, and the board known.
+//! each other. `force` skips these rules: a guest that runs gets the type at its next cold start, and an unknown board
+//! fails there. No type changes while an operation is under way, because the operation may just define the guest.
 
 use chronova_events::instance::{Alive, MachineTypeChanged, MachineTypeRecorded, Phase, status};
 
@@ -26,21 +27,29 @@ pub(super) fn on_placement(server: &Alive, machine_type: Option<String>) -> Opti
 
 pub(super) fn change(server: &Alive, machine_type: String, force: bool) -> InstanceDecision {
     const ACTION: &str = "update machine type";
+    if server.machine_type() == Some(machine_type.as_str()) {
+        return Ok(vec![]);
+    }
     let shown = status::of_alive(server);
     if let Some(task) = shown.task_state {
         return Err(InstanceReject::NotInState { action: ACTION, attribute: "task_state", value: task });
     }
+    if force && is_name(&machine_type) {
+        return one(MachineTypeChanged { machine_type });
+    }
     if !matches!(server.phase, Phase::Stopped { .. } | Phase::Shelved { .. } | Phase::Offloaded { .. }) {
         return Err(InstanceReject::NotInState { action: ACTION, attribute: "vm_state", value: shown.vm_state });
     }
-    if server.machine_type.as_ref() == Some(&machine_type) {
-        return Ok(vec![]);
-    }
     let (from, known) = (server.machine_type().unwrap_or_default().to_owned(), board(&machine_type).is_some());
-    match known && (force || from.is_empty() || is_update(&from, &machine_type)) {
+    match known && (from.is_empty() || is_update(&from, &machine_type)) {
         true => one(MachineTypeChanged { machine_type }),
         false => Err(InstanceReject::MachineType { from, to: machine_type }),
     }
+}
+
+/// Whether a text can be the name of a machine type, known or not.
+fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.chars().all(|sign| sign.is_ascii_alphanumeric() || "-._".contains(sign))
 }
 
 /// Whether both are aliases of one board, or both are versions of one board and `to` is not older.

@@ -60,8 +60,8 @@ pub enum InstanceRequest {
     DeclareState {
         state: DeclaredState,
     },
-    /// Changes the machine type of a server whose guest is off; the next start uses it. With `force`, another board or
-    /// an older version is accepted, too.
+    /// Changes the machine type of a server whose guest is off; the next start uses it. With `force`, the guest may
+    /// run, and another board or an older version is accepted, too.
     ChangeMachineType {
         machine_type: String,
         force: bool,

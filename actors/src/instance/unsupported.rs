@@ -7,11 +7,13 @@
 //! This table does not.
 
 use chronova_events::instance::Alive;
+use chronova_hypervisor::pmem;
 
 use super::actions::ServerAction;
 pub use super::decision::HostBoundHardware;
 use super::decision::InstanceReject;
 use crate::hardware::is_true;
+use crate::mdev::MdevOptions;
 use crate::pci::alias;
 
 /// Each line has an action, the hardware, and the action's name in the refusal.
@@ -60,11 +62,12 @@ pub(super) fn check(server: &Alive, action: ServerAction) -> Result<(), Instance
 
 /// The reason why a guest with devices of its host cannot be live-migrated: Nova's `_check_can_migrate_pci` and
 /// `_assert_source_can_live_migrate_mdevs`. Chronova marks no device as `live_migratable`.
-pub fn tied_by_devices(server: &Alive) -> Option<&'static str> {
-    let gpus = |value: &str| !matches!(value.trim(), "" | "0");
-    match (HostBoundHardware::PciDevices.is_had_by(server), has(server, "resources:VGPU", "", gpus)) {
+pub fn tied_by_devices(server: &Alive, mdevs: &MdevOptions) -> Option<&'static str> {
+    match (HostBoundHardware::PciDevices.is_had_by(server), mdevs.are_wanted_by(server)) {
         (true, _) => Some("This request does not explicitly request live-migratable devices."),
         (_, true) => Some("Virtual GPUs cannot be live-migrated."),
+        // As in Nova: the data is on the host's own persistent memory.
+        _ if has(server, pmem::SPEC, "", names_something) => Some("Virtual persistent memory cannot be live-migrated."),
         _ => None,
     }
 }

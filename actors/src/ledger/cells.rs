@@ -1,6 +1,7 @@
 //! NUMA cells: hosts report them, and guests get parts of them.
 //!
-//! The ledger assigns free processors in the append that records the claim. So two claims never get the same processor.
+//! The ledger assigns free dedicated processors in the append that records the claim. So two claims never get the same
+//! dedicated processor.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ use crate::topology::fit::{CellDevices, FitLimits, fit_beside};
 use crate::topology::host::HostNumaCells;
 use crate::topology::usage;
 
-/// The classes of processors; a host may gain or lose one.
+/// The resource classes of processors. After a change of its configuration, a host may report a class that it did not
+/// report before, or no longer report one.
 pub(super) const CLASSES: [&str; 2] = ["PCPU", "VCPU"];
 
 pub(super) fn replaced(state: &Ledger, provider: ProviderId, found: &HostNumaCells) -> Option<LedgerEvent> {
@@ -27,7 +29,8 @@ pub(super) fn replaced(state: &Ledger, provider: ProviderId, found: &HostNumaCel
 }
 
 /// Removes a class that the host does not report any more. A class in use stays, but nothing more of it can be
-/// allocated. An inventory that a client of Placement added stays.
+/// allocated. An inventory that a client of Placement added stays, unless all of it is reserved: that is how an
+/// inventory looks that was given up before.
 pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mut BTreeMap<String, Inventory>) {
     let Some(line) = state.providers.get(&host).and_then(|known| known.inventories.get(class)) else { return };
     let told = state.cells.get(&host).is_some_and(|known| {
@@ -79,8 +82,8 @@ pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     FitLimits { cpu_ratio: ratio("VCPU").unwrap_or(1.0), memory_ratio: ratio("MEMORY_MB").unwrap_or(1.0), packs }
 }
 
-/// The event that moves the part of the cells from `from` to `to`. A part that `to` had is lost, even if `from` has
-/// none. `None` if neither has a part.
+/// The event that moves the part of the cells from `from` to `to`. `to` loses a part that it had, even if `from` has
+/// none: the part belonged to the flavor that the server leaves. `None` if neither has a part.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let theirs = state.fitting(from).map(|fitting| (fitting.host, fitting.cells.to_vec()));
     let (provider, cells) = theirs.or_else(|| state.fitting(&to).map(|own| (own.host, Vec::new())))?;

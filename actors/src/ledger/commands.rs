@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chronova_events::ids::{ConsumerId, PortId, ProjectId, ProviderId, ServerGroupId, UserId};
 use chronova_events::ledger::{Allocation, Claimed, HostPciReplaced, Inventory};
 
+use crate::mdev::MdevInventory;
 use crate::pci::alias::PciRequest;
 use crate::provider_config::ProviderConfigs;
 use crate::topology::GuestNumaTopology;
@@ -85,6 +86,18 @@ pub enum LedgerCommand {
     ReleaseOfPort {
         server: ConsumerId,
         port: PortId,
+    },
+    /// Moves a part of the server's allocations to the consumer `part`. Nothing changes if `part` has allocations
+    /// already, or if the server does not have all of these.
+    SetPartAside {
+        server: ConsumerId,
+        part: ConsumerId,
+        allocations: Vec<Allocation>,
+    },
+    /// Adds the allocations of `part` to those of the server. If the server has none, releases those of `part`.
+    JoinPart {
+        server: ConsumerId,
+        part: ConsumerId,
     },
 
     CreateProvider {
@@ -191,6 +204,8 @@ pub struct ReportedPci {
     pub devices: Option<HostPciReplaced>,
     /// `[pci] report_in_placement`.
     pub tracked: bool,
+    /// The physical devices with mediated devices. `None`: the report leaves them as they are.
+    pub mdevs: Option<Vec<MdevInventory>>,
 }
 
 /// The claim of one server, with the rule of its server group and its request for NUMA cells and PCI devices.

@@ -4,20 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{
-    Inventory, InventoryReplaced, Ledger, LedgerEvent, ProviderCreated, Released, TraitsReplaced,
+    Inventory, InventoryReplaced, Ledger, LedgerEvent, ProviderCreated, Released, ResourceClassCreated, TraitsReplaced,
 };
+use chronova_hypervisor::pmem::CLASS_PREFIX;
 
 use super::commands::LedgerCommand;
 use super::decision::LedgerReject;
-use super::{allocations, cells, claims, inventories, mirror, moves, names, pci, provider_config, providers};
+use super::{allocations, cells, claims, inventories, mdevs, mirror, moves, names, pci, provider_config, providers};
 
 pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
     match command {
         LedgerCommand::Report { provider, name, inventories, traits, cells: found, pci: devices } => {
+            let gpus = mdevs::reported(state, provider, &name, devices.mdevs.as_deref())?;
             let devices = pci::reported(state, provider, &name, devices)?;
             let mut events = report(state, provider, name, inventories, traits)?;
             events.extend(cells::replaced(state, provider, &found));
-            events.extend(devices);
+            events.extend(devices.into_iter().chain(gpus));
             Ok(events)
         }
         LedgerCommand::IfKnown { provider, command } => match state.providers.contains_key(&provider) {
@@ -44,6 +46,10 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
         LedgerCommand::TakeBack { server, migration, host } => Ok(moves::take_back(state, &server, migration, host)),
         LedgerCommand::ClaimForPort { server, host, request } => pci::claim_for_port(state, server, host, &request),
         LedgerCommand::ReleaseOfPort { server, port } => Ok(pci::release_of_port(state, server, port)),
+        LedgerCommand::SetPartAside { server, part, allocations } => {
+            Ok(moves::set_part_aside(state, &server, part, allocations))
+        }
+        LedgerCommand::JoinPart { server, part } => Ok(moves::join_part(state, &server, part)),
         LedgerCommand::CreateProvider { provider, name, parent } => providers::create(state, provider, name, parent),
         LedgerCommand::UpdateProvider { provider, name, parent } => providers::update(state, provider, name, parent),
         LedgerCommand::DeleteProvider { provider } => providers::delete(state, provider),
@@ -74,9 +80,11 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
     }
 }
 
-/// The class of guests with encrypted memory. As in Nova, a host that cannot have such guests has no inventory of the
-/// class.
-const ENCRYPTED: &str = "MEM_ENCRYPTION_CONTEXT";
+/// Whether the class is for guests with encrypted memory, or for persistent memory. As in Nova, a host that cannot have
+/// such guests has no inventory of the class.
+fn is_optional(class: &str) -> bool {
+    class == "MEM_ENCRYPTION_CONTEXT" || class.starts_with(CLASS_PREFIX)
+}
 
 fn report(
     state: &Ledger,
@@ -110,14 +118,17 @@ fn report(
     for class in cells::CLASSES.iter().filter(|class| !reported.contains(**class)) {
         cells::give_up(state, provider, class, &mut merged);
     }
-    if !reported.contains(ENCRYPTED) {
-        let used = known.and_then(|known| known.inventories.get(ENCRYPTED)).is_some_and(|line| line.used > 0);
-        match (used, merged.get_mut(ENCRYPTED)) {
+    let lost = merged.keys().filter(|class| is_optional(class) && !reported.contains(*class));
+    for class in lost.cloned().collect::<Vec<_>>() {
+        let used = known.and_then(|known| known.inventories.get(&class)).is_some_and(|line| line.used > 0);
+        match (used, merged.get_mut(&class)) {
             // A class in use stays, but nothing more of it can be allocated.
             (true, Some(inventory)) => inventory.reserved = inventory.total,
-            _ => drop(merged.remove(ENCRYPTED)),
+            _ => drop(merged.remove(&class)),
         }
     }
+    let unknown = reported.iter().filter(|class| !state.knows_class(class));
+    events.extend(unknown.map(|class| LedgerEvent::from(ResourceClassCreated { name: class.clone() })));
     if merged != before {
         events.push(InventoryReplaced { provider, inventories: merged.into_values().collect() }.into());
     }

@@ -12,6 +12,7 @@ mod commands;
 pub mod decide;
 mod decision;
 mod inventories;
+mod mdevs;
 mod mirror;
 mod moves;
 mod names;

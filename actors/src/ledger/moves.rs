@@ -5,7 +5,9 @@
 //! same way (`migrate.replace_allocation_with_migration`, `revert_allocation_for_migration`).
 
 use chronova_events::ids::{ConsumerId, ProviderId};
-use chronova_events::ledger::{AllocationsReplaced, Claimed, GroupMemberPlaced, Ledger, LedgerEvent};
+use chronova_events::ledger::{
+    Allocation, AllocationsReplaced, Claimed, GroupMemberPlaced, Ledger, LedgerEvent, Released,
+};
 
 use super::{cells, pci};
 
@@ -47,11 +49,51 @@ pub(super) fn take_back(
     events
 }
 
+/// Moves `allocations` from the server to `part`, so that they can be released apart from the server's other ones.
+pub(super) fn set_part_aside(
+    state: &Ledger,
+    server: &ConsumerId,
+    part: ConsumerId,
+    allocations: Vec<Allocation>,
+) -> Vec<LedgerEvent> {
+    let (Some(held), false) = (state.consumers.get(server), state.consumers.contains_key(&part)) else {
+        return vec![];
+    };
+    let mut amounts = pci::amounts_of(&held.claim.allocations);
+    for moved in &allocations {
+        for (class, amount) in &moved.resources {
+            let left = amounts.get_mut(&moved.provider).and_then(|of| of.get_mut(class));
+            match left.and_then(|left| left.checked_sub(*amount).map(|rest| (left, rest))) {
+                Some((left, rest)) => *left = rest,
+                None => return vec![],
+            }
+        }
+    }
+    let rest = Claimed { allocations: pci::allocations_of(amounts), ..held.claim.clone() };
+    let aside = Claimed { consumer: part, allocations, ..held.claim.clone() };
+    vec![AllocationsReplaced { claims: vec![rest, aside], released: vec![] }.into()]
+}
+
+/// Moves the allocations of `part` to the server. A repetition changes nothing.
+pub(super) fn join_part(state: &Ledger, server: &ConsumerId, part: ConsumerId) -> Vec<LedgerEvent> {
+    let Some(aside) = state.consumers.get(&part) else { return vec![] };
+    let Some(held) = state.consumers.get(server) else { return vec![Released { consumer: part }.into()] };
+    let mut amounts = pci::amounts_of(&held.claim.allocations);
+    for moved in &aside.claim.allocations {
+        let of = amounts.entry(moved.provider).or_default();
+        for (class, amount) in &moved.resources {
+            *of.entry(class.clone()).or_default() += amount;
+        }
+    }
+    let all = Claimed { allocations: pci::allocations_of(amounts), ..held.claim.clone() };
+    vec![AllocationsReplaced { claims: vec![all], released: vec![part] }.into()]
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::ledger::LedgerCommand::{SetAside, TakeBack};
+    use crate::ledger::LedgerCommand::{JoinPart, SetAside, SetPartAside, TakeBack};
     use crate::ledger::decide::decide;
     use crate::ledger::decide::tests::{claim, given, host};
     use chronova_events::envelope::Timestamp;
@@ -74,5 +116,33 @@ mod tests {
         assert_eq!(used(&state), 2);
         assert!(!state.consumers.contains_key(&migration));
         assert_eq!(decide(&state, back).unwrap(), vec![], "repeated");
+    }
+
+    #[test]
+    fn a_part_of_a_claim_can_be_set_aside() {
+        let (server, part) = (ConsumerId::new("s"), ConsumerId::new("p"));
+        let provider = ProviderId(uuid::Uuid::from_u128(1));
+        let aside = |amount| {
+            let allocations = vec![Allocation { provider, resources: vec![("VCPU".to_owned(), amount)] }];
+            SetPartAside { server: server.clone(), part: part.clone(), allocations }
+        };
+        let join = || JoinPart { server: server.clone(), part: part.clone() };
+        let amount = |state: &Ledger, consumer: &ConsumerId| {
+            state.consumers.get(consumer).map(|held| held.claim.allocations[0].resources[0].1)
+        };
+        let mut state = given([host(4), claim("s", 3), aside(2)]);
+        let amounts = |state: &Ledger| (amount(state, &server), amount(state, &part));
+        assert_eq!(amounts(&state), (Some(1), Some(2)));
+        assert_eq!(decide(&state, aside(2)).unwrap(), vec![], "repeated");
+        assert_eq!(decide(&given([host(4), claim("s", 3)]), aside(4)).unwrap(), vec![], "more than the server has");
+        for event in decide(&state, join()).unwrap() {
+            state.evolve(&event, Timestamp(1));
+        }
+        assert_eq!(amounts(&state), (Some(3), None));
+        assert_eq!(state.providers[&provider].inventories["VCPU"].used, 3);
+        assert_eq!(decide(&state, join()).unwrap(), vec![], "repeated");
+        let alone = given([host(4), claim("p", 2)]);
+        let released = decide(&alone, join()).unwrap();
+        assert_eq!(released, vec![LedgerEvent::from(Released { consumer: part.clone() })], "the server is gone");
     }
 }

@@ -132,13 +132,13 @@ pub(super) fn without_devices(state: &Ledger, claim: &Claimed) -> Vec<Allocation
     allocations_of(amounts)
 }
 
-type AmountsOfProviders = BTreeMap<ProviderId, BTreeMap<String, u64>>;
+pub(super) type AmountsOfProviders = BTreeMap<ProviderId, BTreeMap<String, u64>>;
 
-fn amounts_of(allocations: &[Allocation]) -> AmountsOfProviders {
+pub(super) fn amounts_of(allocations: &[Allocation]) -> AmountsOfProviders {
     allocations.iter().map(|held| (held.provider, held.resources.iter().cloned().collect())).collect()
 }
 
-fn allocations_of(amounts: AmountsOfProviders) -> Vec<Allocation> {
+pub(super) fn allocations_of(amounts: AmountsOfProviders) -> Vec<Allocation> {
     let all = amounts.into_iter().map(|(provider, resources)| Allocation {
         provider,
         resources: resources.into_iter().filter(|(_, amount)| *amount > 0).collect(),

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use chronova_events::entropy;
 use chronova_events::instance::Alive;
 use chronova_hypervisor::capability::device_locations::GuestDevice;
-use chronova_hypervisor::iso9660;
+use chronova_hypervisor::{iso9660, vfat};
 use serde_json::{Map, Value};
 
 /// Nova's `[api]` options on metadata.
@@ -25,6 +25,8 @@ use serde_json::{Map, Value};
 pub struct MetadataOptions {
     /// `dhcp_domain`: the suffix of a guest's host name. If it is empty, the name has no suffix.
     pub domain: String,
+    /// `[DEFAULT] config_drive_format`: whether config drives have the file system vfat instead of ISO 9660.
+    pub vfat: bool,
     /// `config_drive_skip_versions`: versions of EC2's tree that are left out of config drives.
     pub skipped_versions: Vec<String>,
     /// The content of `vendordata_jsonfile_path`; `None` unless `StaticJSON` is among `vendordata_providers`.
@@ -38,6 +40,7 @@ impl Default for MetadataOptions {
         let skipped = "1.0 2007-01-19 2007-03-01 2007-08-29 2007-10-10 2007-12-15 2008-02-01 2008-09-01";
         Self {
             domain: "novalocal".to_owned(),
+            vfat: false,
             skipped_versions: skipped.split(' ').map(str::to_owned).collect(),
             vendor_data: Some(Arc::new(Value::Object(Map::new()))),
             dynamic: None,
@@ -64,9 +67,14 @@ pub struct GuestMetadata<'a> {
 pub type MetadataFile = (String, Vec<u8>);
 
 impl GuestMetadata<'_> {
-    /// The drive as an ISO 9660 image with the label `config-2`.
+    /// The drive as an image with the label `config-2`, in the file system of the options.
     pub fn config_drive(&self) -> Result<Bytes, String> {
-        iso9660::write("config-2", &self.files()?).map(Bytes::from).map_err(|error| error.to_string())
+        let files = self.files()?;
+        let image = match self.options.vfat {
+            true => vfat::write("config-2", &files).map_err(|error| error.to_string()),
+            false => iso9660::write("config-2", &files).map_err(|error| error.to_string()),
+        };
+        image.map(Bytes::from)
     }
 
     /// Paths and contents of all files of the drive.

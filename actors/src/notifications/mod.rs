@@ -4,7 +4,7 @@
 //! |---|---|
 //! | which event is which notification | `occurrences` |
 //! | the state of a server at an event | `server_history` |
-//! | the payloads | `versioned`, `unversioned` |
+//! | the payloads | `versioned`, `unversioned`, `request_spec` |
 //! | oslo.messaging's message | `message` |
 //! | reads the log, publishes, records the position | `publisher` |
 //! | the recorded position | `outbox` |
@@ -21,6 +21,7 @@ mod occurrences;
 pub mod options;
 pub mod outbox;
 pub mod publisher;
+mod request_spec;
 mod server_history;
 mod unversioned;
 mod versioned;

@@ -5,7 +5,7 @@
 use chronova_events::ids::{ImageId, VolumeId};
 use chronova_events::instance::{
     Alive, BlockDevice, FaultInfo, FlavorSnapshot, Instance, InstanceEvent, LiveStage, MoveKind, MoveStage,
-    PowerAction, status,
+    PowerAction, Scheduled, status,
 };
 
 use super::options::StateChangeUpdates;
@@ -43,6 +43,11 @@ pub(super) enum ActionDetails {
     Snapshot(ImageId),
     Rescue(ImageId),
     Rebuild,
+    /// The scheduler selects a host for this flavor. Such a notification is the scheduler's, not the server's.
+    Scheduling {
+        flavor: Box<FlavorSnapshot>,
+        attempt: u32,
+    },
     /// `instance.update`, with the states before the event.
     Update(Box<StateBefore>),
 }
@@ -101,6 +106,11 @@ impl Occurrence {
         self
     }
 
+    /// Whether the scheduler sends the notification.
+    pub(super) fn is_scheduling(&self) -> bool {
+        matches!(self.details, ActionDetails::Scheduling { .. })
+    }
+
     /// The same notification without a phase, for example `instance.lock`.
     fn at_once(mut self) -> Self {
         self.phase = None;
@@ -129,6 +139,7 @@ fn actions(event: &InstanceEvent, moment: &ServerMoment) -> Vec<Occurrence> {
     let volume = |device: &BlockDevice| device.volume.map_or(ActionDetails::Plain, ActionDetails::Volume);
     let known = |id| volume_of(&moment.before, id).map_or(ActionDetails::Plain, ActionDetails::Volume);
     let one = match event {
+        E::Scheduled(scheduled) => return scheduling(scheduled, moment),
         E::BuildRequested(_) => of("create", Start, "create.start").with(ActionDetails::Create),
         E::BuildSucceeded(_) => of("create", End, "create.end").with(ActionDetails::Create),
         E::BuildFailed(failed) => of("create", Error, "create.error").with(ActionDetails::Create).failed(&failed.fault),
@@ -184,6 +195,17 @@ fn actions(event: &InstanceEvent, moment: &ServerMoment) -> Vec<Occurrence> {
         _ => return moves(event, moment),
     };
     vec![one]
+}
+
+/// The notifications about a decision of the scheduler. As in Nova, there is no end if no host was found.
+fn scheduling(scheduled: &Scheduled, moment: &ServerMoment) -> Vec<Occurrence> {
+    let Some(server) = moment.after.known() else { return vec![] };
+    let flavor = new_flavor(&moment.after).unwrap_or_else(|| (*server.request.flavor).clone());
+    let details = ActionDetails::Scheduling { flavor: Box::new(flavor), attempt: scheduled.attempt };
+    let start = of("select_destinations", Start, "select_destinations.start").with(details.clone());
+    let end = of("select_destinations", End, "select_destinations.end").with(details);
+    let end = scheduled.chosen.map(|_| end);
+    std::iter::once(start).chain(end).collect()
 }
 
 /// The notification about the shutdown of the guest during a delete. `None` if the server was on no host.

@@ -191,15 +191,17 @@ impl NotificationPublisher {
             None => self.options.level.clone(),
         };
         let host = occurrence.publisher.as_deref().or_else(|| placed_on(context.instance(occurrence)));
+        let scheduling = occurrence.is_scheduling();
         let mut forms = Vec::new();
         if let Some(legacy) = occurrence.legacy.filter(|_| self.options.format.has_unversioned())
             && let Some(payload) = unversioned::payload(context, occurrence)
         {
             let publisher = match host {
+                _ if scheduling => format!("scheduler.{}", self.options.host),
                 Some(host) => format!("compute.{host}"),
                 None => format!("api.{}", self.options.host),
             };
-            let event_type = format!("compute.instance.{legacy}");
+            let event_type = format!("{}.{legacy}", if scheduling { "scheduler" } else { "compute.instance" });
             let message = NotificationMessage { event_type, publisher, priority: priority.clone(), payload };
             forms.push((message, self.options.topics.as_slice()));
         }
@@ -207,11 +209,13 @@ impl NotificationPublisher {
             && let Some(payload) = versioned::payload(context, occurrence)
         {
             let publisher = match host {
+                _ if scheduling => format!("nova-scheduler:{}", self.options.host),
                 Some(host) => format!("nova-compute:{host}"),
                 None => format!("nova-api:{}", self.options.host),
             };
             let phase = occurrence.phase.map(|phase| format!(".{}", phase.word())).unwrap_or_default();
-            let event_type = format!("instance.{}{phase}", occurrence.action);
+            let subject = if scheduling { "scheduler" } else { "instance" };
+            let event_type = format!("{subject}.{}{phase}", occurrence.action);
             let message = NotificationMessage { event_type, publisher, priority, payload };
             forms.push((message, self.options.versioned_topics.as_slice()));
         }

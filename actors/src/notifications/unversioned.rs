@@ -7,12 +7,16 @@ use chronova_events::instance::{Alive, Instance, NicInfo, status};
 use serde_json::{Map, Value, json};
 
 use super::occurrences::{ActionDetails, Occurrence, StateBefore};
+use super::request_spec;
 use super::versioned::{PayloadContext, audit_period, image_property};
 
 /// The payload of an unversioned notification; `None` without a server.
 pub(super) fn payload(context: PayloadContext<'_>, occurrence: &Occurrence) -> Option<Value> {
     let instance = context.instance(occurrence);
     let server = instance.known()?;
+    if let ActionDetails::Scheduling { flavor, .. } = &occurrence.details {
+        return Some(request_spec::unversioned(server, flavor));
+    }
     let mut data = instance_data(instance, server);
     let mut set = |key: &str, value: Value| {
         data.insert(key.to_owned(), value);
@@ -40,7 +44,10 @@ pub(super) fn payload(context: PayloadContext<'_>, occurrence: &Occurrence) -> O
             }
         }
         ActionDetails::Rescue(_) => set("rescue_image_name", Value::Null),
-        ActionDetails::Plain | ActionDetails::Snapshot(_) | ActionDetails::Rebuild => {
+        ActionDetails::Plain
+        | ActionDetails::Snapshot(_)
+        | ActionDetails::Rebuild
+        | ActionDetails::Scheduling { .. } => {
             set("fixed_ips", fixed_ips(&server.nics));
         }
     }

@@ -12,6 +12,7 @@ use md5::{Digest as _, Md5};
 use serde_json::{Map, Value, json};
 
 use super::occurrences::{ActionDetails, Occurrence, StateBefore};
+use super::request_spec;
 use super::server_history::{Initiator, ServerMoment};
 use crate::server_options::ServerOptions;
 
@@ -32,7 +33,7 @@ impl<'a> PayloadContext<'a> {
     }
 }
 
-fn object(name: &str, version: &str, data: Value) -> Value {
+pub(super) fn object(name: &str, version: &str, data: Value) -> Value {
     let mut made = json!({
         "nova_object.name": name,
         "nova_object.namespace": "nova",
@@ -46,6 +47,9 @@ fn object(name: &str, version: &str, data: Value) -> Value {
 pub(super) fn payload(context: PayloadContext<'_>, occurrence: &Occurrence) -> Option<Value> {
     let instance = context.instance(occurrence);
     let server = instance.known()?;
+    if let ActionDetails::Scheduling { flavor, attempt } = &occurrence.details {
+        return Some(request_spec::versioned(server, flavor, *attempt));
+    }
     let mut data = instance_data(context, instance, server);
     let mut set = |key: &str, value: Value| {
         data.insert(key.to_owned(), value);
@@ -58,7 +62,9 @@ pub(super) fn payload(context: PayloadContext<'_>, occurrence: &Occurrence) -> O
     }
     set("fault", occurrence.fault.as_ref().map_or(Value::Null, fault));
     let (name, version) = match &occurrence.details {
-        ActionDetails::Plain | ActionDetails::Update(_) => ("InstanceActionPayload", "1.9"),
+        ActionDetails::Plain | ActionDetails::Update(_) | ActionDetails::Scheduling { .. } => {
+            ("InstanceActionPayload", "1.9")
+        }
         ActionDetails::Create => {
             set("block_devices", block_devices(server, context.block_devices));
             set("keypairs", server.request.key.iter().map(|key| keypair(server, key)).collect());
@@ -179,7 +185,7 @@ fn power_word(power: Power) -> &'static str {
     }
 }
 
-fn flavor(flavor: &FlavorSnapshot) -> Value {
+pub(super) fn flavor(flavor: &FlavorSnapshot) -> Value {
     object(
         "FlavorPayload",
         "1.4",

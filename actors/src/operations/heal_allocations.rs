@@ -1,7 +1,8 @@
 //! Gives a server back the allocations that Placement lost, for example after its data was recreated.
 //!
 //! The server gets the resources of its flavor on the provider of its host, as `nova-manage placement heal_allocations`
-//! claims them. A heal does not restore the allocations that a migration holds, nor those of nested providers.
+//! claims them. The resources of its ports come from the providers that the bindings of the ports name. A heal does not
+//! restore the allocations that a migration holds, nor those of other nested providers.
 //!
 //! A heal is one command, so a crash leaves it done or not done. One exception: a server may be deleted after the heal
 //! has read the server, but before the heal sends its command. That deletion finds nothing to release, so the heal
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
-use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProviderId};
+use chronova_events::ids::{ConsumerId, HostId, InstanceId, PortId, ProviderId};
 use chronova_events::instance::{Alive, OngoingTask, status};
 use chronova_events::ledger::{Allocation, Claimed, Consumer};
 use thiserror::Error;
@@ -23,6 +24,8 @@ use crate::instance::InstanceRoot;
 use crate::ledger::{
     CELL, ConsumerClaim, GuestClaim, LedgerCommand, LedgerReject, LedgerRoot, SeenGeneration, ServerClaim,
 };
+use crate::port_resources;
+use crate::ports::{PortError, PortResourceRequest};
 use crate::process::destination::fit;
 use crate::scheduler::RequestSpec;
 use crate::scheduler::request::ResourceRequest;
@@ -34,6 +37,8 @@ pub struct HealRequest {
     pub force: bool,
     /// Returns what a heal would do, and changes nothing.
     pub dry_run: bool,
+    /// Leaves out the resources of ports, and does not ask the network service.
+    pub skips_ports: bool,
 }
 
 /// The result of a heal.
@@ -61,6 +66,8 @@ pub enum HealReject {
     NestedResources(&'static str),
     #[error("the flavor cannot be read: {0}")]
     Topology(String),
+    #[error("the network service does not show the server's ports")]
+    Ports(#[source] PortError),
     #[error(transparent)]
     Ledger(CommandError<LedgerReject>),
 }
@@ -69,6 +76,22 @@ pub enum HealReject {
 enum Healing {
     Create(Box<ServerClaim>),
     Update(ConsumerClaim),
+}
+
+impl Healing {
+    /// Whether the allocations are those of the server's flavor, and not those that the server already has.
+    fn claims_anew(&self, force: bool) -> bool {
+        force || matches!(self, Self::Create(_))
+    }
+
+    /// Adds allocations to those of the flavor.
+    fn add(&mut self, more: Vec<Allocation>) {
+        let allocations = match self {
+            Self::Create(claim) => &mut claim.claim.allocations,
+            Self::Update(claim) => &mut claim.allocations,
+        };
+        *allocations = port_resources::sum(allocations.iter().chain(&more));
+    }
 }
 
 impl Operations {
@@ -90,9 +113,12 @@ impl Operations {
             return Ok((HealedServer::InTask(task), views.position()));
         }
         let Some(placed) = &alive.placement else { return Ok((HealedServer::OnNoHost, views.position())) };
-        let Some(healing) = self.healing(server, alive, placed.host, request.force)? else {
+        let Some(mut healing) = self.healing(server, alive, placed.host, request.force)? else {
             return Ok((HealedServer::UpToDate, views.position()));
         };
+        if !request.skips_ports && healing.claims_anew(request.force) {
+            healing.add(self.ports_of(alive, &meta).await?);
+        }
         let (healed, command) = match healing {
             Healing::Create(claim) => (
                 HealedServer::Created(claim.claim.allocations.clone()),
@@ -109,6 +135,21 @@ impl Operations {
         self.unless_deleted(server, sent.position, healed, meta).await
     }
 
+    /// The resources of the server's ports, from the providers that their bindings name.
+    async fn ports_of(&self, alive: &Alive, meta: &Arc<Meta>) -> Result<Vec<Allocation>, HealReject> {
+        // The network service refuses to create a port with a request.
+        let ports: Vec<PortId> = alive.nics.iter().filter(|nic| !nic.owned).map(|nic| nic.port).collect();
+        if ports.is_empty() {
+            return Ok(Vec::new());
+        }
+        let requests = self.queries.networks.resource_requests(&ports, meta).await.map_err(HealReject::Ports)?;
+        let of = |request: &PortResourceRequest| -> Result<Vec<Allocation>, HealReject> {
+            let bound = request.bound_to.as_ref().ok_or(HealReject::NestedResources("port"))?;
+            Ok(port_resources::share(request, bound))
+        };
+        requests.iter().map(of).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
+    }
+
     /// Decides how to heal a settled server; `None` if its allocations are in order.
     fn healing(
         &self,
@@ -117,7 +158,7 @@ impl Operations {
         host: HostId,
         force: bool,
     ) -> Result<Option<Healing>, HealReject> {
-        check_nested(alive)?;
+        check_nested(&alive.request.flavor.extra_specs)?;
         let consumer = ConsumerId::new(server.to_string());
         let held = self.queries.views.placement.read(|view| view.ledger.consumers.get(&consumer).cloned());
         match held {
@@ -191,8 +232,8 @@ impl Operations {
 /// Refuses a flavor with vGPUs or a device profile, as Nova does, because the flavor does not say which nested provider
 /// a guest uses. Unlike Nova, also refuses an alias of PCI devices, because the flavor does not say which device the
 /// guest has.
-fn check_nested(alive: &Alive) -> Result<(), HealReject> {
-    let has = |name: &str| alive.request.flavor.extra_specs.iter().any(|(key, _)| key == name);
+fn check_nested(extra_specs: &[(String, String)]) -> Result<(), HealReject> {
+    let has = |name: &str| extra_specs.iter().any(|(key, _)| key == name);
     let named = [
         ("resources:VGPU", "vGPU"),
         ("accel:device_profile", "device profile"),
@@ -210,5 +251,23 @@ fn owned(alive: &Alive, held: &Consumer, allocations: Vec<Allocation>) -> Consum
         consumer_type: held.claim.consumer_type.clone().or_else(|| Some("INSTANCE".to_owned())),
         generation: SeenGeneration::Said(Some(held.generation)),
         allocations,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flavor_with_nested_resources_is_not_healed() {
+        let refusal = |key: &str| match check_nested(&[(key.to_owned(), "1".to_owned())]) {
+            Err(HealReject::NestedResources(kind)) => Some(kind),
+            _ => None,
+        };
+        assert_eq!(refusal("resources:VGPU"), Some("vGPU"));
+        assert_eq!(refusal("accel:device_profile"), Some("device profile"));
+        assert_eq!(refusal("pci_passthrough:alias"), Some("PCI device"));
+        assert_eq!(refusal("resources:CUSTOM_GOLD"), None);
+        assert!(check_nested(&[]).is_ok());
     }
 }

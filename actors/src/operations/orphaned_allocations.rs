@@ -49,15 +49,20 @@ pub enum OrphanReject {
 impl Queries {
     /// The orphaned allocations of one provider, or of all. `None` if there is no such provider.
     pub fn orphaned_allocations(&self, of: Option<ProviderId>) -> Option<Vec<OrphanedAllocation>> {
-        // Placement is read before the servers. A server is recorded before it claims, so the later read finds every
-        // server with a claim.
-        let held = self.views.placement.read(|view| {
-            let known = of.is_none_or(|provider| view.ledger.providers.contains_key(&provider));
-            known.then(|| held_of_servers(&view.ledger, of))
-        })?;
-        let orphaned = |(consumer, _, root): &HeldBelow| !is_needed(&self.views, &consumer.claim.consumer, *root);
-        Some(held.into_iter().filter(orphaned).map(|(consumer, at, _)| orphan(&consumer, at)).collect())
+        orphaned(&self.views, of)
     }
+}
+
+/// The orphaned allocations of one provider, or of all. `None` if there is no such provider.
+pub(crate) fn orphaned(views: &Views, of: Option<ProviderId>) -> Option<Vec<OrphanedAllocation>> {
+    // Placement is read before the servers. A server is recorded before it claims, so the later read finds every server
+    // with a claim.
+    let held = views.placement.read(|view| {
+        let known = of.is_none_or(|provider| view.ledger.providers.contains_key(&provider));
+        known.then(|| held_of_servers(&view.ledger, of))
+    })?;
+    let orphaned = |(consumer, _, root): &HeldBelow| !is_needed(views, &consumer.claim.consumer, *root);
+    Some(held.into_iter().filter(orphaned).map(|(consumer, at, _)| orphan(&consumer, at)).collect())
 }
 
 /// A consumer, the index of one of its allocations, and the root of this allocation's provider.
@@ -110,9 +115,15 @@ fn is_of_servers(held: &Allocation) -> bool {
     held.resources.iter().any(|(class, _)| OF_SERVERS.contains(&class.as_str()))
 }
 
-/// Whether the consumer is a server or a migration that needs its allocation in the tree of the provider `root`.
+/// Whether the consumer is a server or a migration that needs its allocation in the tree of the provider `root`, or a
+/// process that changes an interface and holds its resources meanwhile.
 fn is_needed(views: &Views, consumer: &ConsumerId, root: ProviderId) -> bool {
-    is_migration(views, consumer) || is_server(views, consumer, root)
+    is_migration(views, consumer) || is_process(views, consumer) || is_server(views, consumer, root)
+}
+
+fn is_process(views: &Views, consumer: &ConsumerId) -> bool {
+    let Ok(id) = consumer.as_str().parse::<ProcessId>() else { return false };
+    views.processes.read(|processes| processes.is_pending(id))
 }
 
 fn is_server(views: &Views, consumer: &ConsumerId, root: ProviderId) -> bool {

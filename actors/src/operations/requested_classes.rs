@@ -65,10 +65,12 @@ fn classes(flavor: Arc<FlavorSnapshot>) -> BTreeSet<String> {
         forced_host: None,
         requested_host: None,
         page_kib: None,
-        ports: Vec::new(),
+        device_ports: Vec::new(),
         excluded: BTreeSet::new(),
         default_zone: String::new(),
+        ports: Vec::new(),
         dice: 0,
+        hook: None,
     };
     classes.extend(ResourceRequest::of(&spec, true).totals().into_keys());
     classes

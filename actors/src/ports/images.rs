@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::{ImageSnapshot, SortedPairs};
+use chronova_hypervisor::capability::snapshots::PlacedCopy;
 use chronova_hypervisor::driver::{ByteStream, DriverResult, ImageSource};
 use chronova_hypervisor::guest::ImageRef;
 
@@ -54,6 +55,18 @@ pub trait ImageService: ImageSource + 'static {
     /// Uploads the data of an image. Succeeds without reading anything if the image already has data.
     async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError>;
 
+    /// Whether the service takes data that are in its own storage already.
+    fn takes_placed(&self) -> bool {
+        false
+    }
+
+    /// Gives an image the data at a place in the service's own storage. Succeeds if the image already has data.
+    /// [`PortError::Forbidden`]: the service takes only uploads.
+    async fn adopt(&self, image: ImageId, copy: &PlacedCopy, meta: Arc<Meta>) -> Result<(), PortError> {
+        let _ = (copy, meta);
+        Err(PortError::Forbidden(format!("The data of image {image} must be uploaded.")))
+    }
+
     /// Deletes an image, with or without data.
     async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError>;
 
@@ -65,6 +78,13 @@ pub trait ImageService: ImageSource + 'static {
     async fn open_as(&self, image: &ImageRef, work: &Meta) -> DriverResult<ByteStream> {
         let _ = work;
         self.open(image).await
+    }
+
+    /// Where the service stores the image's data, as URLs; see [`ImageSource::places`]. A client of Glance sends the
+    /// token of the user whose request began `work`.
+    async fn places_as(&self, image: &ImageRef, work: &Meta) -> DriverResult<Vec<String>> {
+        let _ = (image, work);
+        Ok(Vec::new())
     }
 
     /// The images of users, for Nova's old API. `None`: the service does not offer them.

@@ -29,6 +29,7 @@
 //! | `await_plugged` | `GET ports`, at each `network-vif-plugged` and from time to time |
 //! | `device_ports` | `GET ports` by `id`, `GET networks` by `id` |
 //! | `find_ports`, `ports_at` | `GET ports` by `id`, by `fixed_ips` |
+//! | `resource_requests` | `GET ports` by `id`, if Neutron has the extension `port-resource-request` |
 //! | `refresh` | `GET ports` by `device_id` |
 
 use std::net::IpAddr;
@@ -45,8 +46,10 @@ use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use chronova_projections::views::Views;
 
 use super::network_resources::NetworkResources;
+use super::port_grants::PortGrants;
+use super::port_resources::PortResourceRequest;
 use super::{PortError, ServiceCaller};
-use crate::pci::ports::{DevicePort, PortDevice};
+use crate::pci::ports::DevicePort;
 
 /// The request for the interfaces of a new server.
 #[derive(Debug, Clone)]
@@ -60,8 +63,8 @@ pub struct InterfacesRequest {
     pub networks: RequestedNetworks,
     /// Names or ids of the security groups for ports that the service creates for the server.
     pub security_groups: Vec<String>,
-    /// The devices that ports got on the host. The service writes them into `binding:profile`.
-    pub devices: Vec<PortDevice>,
+    /// What the user's ports got on the host.
+    pub grants: PortGrants,
 }
 
 /// The request for one more interface of an existing server.
@@ -75,8 +78,8 @@ pub struct InterfaceRequest {
     pub host: String,
     pub availability_zone: String,
     pub nic: RequestedNic,
-    /// The device that the port got on the host, if the port needs one.
-    pub device: Option<PortDevice>,
+    /// What the port got on the host, if a user made it.
+    pub grants: PortGrants,
 }
 
 /// The networks, filters and interfaces that a host needs before a guest with these interfaces can start.
@@ -178,6 +181,16 @@ pub trait NetworkService: Send + Sync + 'static {
         process: ProcessId,
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
+
+    /// The resources that these ports request. Ports that request none are left out, and so are unknown ids. The service
+    /// is asked for Chronova, because users cannot see requests.
+    async fn resource_requests(
+        &self,
+        _ports: &[PortId],
+        _meta: &Arc<Meta>,
+    ) -> Result<Vec<PortResourceRequest>, PortError> {
+        Ok(Vec::new())
+    }
 
     /// Takes one port from a server: deletes a port that the service created for the server, and unbinds any other
     /// port. Does nothing if the server does not have the port, or if the port belongs to another project than the
@@ -287,7 +300,7 @@ pub trait NetworkService: Send + Sync + 'static {
     ) -> Result<(), PortError>;
 
     /// Binds the server's ports to a host, or unbinds them from every host; the ports still belong to the server.
-    /// Succeeds if the server has no port. `devices`: what ports got on that host. A port without a device there has
+    /// Succeeds if the server has no port. `grants`: what the ports got on that host. A port without a device there has
     /// none afterwards.
     async fn rebind(
         &self,
@@ -295,19 +308,19 @@ pub trait NetworkService: Send + Sync + 'static {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
-        devices: &[PortDevice],
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
     /// Binds the server's ports to the destination of a live migration as well. Their traffic stays at the source. A
     /// repeat changes nothing. `NotHere`: the service cannot connect a port there. A service that keeps only one
-    /// binding for each port does nothing. `devices`: what ports got at the destination.
+    /// binding for each port does nothing. `grants`: what the ports got at the destination.
     async fn bind_destination(
         &self,
         _instance: InstanceId,
         _project: &ProjectId,
         _host: &str,
-        _devices: &[PortDevice],
+        _grants: &PortGrants,
         _meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         Ok(())

@@ -3,7 +3,7 @@
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `claim_device` | claims a PCI device of the host for a port that needs one | releasing it |
-//! | `allocate_port` | creates or binds the port | deleting or unbinding it |
+//! | `allocate_port` | claims the port's resources, creates or binds the port | releasing them, deleting or unbinding it |
 //! | `plug` | creates network and filter on the host, attaches the interface to the guest | detaching it |
 //!
 //! A delete overtakes this process. If `allocate_port` finds the server being deleted, the step fails, and its undo
@@ -16,9 +16,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::{guest, port_devices};
+use super::{guest, port_devices, port_resources};
 use crate::instance::{InstanceRecord, InstanceRoot};
-use crate::ports::{InterfaceRequest, PortError};
+use crate::ports::{InterfaceRequest, PortError, PortGrants};
 
 pub const DEFINITION: Definition = Definition {
     name: "attach_interface",
@@ -34,7 +34,10 @@ pub const DEFINITION: Definition = Definition {
 
 fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
-        let (ProcessOutcome::Succeeded, Some(nic)) = (outcome, allocated(work)) else { return Ok(()) };
+        let (ProcessOutcome::Succeeded, Some(nic)) = (outcome, allocated(work)) else {
+            return port_resources::release(work).await;
+        };
+        port_resources::join(work).await?;
         let record = InstanceRecord::NicAttached { process: work.running.process, nic };
         let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
@@ -92,9 +95,14 @@ async fn allocate(work: &StepRun) -> Result<StepOutput, StepError> {
     if let Some(port) = nic.port.filter(|port| server.nics.iter().any(|known| known.port == *port)) {
         return Err(PortError::Conflict(format!("Port {port} is still in use.")).into());
     }
-    let device = match nic.port {
-        Some(port) => port_devices::of_port(work, placed.host, port).await?,
-        None => None,
+    let grants = match nic.port {
+        Some(port) => PortGrants {
+            devices: port_devices::of_port(work, placed.host, port).await?.into_iter().collect(),
+            allocations: port_resources::claim(work, &server, placed.host, port).await?,
+        },
+        // A port that is created for a server has `vnic_type` `normal`, and the network service refuses to create a port
+        // that requests resources.
+        None => PortGrants::default(),
     };
     let wanted = InterfaceRequest {
         process: work.running.process,
@@ -104,7 +112,7 @@ async fn allocate(work: &StepRun) -> Result<StepOutput, StepError> {
         host: placed.hostname.clone(),
         availability_zone: placed.availability_zone.clone(),
         nic,
-        device,
+        grants,
     };
     let nic = work.context.networks.attach(wanted, work.meta.clone()).await?;
     // A delete may have released the server's ports before this port was created. Then only this step can release the
@@ -130,7 +138,7 @@ async fn release(work: &StepRun) -> Result<(), StepError> {
         _ => networks.undo_attach(work.instance_id(), project, work.running.process, meta).await,
     };
     match released {
-        Ok(()) | Err(PortError::NotFound(_)) => Ok(()),
+        Ok(()) | Err(PortError::NotFound(_)) => port_resources::release(work).await,
         Err(error) => Err(StepError::again(error)),
     }
 }

@@ -1,9 +1,11 @@
 //! The steps of [`super::offload`] and [`super::unshelve`] on the volumes of a server that leaves its host, or gets a
 //! host.
 //!
-//! The volume service cannot disconnect an attachment. So a step ends the host's attachment, and another attachment
-//! reserves the volume for the server meanwhile. The ids of attachments derive from the process, so a repeated step
-//! finds its own attachments. If the server is being deleted, the step releases the attachments that were not recorded.
+//! An attachment cannot lose its host and stay. So when a server leaves its host, a step first makes a second
+//! attachment, which reserves the volume for the server, and then ends the host's attachment. A repeated step finds its
+//! own attachments: the proposed ids derive from the process and its attempt. Cinder chooses its own ids, and the port
+//! returns the server's open reservation there. If the server is being deleted, the step releases the attachments that
+//! were not recorded.
 
 use chronova_events::ids::{AttachmentId, VolumeId};
 use chronova_events::instance::{Alive, BlockDevice};
@@ -24,7 +26,7 @@ fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)> {
     server.disks.iter().map(|disk| &disk.device).filter_map(|device| Some((device, device.volume?)))
 }
 
-/// Fails while a process works on one of the disks, because only attachments of idle disks are exchanged.
+/// Fails while another process works on one of the disks, because that process may change the disk's attachment.
 fn ensure_disks_idle(server: &Alive) -> Result<(), StepError> {
     match server.disks.iter().any(|disk| disk.work.is_some()) {
         true => Err(StepError::again("another request is changing one of the server's volumes")),
@@ -32,7 +34,7 @@ fn ensure_disks_idle(server: &Alive) -> Result<(), StepError> {
     }
 }
 
-/// Disconnects the volumes; they stay reserved for the server.
+/// Ends the host's attachments. The volumes stay reserved for the server.
 pub(super) async fn keep(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     ensure_disks_idle(server)?;
     let mut devices = Vec::new();
@@ -53,8 +55,8 @@ pub(super) async fn keep(work: &StepRun, server: &Alive) -> Result<(), StepError
     record(work, devices).await
 }
 
-/// Releases the attachments that [`keep`] created but did not record, because another process has overtaken this
-/// process.
+/// Releases the attachments that [`keep`] created and could not record. It cannot record them if another process, such
+/// as a deletion, has overtaken this process.
 pub(super) async fn let_go(work: &StepRun) -> Result<(), StepError> {
     let instance = work.context.gateway.look::<InstanceRoot>(&work.instance_id()).await?;
     // The attachments must be released even if the server is deleted by now.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chronova_events::ids::{ConsumerId, ProcessId};
+use chronova_events::instance::{Alive, Placed};
 use chronova_events::ledger::Ledger;
 
 use super::definition::{StepError, StepRun};
@@ -19,6 +20,12 @@ pub(super) enum ClaimHolder {
 }
 
 impl ClaimHolder {
+    /// The holder of the claim at one end of the server's move, or on its only host.
+    pub(super) fn at(server: &Alive, placed: &Placed) -> Self {
+        let leaves = server.moving.as_deref().filter(|moving| moving.source == *placed);
+        leaves.map_or(Self::Server, |moving| Self::Migration(moving.migration))
+    }
+
     pub(super) fn consumer(self, work: &StepRun, ledger: &Ledger) -> ConsumerId {
         match self {
             Self::Migration(migration) if ledger.consumers.contains_key(&migration_consumer(migration)) => {

@@ -7,7 +7,7 @@ use chronova_events::process::StepOutput;
 
 use super::definition::{StepError, StepRun};
 use super::moving::{self, MovingServer};
-use super::port_devices;
+use super::port_grants;
 use crate::instance::MoveRecord;
 use crate::scheduler::RequestSpec;
 use crate::scheduler::placing::{Selection, SelectionError, SelectionRequest, dice};
@@ -77,11 +77,11 @@ pub(super) fn elsewhere(work: &StepRun, subject: &MovingServer) -> RequestSpec {
 pub(super) async fn choose(
     work: &StepRun,
     subject: &MovingServer,
-    request: RequestSpec,
+    mut request: RequestSpec,
     instead: Option<String>,
 ) -> Result<StepOutput, StepError> {
+    port_grants::take_requests(work, &subject.server, &mut request).await?;
     let (process, attempt) = (work.running.process, work.running.attempt);
-    let request = port_devices::with_requested(work, &subject.server, request).await?;
     match work.context.scheduler.place(&asked(work, &subject.server, request)).await {
         Ok(selection) => {
             let target = placed(work, &selection);

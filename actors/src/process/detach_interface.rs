@@ -3,7 +3,7 @@
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `pull` | detaches the interface from the guest | attaching it again, if the port is still the server's |
-//! | `release_port` | deletes a port that was created for the server, or unbinds a user's port | |
+//! | `release_port` | deletes the server's own port, or unbinds a user's port; releases its resources | claiming them |
 //!
 //! If the guest does not release the interface, the server keeps its port. Once the port is deleted, nothing can be
 //! undone. When the server loses the port, its PCI device is released, if it has one.
@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 
 use super::attach_interface::staying;
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::{guest, port_devices};
+use super::{guest, port_devices, port_resources};
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ports::PortError;
 
@@ -26,7 +26,7 @@ pub const DEFINITION: Definition = Definition {
     name: "detach_interface",
     steps: steps! {
         "pull" => pull, undone by plug_again;
-        "release_port" => release;
+        "release_port" => release, undone by keep_resources;
     },
     undoes: true,
     max_attempts: |_| 1,
@@ -55,16 +55,18 @@ async fn is_bound(work: &StepRun, nic: &NicInfo) -> Result<bool, StepError> {
 
 fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
-        let Some((_, nic)) = subject(work).await? else { return Ok(()) };
+        let Some((_, nic)) = subject(work).await? else { return port_resources::release(work).await };
         let process = work.running.process;
         let record = match outcome == ProcessOutcome::Succeeded || !is_bound(work, &nic).await? {
             true => {
+                port_resources::release(work).await?;
                 if !nic.owned {
                     port_devices::release(work, nic.port).await?;
                 }
                 InstanceRecord::NicDetached { process, port: nic.port }
             }
             false => {
+                port_resources::join(work).await?;
                 let fault = work.running.failure.as_ref().map(|failure| failure.fault.clone());
                 let fault = fault.unwrap_or_else(|| StepError::again("cancelled").fault());
                 InstanceRecord::NicDetachFailed { process, port: nic.port, fault }
@@ -114,9 +116,21 @@ async fn plug_again(work: &StepRun) -> Result<(), StepError> {
 async fn release(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some((server, nic)) = subject(work).await? else { return Ok(StepOutput::Nothing) };
     let (networks, project) = (&work.context.networks, &server.request.project);
+    // The network service refuses to create a port that requests resources.
+    if !nic.owned {
+        port_resources::set_aside(work, nic.port).await?;
+    }
     match networks.detach(work.instance_id(), project, nic.port, nic.owned, work.meta.clone()).await {
         Ok(()) | Err(PortError::NotFound(_)) => {}
         Err(error) => return Err(error.into()),
     }
     Ok(StepOutput::Nothing)
+}
+
+/// The server keeps the port's resources if it keeps the port.
+async fn keep_resources(work: &StepRun) -> Result<(), StepError> {
+    match subject(work).await? {
+        Some((_, nic)) if is_bound(work, &nic).await? => port_resources::join(work).await,
+        _ => Ok(()),
+    }
 }

@@ -7,7 +7,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId, PortId};
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase, Placed};
 use chronova_hypervisor::capability::Needed as _;
-use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, StopMode};
+use chronova_hypervisor::driver::{ByteStream, BytesAlone, Driver, DriverError, DriverResult, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 use tokio::time::Instant;
 
@@ -54,8 +54,22 @@ async fn cache_image(
     source: Arc<dyn ImageSource>,
 ) -> Result<(), StepError> {
     match server.root_image() {
-        Some(image) => ensure_image(work, host, &image_ref(image), source).await,
+        Some(image) => ensure_image(work, host, &image_ref(image), alone_if_passing(server, image, source)).await,
         None => Ok(()),
+    }
+}
+
+/// The source of an image for the server.
+pub(super) fn source_for(work: &StepRun, server: &Alive, image: &ImageSnapshot) -> Arc<dyn ImageSource> {
+    let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&work.context.images, &work.meta));
+    alone_if_passing(server, image, source)
+}
+
+/// The image of a shelve is deleted after the unshelve. So no disk may share its content with that image.
+fn alone_if_passing(server: &Alive, image: &ImageSnapshot, source: Arc<dyn ImageSource>) -> Arc<dyn ImageSource> {
+    match server.root.as_ref().is_some_and(|root| root.id == image.id) {
+        true => Arc::new(BytesAlone(source)),
+        false => source,
     }
 }
 
@@ -173,7 +187,7 @@ async fn install_spec(
     }
 }
 
-/// Defines the guest at its source as it was before a move, with the processors, memory and PCI devices that the
+/// Defines the guest at its source as it was before a move, with the processors, memory and devices that the
 /// migration has claimed. Starts it if `on`.
 pub(super) async fn install_as_before(work: &StepRun, subject: &MovingServer, on: bool) -> Result<(), StepError> {
     let (host, server) = (subject.moving.source.host, subject.with(&subject.moving.old_flavor));
@@ -333,6 +347,7 @@ async fn spec_of(
         rescue: rescue_disk,
         pinning: pinned::place(work, host, server, holder).await?,
         devices: pinned::devices(work, host, server, holder).await?,
+        mdevs: pinned::mdevs(work, host, server, holder).await?,
         tpm_secret: tpm::secret(work, server).await?,
     })
 }
@@ -503,6 +518,10 @@ impl ImageSource for PortImageSource {
     async fn open(&self, image: &ImageRef) -> Result<ByteStream, DriverError> {
         self.images.open_as(image, &self.work).await
     }
+
+    async fn places(&self, image: &ImageRef) -> DriverResult<Vec<String>> {
+        self.images.places_as(image, &self.work).await
+    }
 }
 
 /// Reads an image from the image service, or, if that fails, from a host's cache.
@@ -521,5 +540,10 @@ impl ImageSource for FallbackImageSource {
                 None => Err(error),
             },
         }
+    }
+
+    async fn places(&self, image: &ImageRef) -> DriverResult<Vec<String>> {
+        // Without the image service, another host's cache still has the bytes.
+        Ok(self.first.places(image).await.unwrap_or_default())
     }
 }

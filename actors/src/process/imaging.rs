@@ -5,9 +5,9 @@
 
 use chronova_events::ids::ImageId;
 use chronova_events::instance::{Alive, WorkStage};
-use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::capability::{DiskSnapshots, Needed as _};
 use chronova_hypervisor::driver::DriverError;
-use chronova_hypervisor::guest::Quiesce;
+use chronova_hypervisor::guest::{ImageFormat, Quiesce};
 
 use super::definition::{StepError, StepRun};
 use super::{guest, turn};
@@ -33,8 +33,18 @@ pub(super) async fn copy_disk(work: &StepRun, image: ImageId) -> Result<(), Step
     let snapshots = driver.snapshots().needed().map_err(StepError::only_here)?;
     // The image keeps the format of its creation, even if the option has changed since.
     let format = guest::image_format(&work.context.images.format_of(image, &work.meta).await?);
-    match snapshots.copy_root(work.instance_id(), image, format, quiesce(&server)).await {
-        Ok(_) => Ok(()),
+    let copied = async {
+        let (instance, quiesce) = (work.instance_id(), quiesce(&server));
+        if format == ImageFormat::Raw
+            && work.context.images.takes_placed()
+            && snapshots.place_copy(instance, image, quiesce).await?
+        {
+            return Ok(());
+        }
+        snapshots.copy_root(instance, image, format, quiesce).await.map(drop)
+    };
+    match copied.await {
+        Ok(()) => Ok(()),
         Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error @ (DriverError::NoAgent | DriverError::Failed { call: QUIESCE, .. })) => Err(no_rest(work, &error)),
         Err(error) => Err(StepError::only_here(error)),
@@ -61,12 +71,51 @@ pub(super) async fn upload(work: &StepRun, image: ImageId) -> Result<(), StepErr
     turn::advance(work, WorkStage::Uploading).await?;
     let driver = work.driver(placed.host)?;
     let snapshots = driver.snapshots().needed().map_err(StepError::only_here)?;
+    if work.context.images.takes_placed() && adopt(work, image, snapshots).await? {
+        return Ok(());
+    }
     let bytes = match snapshots.read_copy(work.instance_id(), image).await {
         Ok(bytes) => bytes,
         Err(error) if error.is_transient() => return Err(StepError::again(error)),
         Err(error) => return Err(StepError::only_here(error)),
     };
     Ok(work.context.images.upload(image, bytes, work.meta.clone()).await?)
+}
+
+/// Lets the image service take a copy that is in its storage already. `false`: there is no such copy. If the service
+/// takes only uploads, the copy is made again on the host.
+async fn adopt(work: &StepRun, image: ImageId, snapshots: &dyn DiskSnapshots) -> Result<bool, StepError> {
+    let here = |error: DriverError| match error.is_transient() {
+        true => StepError::again(error),
+        false => StepError::only_here(error),
+    };
+    let instance = work.instance_id();
+    let Some(placed) = snapshots.placed_copy(instance, image).await.map_err(here)? else { return Ok(false) };
+    match work.context.images.adopt(image, &placed, work.meta.clone()).await {
+        Ok(()) => Ok(true),
+        Err(PortError::Forbidden(reason)) => {
+            tracing::warn!(%instance, reason, "an image is uploaded, although the service's storage has it");
+            snapshots.remove_placed_copy(instance, image).await.map_err(here)?;
+            snapshots.copy_root(instance, image, ImageFormat::Raw, Quiesce::No).await.map_err(here)?;
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Undoes [`copy_disk`]. The image itself is deleted afterwards.
+pub(super) async fn undo_copy(work: &StepRun, image: ImageId) -> Result<(), StepError> {
+    drop_copy(work, image).await?;
+    let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(()) };
+    if !work.context.images.takes_placed() || !work.host_answers(placed.host)? {
+        return Ok(());
+    }
+    let driver = work.driver(placed.host)?;
+    let Some(snapshots) = driver.snapshots() else { return Ok(()) };
+    match snapshots.remove_placed_copy(work.instance_id(), image).await {
+        Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
+        Err(error) => Err(StepError::again(error)),
+    }
 }
 
 /// Removes the copy from the host. If the host does not answer, a reconciler removes it later: see

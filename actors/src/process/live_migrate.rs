@@ -34,7 +34,7 @@ use super::crossing::GuestLocation;
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::{self, MovingServer};
 use super::on_the_way::{WATCH, look, mend, migrate, resume_at_source};
-use super::{build_volumes, destination, guest, moved_volumes, pinned, port_devices};
+use super::{build_volumes, destination, guest, moved_volumes, pinned, port_devices, port_grants};
 use crate::hosts::consoles;
 use crate::instance::unsupported::tied_by_devices;
 use crate::instance::{LiveRecord, MoveRecord};
@@ -165,7 +165,7 @@ fn unsuitable(subject: &MovingServer, message: &str) -> StepError {
 }
 
 async fn check_can_migrate(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
-    if let Some(reason) = tied_by_devices(&subject.server) {
+    if let Some(reason) = tied_by_devices(&subject.server, &work.context.server_options.mdevs) {
         return Err(StepError::fatal(400, &format!("Migration pre-check error: {reason}"), ""));
     }
     if port_devices::has_whole_card(work, &subject.server).await? {
@@ -293,8 +293,8 @@ async fn bind_ports(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = wanted(work).await?;
     let (project, host) = (&subject.server.request.project, &subject.target()?.hostname);
     let networks = &work.context.networks;
-    let devices = port_devices::at(work, &subject.server, subject.target()?).await?;
-    match networks.bind_destination(work.instance_id(), project, host, &devices, work.meta.clone()).await {
+    let grants = port_grants::at(work, &subject.server, subject.target()?).await?;
+    match networks.bind_destination(work.instance_id(), project, host, &grants, work.meta.clone()).await {
         Ok(()) => Ok(StepOutput::Nothing),
         Err(PortError::NotHere(reason)) => {
             Err(unsuitable(&subject, &format!("Migration pre-check error: host {host}: {reason}")))
@@ -443,9 +443,9 @@ async fn clean_up_source(work: &StepRun, source: &Placed, target: &Placed) -> Re
     if !work.host_answers(source.host)? {
         return Ok(());
     }
-    // On shared storage, the destination already has the console log.
+    // On shared storage, the destination may already have the console log.
     let console = async {
-        if !work.context.fleet.share(source.host, target.host)
+        if !work.context.fleet.share_files(source.host, target.host)
             && let (Ok(from), Ok(to)) = (work.driver(source.host), work.driver(target.host))
         {
             consoles::carry(work.instance_id(), from.as_ref(), to.as_ref()).await;

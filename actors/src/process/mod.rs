@@ -26,7 +26,8 @@
 //! | `destination` | selects a host for a server, and records the decision |
 //! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] has their shared steps |
 //! | `moved_volumes` | the volumes of a server that moves |
-//! | `pinned` | the processors, NUMA cells and PCI devices of a new guest |
+//! | `pinned` | the processors, NUMA cells and devices of a new guest |
+//! | `port_resources` | the resources that ports request |
 //! | `machine`, `tpm` | the machine type of a guest; its emulated TPM |
 //! | `drain_host` | drains a host by moves of its servers; [`departing`] plans the next action for each |
 //! | `live_migrate` | live migration; [`crossing`] decides where the guest is, [`on_the_way`] watches it |
@@ -75,6 +76,8 @@ pub mod perform;
 mod pinned;
 pub mod plan;
 pub(crate) mod port_devices;
+mod port_grants;
+mod port_resources;
 pub mod power;
 pub mod rebuild;
 pub mod refresh_volume;

@@ -11,7 +11,7 @@ use chronova_hypervisor::driver::{Driver, DriverError, StopMode};
 
 use super::claim_holder::{migration_consumer, server_consumer};
 use super::definition::{StepError, StepRun, settled};
-use super::{guest, live_migrate, port_devices};
+use super::{guest, live_migrate, port_grants};
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};
@@ -131,8 +131,8 @@ pub(super) async fn bind(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
     let (networks, project) = (&work.context.networks, &server.request.project);
     let (host, zone) = (Some(at.hostname.as_str()), at.availability_zone.as_str());
-    let devices = port_devices::at(work, &server, at).await?;
-    networks.rebind(work.instance_id(), project, host, zone, &devices, work.meta.clone()).await?;
+    let grants = port_grants::at(work, &server, at).await?;
+    networks.rebind(work.instance_id(), project, host, zone, &grants, work.meta.clone()).await?;
     Ok(())
 }
 

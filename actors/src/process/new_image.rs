@@ -4,11 +4,8 @@
 //! server's record has the checksum of that content, and the host compares the checksum, so the signature is not
 //! verified again. So a certificate that has expired since the build stops neither a migration nor an evacuation.
 
-use std::sync::Arc;
-
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, ImageSnapshot};
-use chronova_hypervisor::driver::ImageSource;
 
 use super::definition::{StepError, StepRun};
 use super::guest;
@@ -43,7 +40,7 @@ pub(super) async fn place(
 ) -> Result<(), StepError> {
     let (driver, context) = (work.driver(host)?, &work.context);
     let found = guest::image_ref(image);
-    let source: Arc<dyn ImageSource> = Arc::new(guest::PortImageSource::new(&context.images, &work.meta));
+    let source = guest::source_for(work, server, image);
     context.image_holds.hold(work.running.process, host, &image.checksum).await;
     let (properties, trusted) = (image.properties.as_slice(), server.request.trusted_certs.as_slice());
     let wanted = ImageToPlace { image: &found, properties, trusted, work: &work.meta };

@@ -20,6 +20,7 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::{away, build_instance, guest, turn};
 use crate::instance::WorkOutcome;
+use crate::ports::PortGrants;
 
 pub const DEFINITION: Definition = Definition {
     name: "offload",
@@ -83,7 +84,8 @@ async fn unbind_network(work: &StepRun) -> Result<StepOutput, StepError> {
 pub(super) async fn unbind(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let zone = server.placement.as_ref().map_or("", |placed| &placed.availability_zone);
     let project = &server.request.project;
-    Ok(work.context.networks.rebind(work.instance_id(), project, None, zone, &[], work.meta.clone()).await?)
+    let (networks, none) = (&work.context.networks, PortGrants::default());
+    Ok(networks.rebind(work.instance_id(), project, None, zone, &none, work.meta.clone()).await?)
 }
 
 async fn release_claim(work: &StepRun) -> Result<StepOutput, StepError> {

@@ -1,10 +1,13 @@
-//! The CPUs, NUMA cells and PCI devices that a new guest gets on its host, as claimed in the placement ledger.
+//! The CPUs, NUMA cells, PCI devices and mediated devices that a new guest gets on its host, as claimed in the placement
+//! ledger.
 
 use std::collections::BTreeSet;
 
 use chronova_events::ids::{HostId, ProviderId};
 use chronova_events::instance::Alive;
 use chronova_events::ledger::HeldPciDevice;
+use chronova_hypervisor::driver::DriverError;
+use chronova_hypervisor::mdev::GuestMdev;
 use chronova_hypervisor::pci::PassedDevice;
 use chronova_hypervisor::pinning::Pinning;
 
@@ -12,6 +15,7 @@ use super::claim_holder::{ClaimHolder, caught_up, migration_consumer, server_con
 use super::definition::{StepError, StepRun};
 use super::moving::MovingServer;
 use crate::instance::unsupported::HostBoundHardware;
+use crate::mdev;
 use crate::topology::{self, GuestNumaTopology, pinning::pinning};
 
 /// The NUMA topology that the server requests. The API did not always check topologies, so an old server may request an
@@ -82,6 +86,31 @@ pub(super) async fn devices(
                 Err(StepError::fatal(500, message, format!("{consumer} holds none of {provider}")))
             }
         }
+    })
+}
+
+/// The mediated devices that the guest gets on the host.
+///
+/// # Errors
+/// The host does not offer the claimed devices any more, or the read models lag behind the log.
+pub(super) async fn mdevs(
+    work: &StepRun,
+    host: HostId,
+    server: &Alive,
+    holder: ClaimHolder,
+) -> Result<Vec<GuestMdev>, StepError> {
+    let options = &work.context.server_options.mdevs;
+    if !options.are_wanted_by(server) {
+        return Ok(Vec::new());
+    }
+    caught_up(work).await?;
+    work.context.views.placement.read(|view| {
+        let ledger = &view.ledger;
+        let held = ledger.consumers.get(&holder.consumer(work, ledger));
+        let allocations = held.map(|held| held.claim.allocations.as_slice()).unwrap_or_default();
+        let devices = mdev::devices(work.instance_id(), allocations, ProviderId(host.0), ledger, options);
+        // Another host may offer the devices.
+        devices.map_err(|message| StepError::from(DriverError::Failed { call: "mediated devices", message }))
     })
 }
 

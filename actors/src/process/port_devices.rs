@@ -16,11 +16,11 @@ use super::definition::{StepError, StepRun};
 use crate::aggregate::CommandError;
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice};
-use crate::scheduler::RequestSpec;
 
-/// The ports that users gave to the server. Only such a port can need a device: a port that is created for a server has
-/// `vnic_type` `normal`.
-fn given(server: &Alive) -> Vec<PortId> {
+/// The ports that users gave to the server. A server that is being built gets the ports that its user named. Only such a
+/// port can need a device or request resources: a port that is created for a server has `vnic_type` `normal`, and the
+/// network service refuses to create a port with a request.
+pub(super) fn of_users(server: &Alive) -> Vec<PortId> {
     match server.building() {
         Some(_) => server.request.networks.listed().iter().filter_map(|nic| nic.port).collect(),
         None => server.nics.iter().filter(|nic| !nic.owned).map(|nic| nic.port).collect(),
@@ -29,7 +29,7 @@ fn given(server: &Alive) -> Vec<PortId> {
 
 /// The ports of the server that need devices of its next host.
 pub(super) async fn requested(work: &StepRun, server: &Alive) -> Result<Vec<DevicePort>, StepError> {
-    of_ports(work, &given(server)).await
+    of_ports(work, &of_users(server)).await
 }
 
 /// Those of these ports that need a device of their host.
@@ -40,15 +40,6 @@ pub(super) async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<Dev
     }
 }
 
-/// The request spec with the devices that the server's ports need.
-pub(super) async fn with_requested(
-    work: &StepRun,
-    server: &Alive,
-    request: RequestSpec,
-) -> Result<RequestSpec, StepError> {
-    Ok(RequestSpec { ports: requested(work, server).await?, ..request })
-}
-
 /// The devices that the server's ports have on the host, with the host's names of them. A host that is down tells no
 /// names; then no guest gets the devices, but the ports can be bound to the host.
 pub(super) async fn held(
@@ -57,7 +48,7 @@ pub(super) async fn held(
     server: &Alive,
     holder: ClaimHolder,
 ) -> Result<Vec<PortDevice>, StepError> {
-    if given(server).is_empty() {
+    if of_users(server).is_empty() {
         return Ok(Vec::new());
     }
     caught_up(work).await?;
@@ -105,9 +96,7 @@ fn of_consumer(ledger: &Ledger, host: HostId, consumer: &ConsumerId, found: Opti
 
 /// The devices of the server's ports at one end of its move, or on its only host.
 pub(super) async fn at(work: &StepRun, server: &Alive, placed: &Placed) -> Result<Vec<PortDevice>, StepError> {
-    let leaves = server.moving.as_deref().filter(|moving| moving.source == *placed);
-    let holder = leaves.map_or(ClaimHolder::Server, |moving| ClaimHolder::Migration(moving.migration));
-    held(work, placed.host, server, holder).await
+    held(work, placed.host, server, ClaimHolder::at(server, placed)).await
 }
 
 /// Gives the interfaces their devices.
@@ -137,7 +126,7 @@ pub(crate) async fn of_server(
     instance: InstanceId,
     server: &Alive,
 ) -> Result<Vec<PortDevice>, StepError> {
-    if given(server).is_empty() {
+    if of_users(server).is_empty() {
         return Ok(Vec::new());
     }
     let found = driver.capabilities().await.map_err(StepError::again)?;

@@ -28,7 +28,7 @@ pub const DEFINITION: Definition = Definition {
     steps: steps! {
         "keep_image" => turn::nothing, undone by drop_image;
         "power_off" => power_off, undone by power_on;
-        "copy_disk" => copy_disk, undone by drop_copy;
+        "copy_disk" => copy_disk, undone by undo_copy;
         "upload" => upload;
         "clean_up" => clean_up;
     },
@@ -95,6 +95,11 @@ async fn copy_disk(work: &StepRun) -> Result<StepOutput, StepError> {
 async fn drop_copy(work: &StepRun) -> Result<(), StepError> {
     let Some(image) = image(work) else { return Ok(()) };
     imaging::drop_copy(work, image).await
+}
+
+async fn undo_copy(work: &StepRun) -> Result<(), StepError> {
+    let Some(image) = image(work) else { return Ok(()) };
+    imaging::undo_copy(work, image).await
 }
 
 async fn upload(work: &StepRun) -> Result<StepOutput, StepError> {

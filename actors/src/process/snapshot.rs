@@ -83,7 +83,7 @@ async fn drop_copy(work: &StepRun) -> Result<(), StepError> {
     let Some((image, _)) = asked(work) else { return Ok(()) };
     match on_volumes(work).await? {
         true => snapshot_volumes::drop(work).await,
-        false => imaging::drop_copy(work, image).await,
+        false => imaging::undo_copy(work, image).await,
     }
 }
 

@@ -132,6 +132,8 @@ async fn sweep(context: &ReconcileContext) -> usize {
         let Some(sharers) = context.fleet.sharers(member.host).filter(|_| up && !seen.contains(&member.host)) else {
             continue;
         };
+        let whole = member.driver.shared_storage().is_none_or(|storage| storage.shares_files());
+        let sharers = if whole { sharers } else { BTreeSet::from([member.host]) };
         // A host of another control plane may be about to use the image.
         let is_ours = |host: &KnownHost| !context.fleet.is_refused(&host.uri);
         if !context.views.hosts.read(|hosts| sharers.iter().all(|host| hosts.get(*host).is_some_and(is_ours))) {

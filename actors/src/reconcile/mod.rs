@@ -12,6 +12,7 @@ pub mod image_cache;
 pub mod interfaces;
 pub mod leftovers;
 pub mod options;
+pub mod orphaned_claims;
 pub mod overdue_reboots;
 pub mod overdue_rescues;
 pub mod placement;

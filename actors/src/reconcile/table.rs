@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 
 use super::context::ReconcileContext;
 use super::image_cache::UnusedImages;
+use super::orphaned_claims::OrphanedClaims;
 use super::overdue_reboots::OverdueReboots;
 use super::overdue_rescues::OverdueRescues;
 use super::placement::OutdatedProviders;
@@ -72,6 +73,7 @@ pub static RECONCILERS: &[ReconcilerRow] = &[
     row::<IdleVolumeQuota>(),
     row::<OrphanedNetworkResources>(),
     row::<OutdatedProviders>(),
+    row::<OrphanedClaims>(),
     row::<UnconfirmedMoves>(),
     row::<OverdueReboots>(),
     row::<OverdueRescues>(),

@@ -62,6 +62,7 @@ impl Scheduler {
     async fn seat_all(self: &Arc<Self>, mut members: Vec<BatchMember>) {
         members.sort_by_key(|member| member.asked.launch_index);
         for round in 1..=ROUNDS {
+            self.consult_for_all(&mut members).await;
             let (seats, newest) = self.decide_all(&members);
             let seats = match seats {
                 Ok(seats) => seats,
@@ -103,6 +104,16 @@ impl Scheduler {
         for member in members {
             let taken = SelectionError::not_now("every host that seemed to fit was taken meanwhile");
             let _ = member.reply.send(Err(taken));
+        }
+    }
+
+    /// Asks the scheduler hook once for all servers, because they differ only in their ids.
+    async fn consult_for_all(&self, members: &mut [BatchMember]) {
+        let servers = u32::try_from(members.len()).unwrap_or(u32::MAX);
+        let Some(first) = members.first() else { return };
+        let answers = self.consult(&first.asked.request, servers).await.hook.clone();
+        for member in members {
+            member.asked.request.hook.clone_from(&answers);
         }
     }
 

@@ -289,12 +289,18 @@ fn in_trees(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slo
     let request = placement::CandidatesRequest {
         groups: wanted.groups.values().cloned().collect(),
         isolate: wanted.isolate,
+        same_subtrees: wanted.same_subtrees.clone(),
         // Candidates on excluded hosts count towards the limit. So the search requests more candidates than the limit.
         limit: Some(if narrowed { limit.saturating_mul(10) } else { limit }),
         ..placement::CandidatesRequest::default()
     };
+    let has_room = |candidate: &placement::Candidate| {
+        candidate.allocations.iter().all(|(provider, resources)| {
+            resources.iter().all(|(class, amount)| context.has_room_beside(*provider, class, *amount))
+        })
+    };
     let mut allocations = BTreeMap::new();
-    for candidate in placement::search(index, &request).candidates {
+    for candidate in placement::search(index, &request).candidates.into_iter().filter(has_room) {
         let roots = candidate.allocations.iter().map(|(provider, _)| ledger.root_of(*provider));
         let host =
             roots.filter_map(|root: ProviderId| context.fleet.slot(HostId(root.0))).find(|slot| set.contains(*slot));

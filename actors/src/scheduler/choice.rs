@@ -87,17 +87,25 @@ impl SchedulingReasons {
 /// The hosts that fit, best first, from the present read models, the pending claims and the metrics of hosts.
 pub fn choose(
     views: &Views,
-    (pending, metrics): (&PendingClaims, &HostMetrics),
+    beside: (&PendingClaims, &HostMetrics),
     request: &RequestSpec,
     options: &SchedulerOptions,
 ) -> SchedulingDecision {
+    with_sources(views, beside, |sources| choose_among(sources, request, options))
+}
+
+/// Calls `read` with the present read models, all of the same moment.
+pub(super) fn with_sources<R>(
+    views: &Views,
+    (pending, metrics): (&PendingClaims, &HostMetrics),
+    read: impl FnOnce(SchedulerViews<'_>) -> R,
+) -> R {
     views.fleet.read(|fleet| {
         views.placement.read(|placement| {
             views.server_groups.read(|groups| {
-                views.servers.read(|servers| {
-                    let sources = SchedulerViews { fleet, groups, placement, servers, pending, metrics };
-                    choose_among(sources, request, options)
-                })
+                views
+                    .servers
+                    .read(|servers| read(SchedulerViews { fleet, groups, placement, servers, pending, metrics }))
             })
         })
     })
@@ -165,21 +173,12 @@ pub fn may_rebuild(
     request: &RequestSpec,
     options: &SchedulerOptions,
 ) -> Result<(), Box<SchedulingReasons>> {
-    views.fleet.read(|fleet| {
-        views.placement.read(|placement| {
-            views.server_groups.read(|groups| {
-                views.servers.read(|servers| {
-                    let (pending, metrics) = (PendingClaims::default(), HostMetrics::default());
-                    let (pending, metrics) = (&pending, &metrics);
-                    let sources = SchedulerViews { fleet, groups, placement, servers, pending, metrics };
-                    let context = SchedulingContext::new(sources, request, options);
-                    let mut slots: Vec<Slot> = fleet.slot(host).into_iter().collect();
-                    let mut reasons = SchedulingReasons { hosts: 1, ..SchedulingReasons::default() };
-                    filter(&context, &mut slots, &mut reasons, |filter| filter.on_rebuild);
-                    if slots.is_empty() { Err(Box::new(reasons)) } else { Ok(()) }
-                })
-            })
-        })
+    with_sources(views, (&PendingClaims::default(), &HostMetrics::default()), |sources| {
+        let context = SchedulingContext::new(sources, request, options);
+        let mut slots: Vec<Slot> = sources.fleet.slot(host).into_iter().collect();
+        let mut reasons = SchedulingReasons { hosts: 1, ..SchedulingReasons::default() };
+        filter(&context, &mut slots, &mut reasons, |filter| filter.on_rebuild);
+        if slots.is_empty() { Err(Box::new(reasons)) } else { Ok(()) }
     })
 }
 

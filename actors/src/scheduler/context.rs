@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chronova_events::ids::{InstanceId, ProviderId};
+use chronova_events::ids::{HostId, InstanceId, ProviderId};
 use chronova_events::ledger::{FittedNumaCell, HeldPciDevice};
 use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::fleet::{AggregateRow, FleetView, HostInventory, HostResourceColumn, HostRow, Slot, Slots};
@@ -92,7 +92,7 @@ impl<'a> SchedulingContext<'a> {
             group: None,
             hints,
             topology: request.topology(),
-            devices: options.pci_aliases.of_server(&request.flavor, request.image.as_deref(), &request.ports),
+            devices: options.pci_aliases.of_server(&request.flavor, request.image.as_deref(), &request.device_ports),
             memory: fleet.column("MEMORY_MB"),
             cpus: fleet.column("VCPU"),
             disk: fleet.column("DISK_GB"),
@@ -133,6 +133,16 @@ impl<'a> SchedulingContext<'a> {
             Ok(_) => "flavor and ports ask",
         };
         format!("no suitable host has free PCI devices of the kind that {asking} for")
+    }
+
+    /// Whether the provider has room for this amount besides the pending claims. Without them, it has.
+    pub fn has_room_beside(&self, provider: ProviderId, class: &str, amount: u64) -> bool {
+        let pending = match self.fleet.slot(HostId(provider.0)) {
+            Some(slot) => self.pending(slot, class),
+            None => self.pending.of_provider(provider, class),
+        };
+        let line = || self.placement.ledger.providers.get(&provider)?.inventories.get(class);
+        pending == 0 || line().is_some_and(|line| line.free().saturating_sub(pending) >= amount)
     }
 
     /// The amount of a class in pending claims on a host.

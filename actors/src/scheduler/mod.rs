@@ -7,6 +7,7 @@
 //! | finds hosts with the resources | [`candidates`] | allocation candidates |
 //! | refuses unsuitable hosts | [`filters`] | filters |
 //! | orders the hosts | [`weighers`] | weighers |
+//! | asks the operator's program | `hook`, [`hook_answers`] | custom filters and weighers |
 //! | claims a host | [`placing`] and `batch` | claim, alternates |
 //! | reads past decisions | [`history`] | |
 //!
@@ -25,6 +26,8 @@ mod comparison;
 pub mod context;
 pub mod filters;
 pub mod history;
+mod hook;
+pub mod hook_answers;
 pub mod names;
 pub mod options;
 pub mod placing;
@@ -37,6 +40,6 @@ mod tests;
 
 pub use self::choice::{RankedHost, SchedulingDecision, SchedulingReasons, choose, choose_among, may_rebuild};
 pub use self::context::{SchedulerViews, SchedulingContext};
-pub use self::options::{Multipliers, PrefilterOptions, SchedulerOptions};
+pub use self::options::{HookOptions, Multipliers, PrefilterOptions, SchedulerOptions, SharedSchedulerHook};
 pub use self::placing::Scheduler;
 pub use self::request::RequestSpec;

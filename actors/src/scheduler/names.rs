@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::options::{Multipliers, PrefilterOptions, SchedulerOptions};
+use super::options::{HookOptions, Multipliers, PrefilterOptions, SchedulerOptions};
 use super::{filters, weighers};
 
 impl Default for SchedulerOptions {
@@ -33,6 +33,7 @@ impl Default for SchedulerOptions {
             disable_fallback_pcpu_query: false,
             packs_cells: true,
             pci_aliases: crate::pci::alias::PciAliases::default(),
+            hook: HookOptions::default(),
         }
     }
 }

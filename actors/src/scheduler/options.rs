@@ -1,11 +1,13 @@
-//! The options of the scheduler: `[filter_scheduler]`, `[scheduler]` and `[metrics]`, and single options of `[compute]`
-//! and `[workarounds]`.
+//! The options of the scheduler: `[filter_scheduler]`, `[scheduler]`, `[scheduler_hook]` and `[metrics]`, and single
+//! options of `[compute]` and `[workarounds]`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::hosts::fleet::ConnectedHosts;
 use crate::hosts::metrics::HostMetrics;
 use crate::pci::alias::PciAliases;
+use crate::ports::scheduler_hook::SchedulerHook;
 
 /// The options; names and meanings are Nova's.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,16 +47,58 @@ pub struct SchedulerOptions {
     pub packs_cells: bool,
     /// `[pci] alias`.
     pub pci_aliases: PciAliases,
+    pub hook: HookOptions,
+}
+
+/// `[scheduler_hook]`: the operator's own program that judges hosts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookOptions {
+    /// `None`: there is no such program.
+    pub program: Option<SharedSchedulerHook>,
+    /// Whether hosts are chosen without the program if it gives no valid answer. Otherwise no host is chosen then.
+    pub fails_open: bool,
+    /// The most hosts of one question.
+    pub max_hosts: usize,
+}
+
+impl Default for HookOptions {
+    fn default() -> Self {
+        Self { program: None, fails_open: true, max_hosts: 200 }
+    }
+}
+
+/// The program as an option. Options are compared, so this type implements `PartialEq`.
+#[derive(Debug, Clone)]
+pub struct SharedSchedulerHook(pub Arc<dyn SchedulerHook>);
+
+impl PartialEq for SharedSchedulerHook {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// `[scheduler]`: requirements before any host is examined.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefilterOptions {
+    pub query_placement_for_availability_zone: bool,
     pub limit_tenants_to_placement_aggregate: bool,
     pub placement_aggregate_required_for_tenants: bool,
     pub query_placement_for_image_type_support: bool,
     pub enable_isolated_aggregate_filtering: bool,
     pub image_metadata_prefilter: bool,
+}
+
+impl Default for PrefilterOptions {
+    fn default() -> Self {
+        Self {
+            query_placement_for_availability_zone: true,
+            limit_tenants_to_placement_aggregate: false,
+            placement_aggregate_required_for_tenants: false,
+            query_placement_for_image_type_support: false,
+            enable_isolated_aggregate_filtering: false,
+            image_metadata_prefilter: false,
+        }
+    }
 }
 
 /// The multiplier of each weigher.
@@ -72,6 +116,7 @@ pub struct Multipliers {
     pub soft_anti_affinity: f64,
     pub build_failure: f64,
     pub metrics: f64,
+    pub hook: f64,
 }
 
 impl Default for Multipliers {
@@ -89,6 +134,7 @@ impl Default for Multipliers {
             soft_anti_affinity: 1.0,
             build_failure: 1_000_000.0,
             metrics: 1.0,
+            hook: 1.0,
         }
     }
 }

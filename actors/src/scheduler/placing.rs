@@ -7,6 +7,8 @@
 //! decides again a moment later, at most [`ROUNDS`] times in all. If a decision finds no host while others' claims are
 //! pending, the scheduler waits for their results before it refuses.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,12 +16,15 @@ use chronova_events::envelope::{Meta, Position};
 use chronova_events::error_chain::SharedError;
 use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProcessId, ProjectId, ProviderId, UserId};
 use chronova_events::instance::{RefusedHost, Scheduled};
-use chronova_events::ledger::Claimed;
+use chronova_events::ledger::{Allocation, Claimed};
 use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::views::Views;
 
 use super::batch::BatchMember;
-use super::choice::{RankedHost, SchedulingDecision, SchedulingReasons, choose};
+use super::choice::{RankedHost, SchedulingDecision, SchedulingReasons, choose, with_sources};
+use super::context::SchedulerViews;
+use super::hook::HookQuestion;
+use super::hook_answers::HookAnswers;
 use super::options::SchedulerOptions;
 use super::request::RequestSpec;
 use crate::aggregate::CommandError;
@@ -163,7 +168,7 @@ impl Scheduler {
         }
         let mut lost: Vec<RefusedHost> = Vec::new();
         for round in 1..=ROUNDS {
-            let (decision, ticket, newest) = self.decide(&asked.request);
+            let (decision, ticket, newest) = self.decide(&self.consult(&asked.request, 1).await);
             let Some(mut ticket) = ticket else {
                 if round < ROUNDS && self.others_settle(newest).await {
                     continue;
@@ -201,6 +206,32 @@ impl Scheduler {
         poll_until(|| self.views.servers.read(|servers| servers.get(server).is_some())).await;
         let seen = self.views.position();
         poll_until(|| self.views.steady().is_some() || self.views.position() > seen).await;
+    }
+
+    /// The request with the answers of the scheduler hook, if there is a hook. A forced host skips it, as it skips the
+    /// filters.
+    pub(super) async fn consult<'a>(&self, request: &'a RequestSpec, servers: u32) -> Cow<'a, RequestSpec> {
+        let options = &self.options.hook;
+        if options.program.is_none() || request.forced_host.is_some() {
+            return Cow::Borrowed(request);
+        }
+        let mut request = request.clone();
+        request.hook = None;
+        // If no host suits the server, there is nothing to ask. A host that comes into question meanwhile must wait for
+        // the next question.
+        request.hook = match self.question(&request, servers) {
+            Some(question) => question.ask(options).await.map(Arc::new),
+            None => Some(Arc::new(HookAnswers::Given(BTreeMap::new()))),
+        };
+        Cow::Owned(request)
+    }
+
+    fn question(&self, request: &RequestSpec, servers: u32) -> Option<HookQuestion> {
+        let metrics = self.options.metrics_of(&self.fleet);
+        let mut pending = self.lock();
+        pending.forget(self.views.position());
+        let ask = |sources: SchedulerViews<'_>| HookQuestion::of(sources, request, servers, &self.options);
+        with_sources(&self.views, (&*pending, &metrics), ask)
     }
 
     /// Decides, and shows the decision to later decisions. Also returns the number of the newest earlier decision that
@@ -272,11 +303,13 @@ async fn poll_until(done: impl Fn() -> bool) {
 
 /// The claim of a decision until the read models show it.
 pub(crate) fn pending_claim(request: &RequestSpec, chosen: &RankedHost) -> PendingClaim {
-    let own = chosen.allocations.iter().filter(|allocation| allocation.provider.0 == chosen.host.0);
+    let (own, elsewhere): (Vec<&Allocation>, Vec<&Allocation>) =
+        chosen.allocations.iter().partition(|allocation| allocation.provider.0 == chosen.host.0);
     PendingClaim {
         slot: chosen.slot,
         server: request.server,
-        resources: own.flat_map(|allocation| allocation.resources.iter().cloned()).collect(),
+        resources: own.into_iter().flat_map(|allocation| allocation.resources.iter().cloned()).collect(),
+        elsewhere: elsewhere.into_iter().cloned().collect(),
         fitted: chosen.fitted.clone(),
         devices: chosen.devices.clone(),
         group: request.group(),
@@ -313,7 +346,8 @@ fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost
     // A filter has already refused an impossible topology.
     let topology = asked.request.topology().ok().flatten();
     let (flavor, image) = (&asked.request.flavor, asked.request.image.as_deref());
-    let devices = scheduler.options.pci_aliases.of_server(flavor, image, &asked.request.ports).unwrap_or_default();
+    let devices =
+        scheduler.options.pci_aliases.of_server(flavor, image, &asked.request.device_ports).unwrap_or_default();
     let guest = (topology.is_some() || !devices.is_empty()).then(|| GuestClaim {
         host: ProviderId(chosen.host.0),
         topology: topology.map(Arc::new),

@@ -128,11 +128,14 @@ fn tenant_aggregates(context: &SchedulingContext<'_>, all: &mut PrefilterRequire
     });
 }
 
-/// Restricts the hosts to the requested zone. If no aggregate defines the zone, Nova's filter restricts nothing.
-/// Chronova restricts the hosts in this case, too. The default zone has the hosts that are in no other zone, and an
-/// unknown zone has no hosts.
+/// Applies `[scheduler] query_placement_for_availability_zone`: restricts the hosts to the requested zone. If no
+/// aggregate defines the zone, Nova's filter restricts nothing. Chronova restricts the hosts in this case, too. The
+/// default zone has the hosts that are in no other zone, and an unknown zone has no hosts.
 fn zone(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     let Some(zone) = context.request.zone.as_ref().filter(|_| context.request.forced_host.is_none()) else { return };
+    if !context.options.prefilters.query_placement_for_availability_zone {
+        return;
+    }
     let own = in_aggregates(context, |aggregate| aggregate.zone() == Some(zone));
     let hosts = match own {
         Some(hosts) => hosts,

@@ -131,6 +131,14 @@ pub const WEIGHERS: &[Weigher] = &[
         value: metrics,
         ..PLAIN
     },
+    Weigher {
+        name: "SchedulerHookWeigher",
+        key: "scheduler_hook_weight_multiplier",
+        multiplier: |m| m.hook,
+        applies: |context| context.request.hook.is_some(),
+        value: |host| host.context.request.hook.as_ref().map_or(0.0, |answers| answers.weight(host.row.id)),
+        ..PLAIN
+    },
 ];
 
 /// The sum of the metrics, each times its ratio. If the host does not report one of them, the result is
@@ -161,8 +169,9 @@ fn same_image_properties(host: &HostState<'_>) -> f64 {
     sum
 }
 
-/// Nova's class names of all weighers, for the configuration. One of these weighers has no effect in a single cell.
-pub const CLASSES: [&str; 14] = [
+/// The class names of all weighers, for the configuration: Nova's, and one of our own for the scheduler hook. One of
+/// these weighers has no effect in a single cell.
+pub const CLASSES: [&str; 15] = [
     ALL,
     "nova.scheduler.weights.ram.RAMWeigher",
     "nova.scheduler.weights.cpu.CPUWeigher",
@@ -177,6 +186,7 @@ pub const CLASSES: [&str; 14] = [
     "nova.scheduler.weights.image_props.ImagePropertiesWeigher",
     "nova.scheduler.weights.metrics.MetricsWeigher",
     "nova.scheduler.weights.cross_cell.CrossCellWeigher",
+    "chronova.scheduler.weights.SchedulerHookWeigher",
 ];
 
 /// The name by which an option selects all weighers.

@@ -1,5 +1,5 @@
-//! Determines which processors of a host are for pinned guests and which for floating guests. The host reports its
-//! cells, and the operator configures the CPU sets.
+//! Determines which processors of a host are for pinned guests and which for floating guests, and how many huge pages
+//! are for guests. The host reports its cells, and the operator configures the CPU sets and the reserved pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +7,9 @@ use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{HostCellsReplaced, HostNumaCell, HostPages};
 use chronova_hypervisor::cpus;
 use chronova_hypervisor::pinning::NumaCell;
+
+use super::MemPageSize;
+use super::request::pages;
 
 /// `[compute] cpu_shared_set` and `cpu_dedicated_set`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -88,6 +91,43 @@ impl CpuSets {
     }
 }
 
+/// An entry of `[DEFAULT] reserved_huge_pages`: pages of each host that are not for guests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReservedHugePages {
+    /// The NUMA cell.
+    pub node: u32,
+    /// The size of a page.
+    pub kib: u64,
+    pub count: u64,
+}
+
+impl ReservedHugePages {
+    /// Reads `node:0,size:2048,count:64`; the size is in KiB, or has a unit as in `1GB`.
+    ///
+    /// # Errors
+    /// The part that cannot be read.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let mut parts: BTreeMap<&str, &str> = BTreeMap::new();
+        for part in text.split(',') {
+            let (key, value) = part.split_once(':').ok_or_else(|| format!("{part:?} is not KEY:VALUE"))?;
+            parts.insert(key.trim(), value.trim());
+        }
+        let [node, size, count] = ["node", "size", "count"].map(|key| parts.remove(key).ok_or(key));
+        if let Some(key) = parts.keys().next() {
+            return Err(format!("{key:?} is none of node, size and count"));
+        }
+        let missing = |key: &str| format!("{text:?} has no {key}");
+        let (node, size, count) = (node.map_err(missing)?, size.map_err(missing)?, count.map_err(missing)?);
+        let wrong = |key: &str, value: &str| format!("{key}:{value} is not a number");
+        let MemPageSize::Kib(kib) = pages(size)? else { return Err(format!("size:{size} is not the size of a page")) };
+        Ok(Self {
+            node: node.parse().map_err(|_| wrong("node", node))?,
+            kib,
+            count: count.parse().map_err(|_| wrong("count", count))?,
+        })
+    }
+}
+
 /// The cells of a host that guests may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostNumaCells {
@@ -125,6 +165,19 @@ impl HostNumaCells {
         let counted = sets.any().then_some((shared.len() as u64, dedicated.len() as u64));
         let cells = found.iter().map(|cell| of_cell(cell, &shared, &dedicated)).collect();
         Ok(Self { confines: sets.shared.is_some(), cells, counted })
+    }
+
+    /// Takes the operator's reserved pages off. An entry for a cell or a size that the host does not have is for other
+    /// hosts.
+    #[must_use]
+    pub fn without(mut self, reserved: &[ReservedHugePages]) -> Self {
+        for entry in reserved {
+            let cell = self.cells.iter_mut().filter(|cell| cell.id == entry.node);
+            for found in cell.flat_map(|cell| &mut cell.pages).filter(|found| found.kib == entry.kib) {
+                found.total = found.total.saturating_sub(entry.count);
+            }
+        }
+        self
     }
 
     pub fn event(&self, provider: ProviderId) -> HostCellsReplaced {

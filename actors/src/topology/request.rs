@@ -338,7 +338,7 @@ fn page_size(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<MemPageSi
 
 /// Parses a page size in words, in KiB, or with a unit: `2MB`, `16Gib`. As in oslo, `B` is bytes, `b` and `bit` are
 /// bits, and a prefix is a power of 1024 with and without its `i`.
-fn pages(text: &str) -> TopologyResult<MemPageSize> {
+pub(super) fn pages(text: &str) -> TopologyResult<MemPageSize> {
     let wrong = || format!("Invalid memory page size '{text}'");
     match text {
         "any" => return Ok(MemPageSize::Any),

@@ -7,7 +7,7 @@ use chronova_events::ledger::{FittedNumaCell, HostNumaCell, HostPages};
 use chronova_hypervisor::pinning::NumaCell;
 
 use super::fit::{FitLimits, fit};
-use super::host::{CpuSets, HostCpus, HostNumaCells};
+use super::host::{CpuSets, HostCpus, HostNumaCells, ReservedHugePages};
 use super::usage::cells;
 use super::*;
 
@@ -529,6 +529,36 @@ fn the_operator_assigns_processors_to_kinds_of_guests() {
     assert_eq!(named["h2"].shared, None);
     for wrong in ["h1 dedicated", "h1 dedicated=a", "h1 shared=0-1 dedicated=1", "dedicated=1", "h1 pinned=1"] {
         assert!(HostCpus::read_named(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn reserved_huge_pages_are_taken_off_the_cells_that_have_them() {
+    let cell = |id: u32, pages: &[(u64, u64)]| NumaCell {
+        id,
+        cpus: vec![id],
+        siblings: vec![],
+        memory_mib: 4096,
+        pages: pages.to_vec(),
+    };
+    let found = [cell(0, &[(4, 1000), (2048, 10)]), cell(1, &[(2048, 10), (1_048_576, 1)])];
+    let reserved: Vec<_> = ["node:0,size:2048,count:3", "node:1,size:1GB,count:5", "node:7,size:2048,count:1"]
+        .iter()
+        .map(|text| ReservedHugePages::read(text).unwrap())
+        .collect();
+    let cells = HostNumaCells::of(&found, &CpuSets::default()).unwrap().without(&reserved).cells;
+    let left: Vec<Vec<(u64, u64)>> =
+        cells.iter().map(|cell| cell.pages.iter().map(|pages| (pages.kib, pages.total)).collect()).collect();
+    assert_eq!(left, [vec![(4, 1000), (2048, 7)], vec![(2048, 10), (1_048_576, 0)]]);
+    for wrong in [
+        "",
+        "node:0",
+        "node:0,size:2048",
+        "node:0,size:any,count:1",
+        "node:a,size:4,count:1",
+        "node:0,size:4,count:1,x:2",
+    ] {
+        assert!(ReservedHugePages::read(wrong).is_err(), "{wrong}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The state of the ledger, folded from its events.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -350,6 +351,13 @@ impl Ledger {
     /// The provider with this name.
     pub fn named(&self, name: &str) -> Option<ProviderId> {
         self.names.get(name).copied()
+    }
+
+    /// The providers whose names begin with `prefix`, sorted by name.
+    pub fn named_from<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a Provider> {
+        let from = self.names.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let named = from.take_while(move |(name, _)| name.starts_with(prefix));
+        named.filter_map(move |(_, id)| self.providers.get(id)).map(|provider| &**provider)
     }
 
     pub fn knows_class(&self, name: &str) -> bool {

@@ -21,6 +21,7 @@ use tokio::sync::Mutex;
 use super::tail::{Subscription, Tail};
 use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::holds::LegalHolds;
 use crate::sealed::keys::KeyRing;
 
 /// A log with a fuse. Before the fuse blows, all calls pass. Afterwards, reads and writes fail with
@@ -214,6 +215,10 @@ impl EventStore for FuseStore {
 
     fn keys(&self) -> Option<&Arc<KeyRing>> {
         self.inner.keys()
+    }
+
+    fn holds(&self) -> Result<LegalHolds, StoreError> {
+        self.inner.holds()
     }
 
     async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {

@@ -25,6 +25,7 @@ use thiserror::Error;
 
 use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::holds::LegalHolds;
 use crate::sealed::keys::KeyRing;
 use crate::sealed::{self, SealError, StoredPayload};
 use criteria::{Criteria, EventSearchResult};
@@ -163,6 +164,11 @@ pub trait EventStore: Send + Sync + 'static {
     /// The keys of personal fields; `None` in back ends that encrypt nothing.
     fn keys(&self) -> Option<&Arc<KeyRing>> {
         None
+    }
+
+    /// The legal holds on this log; none in back ends that keep no file beside the log.
+    fn holds(&self) -> Result<LegalHolds, StoreError> {
+        Ok(LegalHolds::default())
     }
 
     /// Drops all copies of the personal fields in these streams, in memory and on disk: snapshots and decoded events.

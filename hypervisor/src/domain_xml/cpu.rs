@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::error::HardwareError;
 use super::facts::{CpuModel, HostFacts};
 use super::hardware::Hardware;
-use super::pinned;
+use super::{pinned, pmem};
 use crate::guest::GuestSpec;
 use crate::options::CpuMode;
 use crate::traits;
@@ -36,7 +36,7 @@ pub(super) fn model(properties: &[(String, String)], host: &HostFacts) -> Result
     }
 }
 
-pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
+pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware, persistent: &[u64]) -> Element {
     let (sockets, cores, threads) = hardware.topology(guest.vcpus);
     let topology = Element::new("topology").attr("sockets", sockets).attr("cores", cores).attr("threads", threads);
     let cpu = match host.cpu_mode {
@@ -55,5 +55,6 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         let policy = if flag.wanted { "require" } else { "disable" };
         Element::new("feature").attr("policy", policy).attr("name", &flag.name)
     });
-    cpu.child(topology).children(flags).children(pinned::numa(&guest.pinning))
+    let nodes = pinned::numa(&guest.pinning).or_else(|| pmem::node(guest, persistent));
+    cpu.child(topology).children(flags).children(nodes)
 }

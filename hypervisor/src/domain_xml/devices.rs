@@ -1,6 +1,7 @@
 //! The `<devices>` element.
 
 use chronova_events::pci::PciAddress;
+use uuid::Uuid;
 
 use super::encryption::{self, protected};
 use super::facts::HostFacts;
@@ -10,8 +11,8 @@ use super::source::DiskSource;
 use crate::guest::{GuestSpec, ImageFormat, Nic, NicDevice, NicDeviceForm, NicPlug, VolumeDisk};
 use crate::options::{CacheMode, Spice};
 use crate::pci::PassedDevice;
-use crate::volumes;
 use crate::xml::Element;
+use crate::{vfat, volumes};
 
 pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     Element::new("devices")
@@ -20,6 +21,7 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .children(pcie_ports(host, hardware))
         .children(guest.nics.iter().map(|nic| interface(nic, guest.vcpus, host, hardware)))
         .children(guest.devices.iter().copied().map(passed))
+        .children(guest.mdevs.iter().map(|device| mediated(device.uuid)))
         .children(serial(guest, host, hardware))
         .children(hardware.guest_agent.then(agent))
         .children(hardware.tablet.then(|| Element::new("input").attr("type", "tablet").attr("bus", "usb")))
@@ -79,6 +81,15 @@ fn device_interface(nic: &Nic, plugged: &NicDevice, hardware: &Hardware) -> Elem
         .children((vhost.is_some() || iommu.is_some()).then(driver))
 }
 
+/// A mediated device of the host, as in Nova's definitions.
+pub(crate) fn mediated(uuid: Uuid) -> Element {
+    Element::new("hostdev")
+        .attr("mode", "subsystem")
+        .attr("type", "mdev")
+        .attr("model", "vfio-pci")
+        .child(Element::new("source").child(Element::new("address").attr("uuid", uuid)))
+}
+
 /// Chooses device names per prefix: `vda`, `vdb`, ...; SCSI, SATA and USB share `sd`. Skips the names of volumes.
 struct DeviceNames(Vec<String>);
 
@@ -132,8 +143,12 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
     };
     let encrypted = hardware.encryption.is_some();
     disks.extend(guest.volumes.iter().map(|disk| volume(&later(disk), host, encrypted)));
-    if guest.config_drive.is_some() {
-        disks.push(cdrom(&file(path(volumes::config_drive(guest.instance)), "raw"), hardware.cdrom_bus, &mut names));
+    if let Some(image) = &guest.config_drive {
+        let source = file(path(volumes::config_drive(guest.instance)), "raw");
+        disks.push(match vfat::is_image(image) {
+            true => vfat_drive(&source, host, hardware),
+            false => cdrom(&source, hardware.cdrom_bus, &mut names),
+        });
     }
     if let Some(place) = guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
         let rescue = volumes::rescue(guest.instance);
@@ -211,6 +226,18 @@ fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut DeviceNames) -> Element 
         .child(source.element())
         .child(Element::new("target").attr("dev", names.next(bus)).attr("bus", bus.name()))
         .child(Element::new("readonly"))
+}
+
+/// A config drive with the file system vfat is a disk, as in Nova, and has the last name of its bus. So the names of the
+/// guest's volumes do not depend on it. QEMU has no read-only disks on IDE and SATA.
+fn vfat_drive(source: &DiskSource, host: &HostFacts, hardware: &Hardware) -> Element {
+    let bus = hardware.disk_bus;
+    let last = if bus == DiskBus::Ide { 'd' } else { 'z' };
+    let drive = disk(source, host, (bus, hardware), format!("{}{last}", bus.prefix()));
+    match bus {
+        DiskBus::Ide | DiskBus::Sata => drive,
+        _ => drive.child(Element::new("readonly")),
+    }
 }
 
 /// The SCSI controller, if a disk needs one. Current systems have no driver for libvirt's default, an LSI model. A guest

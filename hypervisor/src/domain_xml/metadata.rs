@@ -2,6 +2,7 @@
 
 use super::facts::HostFacts;
 use crate::guest::GuestSpec;
+use crate::mdev::GuestMdev;
 use crate::options::Serial;
 use crate::xml::Element;
 
@@ -23,13 +24,21 @@ pub(super) fn element(guest: &GuestSpec) -> Element {
     let root =
         guest.root.as_ref().map(|root| Element::new("chronova:root").attr("type", "image").attr("uuid", root.image.id));
     let ports = guest.nics.iter().map(|nic| Element::new("chronova:port").attr("uuid", nic.port));
+    let mdev = |device: &GuestMdev| {
+        let named = Element::new("chronova:mdev").attr("uuid", device.uuid);
+        named.attr("parent", device.parent).attr("type", &device.mdev_type)
+    };
+    // A start of the guest creates the devices that are missing, and the host's devices do not tell their types.
+    let mdevs =
+        (!guest.mdevs.is_empty()).then(|| Element::new("chronova:mdevs").children(guest.mdevs.iter().map(mdev)));
     let instance = Element::new("chronova:instance")
         .attr("xmlns:chronova", NAMESPACE)
         .child(Element::leaf("chronova:name", &guest.display_name))
         .child(flavor)
         .child(owner)
         .children(root)
-        .child(Element::new("chronova:ports").children(ports));
+        .child(Element::new("chronova:ports").children(ports))
+        .children(mdevs);
     Element::new("metadata").child(instance)
 }
 

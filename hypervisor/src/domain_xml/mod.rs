@@ -19,11 +19,14 @@ mod iommu;
 mod metadata;
 mod pinned;
 mod plugs;
+mod pmem;
 pub(crate) mod source;
 mod splice;
 mod topology;
 mod tuning;
 
+#[cfg(feature = "libvirt")]
+pub(crate) use devices::mediated;
 pub use error::HardwareError;
 pub use facts::{CpuModel, ForeignArch, HostFacts};
 pub use firmware::{Firmware, Tpm};
@@ -52,12 +55,13 @@ pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareErr
     if host.guests.file_backed_memory.is_some() && guest.pinning.nodes.iter().any(|node| node.huge_page_kib.is_some()) {
         return Err(HardwareError::HugePagesOnFiles);
     }
+    let persistent = pmem::sizes(guest, host)?;
     encryption::check_disks(guest, &hardware)?;
     let hardware = match guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
         Some(place) => hardware.with_rescue(place, host)?,
         None => hardware,
     };
-    Ok(domain(guest, host, &hardware).render())
+    Ok(domain(guest, host, &hardware, &persistent).render())
 }
 
 /// Renders one interface for an existing guest with `vcpus` CPUs. `properties` as in [`GuestSpec::hardware`].
@@ -77,13 +81,15 @@ pub fn render_disk(disk: &VolumeDisk, host: &HostFacts, encrypted: bool) -> Stri
     devices::volume(disk, host, encrypted).render()
 }
 
-fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
+/// `persistent`: the sizes of the guest's persistent memory.
+fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware, persistent: &[u64]) -> Element {
     Element::new("domain")
         .attr("type", if host.kvm { "kvm" } else { "qemu" })
         .child(Element::leaf("name", &guest.domain_name))
         .child(Element::leaf("uuid", guest.instance))
         .child(metadata::element(guest))
-        .child(Element::leaf("memory", guest.memory_mib * 1024).attr("unit", "KiB"))
+        .children(pmem::max_memory(guest, persistent))
+        .child(Element::leaf("memory", pmem::all_memory(guest, persistent)).attr("unit", "KiB"))
         .children(pinned::memory_backing(&guest.pinning, host, hardware))
         .child(pinned::vcpu(guest.vcpus, &guest.pinning))
         .children(hardware.tuning.cpu(cpu_placement(guest, host)))
@@ -91,12 +97,12 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .children(host.is_x86().then(|| metadata::sysinfo(guest, host)))
         .child(os(guest, host, hardware))
         .child(features(guest, host, hardware))
-        .child(cpu::element(guest, host, hardware))
+        .child(cpu::element(guest, host, hardware, persistent))
         .child(clock(host, hardware))
         .child(Element::leaf("on_poweroff", "destroy"))
         .child(Element::leaf("on_reboot", "restart"))
         .child(Element::leaf("on_crash", "destroy"))
-        .child(devices::element(guest, host, hardware))
+        .child(devices::element(guest, host, hardware).children(pmem::devices(guest, host, persistent)))
         .children(hardware.encryption.map(encryption::launch_security))
 }
 

@@ -15,6 +15,7 @@ mod encryption;
 mod foreign;
 mod hardware_wishes;
 mod limits;
+mod mdevs;
 mod sriov;
 
 fn host() -> HostFacts {
@@ -74,6 +75,7 @@ fn guest() -> GuestSpec {
         rescue: None,
         pinning: Pinning::default(),
         devices: vec![],
+        mdevs: vec![],
         tpm_secret: None,
     }
 }
@@ -120,6 +122,13 @@ fn each_mode_of_a_cpu_is_rendered() {
     assert_eq!(cpu(CpuMode::HostModel, &[]), (said("host-model"), said("exact"), None));
     assert_eq!(cpu(CpuMode::HostPassthrough, &["Nehalem"]), (said("host-passthrough"), said("exact"), None));
     assert_eq!(cpu(CpuMode::Maximum, &[]), (said("maximum"), None, None));
+    // Without a mode, the hypervisor chooses the model: as in Nova, the element has only the topology.
+    let xml = render(&guest(), &HostFacts { kvm: true, cpu_mode: CpuMode::None, ..host() }).unwrap();
+    let document = roxmltree::Document::parse(&xml).unwrap();
+    let none = document.descendants().find(|node| node.has_tag_name("cpu")).unwrap();
+    let parts: Vec<&str> =
+        none.children().filter(|node| node.is_element()).map(|node| node.tag_name().name()).collect();
+    assert_eq!((none.attributes().count(), parts), (0, vec!["topology"]), "{xml}");
     let custom = cpu(CpuMode::Custom, &["IvyBridge", "Nehalem"]);
     assert_eq!(custom, (said("custom"), said("exact"), said("IvyBridge")));
 }

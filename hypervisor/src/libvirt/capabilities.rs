@@ -8,7 +8,7 @@ use virt::connect::Connect;
 
 use super::cpu_models::{self, HostCpu};
 use super::error::Context;
-use super::{cells, node, pci, pool, storage};
+use super::{cells, mdevs, node, pci, pmem, pool, storage};
 use crate::domain_xml::{CpuModel, ForeignArch, HostFacts, IommuModel};
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
@@ -53,6 +53,8 @@ pub(super) struct ProbedHost {
     emulates_because: Option<&'static str>,
     /// The features that guests can have. The host's CPU traits are derived from them.
     guest_features: BTreeSet<String>,
+    /// See [`HostCapabilities::guest_flags`].
+    guest_flags: Vec<String>,
     iommu: bool,
 }
 
@@ -95,6 +97,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     let host_cpu = HostCpu { arch: &arch, virt_type: virt_name(kvm), mode, features };
     let cpu_models = cpu_models::learn(connect, &host_cpu, options)?;
     let guest_features = guest_features(&cpu, &cpu_models, mode, options);
+    let guest_flags = guest_flags(presented, &cpu_models, mode, options);
     let foreign = foreign(connect, &document, &arch, options);
     let machine_type = options.machine_types.chosen(&arch).map(str::to_owned);
     let facts = HostFacts {
@@ -115,7 +118,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         sev: sev(secure_domain.root_element()).filter(|_| kvm),
         foreign,
     };
-    Ok(ProbedHost { facts, cpu, emulates_because, guest_features, iommu: has_iommu(&document) })
+    Ok(ProbedHost { facts, cpu, emulates_because, guest_features, guest_flags, iommu: has_iommu(&document) })
 }
 
 /// The other architectures that the host can emulate.
@@ -205,7 +208,8 @@ fn offers_kvm(document: &Document<'_>, arch: &str) -> bool {
 /// The operator demands KVM, and the host's libvirt does not offer it: every guest would fail to start.
 fn emulates_because(document: &Document<'_>, cpu: &CpuInfo, virt_type: VirtType) -> DriverResult<Option<&'static str>> {
     const NO_KVM: &str = "its libvirt offers no KVM: load the module kvm_intel or kvm_amd (kvm_hv on POWER), and look whether \
-                          QEMU's user may open /dev/kvm";
+                          QEMU's user may open /dev/kvm. If the module was loaded before QEMU was installed, /dev/kvm does \
+                          not belong to the group kvm: run udevadm trigger";
     let offered = offers_kvm(document, &cpu.arch);
     match virt_type {
         VirtType::Qemu => Ok(Some("[libvirt] virt_type is qemu")),
@@ -285,6 +289,18 @@ fn guest_features(cpu: &CpuInfo, models: &[CpuModel], mode: CpuMode, options: &L
     features
 }
 
+/// The flags that guests get. `presented` are those of `host-model` in the domain capabilities. The features of the host's
+/// own CPU would not do: KVM does not pass on all of them. Without `[libvirt] cpu_mode`, guests get no flags.
+fn guest_flags(presented: Vec<String>, models: &[CpuModel], mode: CpuMode, options: &LibvirtOptions) -> Vec<String> {
+    let presented = match (mode, models) {
+        (CpuMode::None, _) => return Vec::new(),
+        (_, []) => presented,
+        _ => Vec::new(),
+    };
+    let cpu = CpuInfo { features: presented, ..CpuInfo::default() };
+    guest_features(&cpu, models, mode, options).into_iter().collect()
+}
+
 fn enum_values(node: Option<Node<'_, '_>>, name: &str) -> Vec<String> {
     node.into_iter()
         .flat_map(|node| node.descendants())
@@ -320,9 +336,12 @@ pub(super) fn capabilities(
         kvm: known.facts.kvm,
         emulates_because: known.emulates_because.map(str::to_owned),
         traits: traits(known, options, has_igb(libvirt_version, hypervisor_version)),
+        guest_flags: known.guest_flags.clone(),
         encrypted_guests: known.facts.sev.map_or(0, |sev| sev.slots(options.encrypted_guests)),
+        pmem: pmem::offered(connect, options),
         cells: cells::learn(connect)?,
         pci: if options.reads_pci { pci::learn(connect)? } else { HostPci::default() },
+        mdevs: if options.reads_mdevs { mdevs::learn(connect)? } else { Vec::new() },
         iommu: known.iommu,
     })
 }
@@ -402,12 +421,38 @@ pub(super) fn host_of(uri: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::options::CpuFlag;
 
     #[test]
     fn without_cpu_mode_guests_have_the_hosts_model() {
         let modes = [(true, "x86_64"), (true, "aarch64"), (false, "x86_64")];
         let modes = modes.map(|(kvm, arch)| default_cpu_mode(kvm, arch));
         assert_eq!(modes, [CpuMode::HostModel, CpuMode::HostPassthrough, CpuMode::None]);
+    }
+
+    /// The flags against flaws of processors, such as `md-clear`, come from the host model or from the operator.
+    #[test]
+    fn guests_get_the_flags_of_the_host_model_or_of_the_operator() {
+        let xml = "<domainCapabilities><cpu><mode name='host-model' supported='yes'><model>Skylake-Server</model><feature \
+                   policy='require' name='md-clear'/><feature policy='require' name='vmx'/><feature policy='disable' \
+                   name='hle'/></mode></cpu></domainCapabilities>";
+        let document = parse(xml).unwrap();
+        let presented = emulated_features(document.root_element());
+        let flag = |name: &str, wanted| CpuFlag { name: name.to_owned(), wanted };
+        let with = |flags: Vec<CpuFlag>, mode, models: &[CpuModel]| {
+            let mut options = LibvirtOptions::default();
+            options.guests.cpu_flags = flags;
+            guest_flags(presented.clone(), models, mode, &options)
+        };
+        for mode in [CpuMode::HostModel, CpuMode::HostPassthrough] {
+            assert_eq!(with(vec![], mode, &[]), ["md-clear", "vmx"]);
+        }
+        assert_eq!(with(vec![flag("vmx", false)], CpuMode::HostModel, &[]), ["md-clear"]);
+        // A named model brings its own features, and the operator adds the flags.
+        let model = CpuModel { name: "Skylake-Server".to_owned(), features: ["avx".to_owned()].into() };
+        assert_eq!(with(vec![], CpuMode::Custom, std::slice::from_ref(&model)), ["avx"]);
+        assert_eq!(with(vec![flag("md-clear", true)], CpuMode::Custom, &[model]), ["avx", "md-clear"]);
+        assert_eq!(with(vec![flag("md-clear", true)], CpuMode::None, &[]), [""; 0]);
     }
 
     /// `[libvirt] virt_type = qemu` emulates guests even where the host has KVM.
@@ -456,7 +501,7 @@ mod tests {
         assert!(firmware.contains("neither vmx nor svm") && firmware.contains("machine's firmware"), "{firmware}");
         for virt_type in [VirtType::Auto, VirtType::Kvm] {
             let modules = decides("x86_64", &["vmx"], false, virt_type);
-            for words in ["kvm_intel", "kvm_amd", "kvm_hv", "/dev/kvm"] {
+            for words in ["kvm_intel", "kvm_amd", "kvm_hv", "/dev/kvm", "group kvm: run udevadm trigger"] {
                 assert!(modules.contains(words), "{words} is not in {modules}");
             }
             assert_eq!(modules.contains("virt_type is kvm"), virt_type == VirtType::Kvm, "{modules}");

@@ -10,7 +10,7 @@ use virt::storage_pool::StoragePool;
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{adopted, cached_image, emulated_tpm, pool, snapshot};
+use super::{adopted, cached_image, disks, emulated_tpm, mdevs, pmem, pool, secrets, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -58,6 +58,7 @@ pub(super) fn redefine(
     if let Some(domain) = lookup(connect, instance)? {
         adopted::keep_disks(site, &domain, instance, &renewed)?;
         snapshot::put_down(&domain)?;
+        mdevs::remove_others(&domain, &guest.mdevs)?;
     }
     for name in renewed {
         site.remove(&name)?;
@@ -82,8 +83,10 @@ fn define_and_start(
     start_or_learn(site.connect, &facts, guest, &domain)
 }
 
-/// Adds the sources of the guest's disks to the host's facts.
+/// Adds the sources of the guest's disks to the host's facts. The files of its persistent memory are created here, as they
+/// are on the host's own memory even if hosts share the disks.
 fn with_places(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFacts> {
+    pmem::provide(site.connect, site.options, guest)?;
     Ok(HostFacts { places: site.places(guest)?, ..facts.clone() })
 }
 
@@ -106,13 +109,17 @@ pub(super) fn install(
     on: bool,
     provide: impl FnOnce() -> DriverResult<()>,
 ) -> DriverResult<HostFinding> {
-    if let Some(domain) = lookup(site.connect, guest.instance)?
+    let known = lookup(site.connect, guest.instance)?;
+    if let Some(domain) = &known
         && domain.is_active().during("install")?
     {
         let message = "the guest runs".to_owned();
         return if on { Ok(HostFinding::Nothing) } else { Err(DriverError::Failed { call: "install", message }) };
     }
     render(guest, facts)?;
+    if let Some(domain) = &known {
+        mdevs::remove_others(domain, &guest.mdevs)?;
+    }
     provide()?;
     pool::look_for(site.connect, site.options, &guest.volumes)?;
     let facts = with_places(site, facts, guest)?;
@@ -174,7 +181,7 @@ pub(super) fn provide_volumes(
         provide_root(site, &pool, guest.instance, root, undefined, content)?;
     }
     if let Some(rescue) = &guest.rescue {
-        is_cached(&pool, &rescue.image)?;
+        is_here(site, &pool, &rescue.image)?;
         let disk = volumes::rescue(guest.instance);
         site.provide_image(&disk, rescue.image.virtual_size, &rescue.image, undefined)?;
     }
@@ -205,10 +212,10 @@ fn unusable(image: &ImageRef, reason: &str) -> DriverError {
     DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() }
 }
 
-fn is_cached(pool: &StoragePool, image: &ImageRef) -> DriverResult<()> {
-    match pool::lookup(pool, &volumes::base_complete(image))? {
-        Some(_) => Ok(()),
-        None => Err(unusable(image, "it is not in the host's cache")),
+fn is_here(site: HostStorage<'_>, pool: &StoragePool, image: &ImageRef) -> DriverResult<()> {
+    match site.has_image(pool, image)? {
+        true => Ok(()),
+        false => Err(unusable(image, "it is not in the host's cache")),
     }
 }
 
@@ -232,7 +239,7 @@ fn provide_root(
     content: DiskContent,
 ) -> DriverResult<()> {
     let image = &root.image;
-    is_cached(pool, image)?;
+    is_here(site, pool, image)?;
     if image.format == ImageFormat::Iso {
         return Ok(());
     }
@@ -250,12 +257,19 @@ fn provide_root(
 /// Removes a guest with all its disks and files on this host.
 pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
     if let Some(domain) = lookup(connect, instance)? {
+        let attached = disks::serials(&domain).unwrap_or_default();
         pull(&domain)?;
+        // The definition names the devices, so it goes last.
+        mdevs::remove(&domain)?;
         undefine(&domain)?;
+        for volume in attached {
+            secrets::forget(connect, &volume)?;
+        }
     }
     if options.emulates_tpm {
         emulated_tpm::remove(connect, instance)?;
     }
+    pmem::remove(connect, options, instance)?;
     HostStorage::new(connect, options).remove_all(instance)
 }
 

@@ -10,8 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::cached_image::format_name;
 use super::host::{COPY_LIMIT, LibvirtDriver};
-use super::snapshot;
+use super::{snapshot, storage};
 use crate::capability::DiskSnapshots;
+use crate::capability::snapshots::PlacedCopy;
 use crate::driver::{ByteStream, DriverError, DriverResult};
 use crate::guest::{DiskCopy, ImageFormat, Quiesce};
 
@@ -64,6 +65,36 @@ impl DiskSnapshots for LibvirtDriver {
     async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
         self.change("copy removal", instance, self.options.call_deadline, move |connect, options| {
             snapshot::remove(connect, options, instance, copy)
+        })
+        .await
+    }
+
+    async fn place_copy(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<bool> {
+        if !storage::places_copies(&self.options) {
+            return Ok(false);
+        }
+        self.call_within("disk copy", COPY_LIMIT, move |connect, options| {
+            snapshot::place(connect, options, (instance, copy), quiesce)
+        })
+        .await
+    }
+
+    async fn placed_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<Option<PlacedCopy>> {
+        if !storage::places_copies(&self.options) {
+            return Ok(None);
+        }
+        self.call_within("read copy", COPY_LIMIT, move |connect, options| {
+            snapshot::placed(connect, options, instance, copy)
+        })
+        .await
+    }
+
+    async fn remove_placed_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+        if !storage::places_copies(&self.options) {
+            return Ok(());
+        }
+        self.change("copy removal", instance, self.options.call_deadline, move |connect, options| {
+            snapshot::unplace(connect, options, instance, copy)
         })
         .await
     }

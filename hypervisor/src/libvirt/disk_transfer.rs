@@ -51,7 +51,7 @@ fn list(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> Dr
     let mut disks = Vec::new();
     for (name, disk) in HostStorage::new(connect, options).disks_of(instance)? {
         let Some(suffix) = name.strip_prefix(&id).filter(|suffix| !stays_behind(suffix)) else { continue };
-        let (suffix, size) = (suffix.to_owned(), pool::physical_size(&disk.volume)?);
+        let (suffix, size) = (suffix.to_owned(), disk.length()?);
         disks.push(DiskFile { suffix, size, capacity: disk.capacity()?, raw: disk.is_raw() });
     }
     Ok(disks)
@@ -110,6 +110,26 @@ fn send_hole(length: u64, out: &Out) -> bool {
     true
 }
 
+/// Gives exactly `size` incoming bytes to `put`.
+fn pass_on(
+    incoming: &mut mpsc::Receiver<Bytes>,
+    size: u64,
+    mut put: impl FnMut(&[u8]) -> DriverResult<()>,
+) -> DriverResult<()> {
+    let mut arrived = 0_u64;
+    while let Some(chunk) = incoming.blocking_recv() {
+        arrived += chunk.len() as u64;
+        if arrived > size {
+            return Err(failed("the disk is longer than announced"));
+        }
+        put(&chunk)?;
+    }
+    match arrived == size {
+        true => Ok(()),
+        false => Err(failed(format!("{arrived} bytes arrived instead of {size}"))),
+    }
+}
+
 /// Writes a disk of exactly `disk.size` bytes. If the stream breaks, removes the incomplete disk.
 fn store(
     connect: &Connect,
@@ -122,28 +142,18 @@ fn store(
     // The pool creates the disk in the incoming format, so that the pool knows the disk. Then the incoming bytes
     // overwrite it.
     let made = site.provide_empty(&volumes::suffixed(instance, &disk.suffix), disk.capacity, disk.raw)?;
+    let written = made.write_whole(site, &mut |out| {
+        pass_on(&mut incoming, disk.size, |chunk| out.write_all(chunk).map_err(|error| failed(error.to_string())))
+    })?;
+    if written {
+        pool::refresh(&made.pool);
+        return Ok(());
+    }
     let mut upload = match made.is_blank(options) {
         true => pool::Upload::start_sparse(connect, &made.volume, disk.size)?,
         false => pool::Upload::start(connect, &made.volume, disk.size)?,
     };
-    let mut size = 0_u64;
-    let mut sent = Ok(());
-    while let Some(chunk) = incoming.blocking_recv() {
-        size += chunk.len() as u64;
-        if size > disk.size {
-            sent = Err(failed("the disk is longer than announced"));
-        } else {
-            sent = upload.send(&chunk);
-        }
-        if sent.is_err() {
-            break;
-        }
-    }
-    let stored = match sent {
-        Ok(()) if size == disk.size => upload.finish(),
-        Ok(()) => Err(failed(format!("{size} bytes arrived instead of {}", disk.size))),
-        Err(error) => Err(error),
-    };
+    let stored = pass_on(&mut incoming, disk.size, |chunk| upload.send(chunk)).and_then(|()| upload.finish());
     if let Err(error) = stored {
         let _ = pool::delete(&made.volume);
         return Err(error);
@@ -181,7 +191,7 @@ fn provide(site: HostStorage<'_>, guest: &GuestSpec) -> DriverResult<()> {
 impl LibvirtDriver {
     async fn read(
         &self,
-        find: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<VolumeReading> + Send + 'static,
+        work: impl FnOnce(&Connect, &LibvirtOptions, &Out) -> DriverResult<()> + Send + 'static,
     ) -> DriverResult<ByteStream> {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
@@ -189,7 +199,7 @@ impl LibvirtDriver {
         self.readings.serve(Arc::as_ptr(&session).addr());
         // Nobody waits for the result. The reader gets an error as the last item.
         let sent = self.readings.start("read disk", move || {
-            let sent = link.line(&session).and_then(|line| send(&line, &find(&line, &options)?, &out));
+            let sent = link.line(&session).and_then(|line| work(&line, &options, &out));
             if let Err(error) = sent {
                 let _ = out.blocking_send(Err(std::io::Error::other(error)));
             }
@@ -214,19 +224,24 @@ impl DiskTransfer for LibvirtDriver {
 
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
         let (name, size) = (volumes::suffixed(instance, &disk.suffix), disk.size);
-        self.read(move |connect, options| {
-            let disk = HostStorage::new(connect, options).require(&name)?;
-            Ok(VolumeReading { sparse: disk.is_raw(), volume: disk.volume, size })
+        self.read(move |connect, options, out| {
+            let site = HostStorage::new(connect, options);
+            let disk = site.require(&name)?;
+            let mut take = |bytes: &[u8]| out.blocking_send(Ok(Bytes::copy_from_slice(bytes))).is_ok();
+            match disk.read_whole(site, &mut take)? {
+                true => Ok(()),
+                false => send(connect, &VolumeReading { sparse: disk.is_raw(), volume: disk.volume, size }, out),
+            }
         })
         .await
     }
 
     async fn read_image(&self, image: &ImageRef) -> DriverResult<ByteStream> {
         let (name, size) = (volumes::base(image), image.size);
-        self.read(move |connect, options| {
+        self.read(move |connect, options, out| {
             let volume = pool::lookup(&pool::open(connect, options)?, &name)?;
             let volume = volume.ok_or_else(|| failed(format!("there is no volume {name}")))?;
-            Ok(VolumeReading { volume, size, sparse: false })
+            send(connect, &VolumeReading { volume, size, sparse: false }, out)
         })
         .await
     }

@@ -9,6 +9,7 @@ use virt::enumutil::Enum;
 use virt::error::{Error, ErrorNumber};
 
 use super::error::{Context, found, is, number, translate};
+use super::mdevs;
 use crate::domain_xml::NAMESPACE;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestStatus, PowerState};
@@ -111,8 +112,19 @@ pub(super) fn list(connect: &Connect, known: &BTreeSet<InstanceId>) -> DriverRes
     Ok(guests)
 }
 
-/// Starts a guest. Succeeds if it already runs.
+/// Starts a guest. Succeeds if it already runs. If mediated devices of the guest are missing, creates them first. Most
+/// guests have none, so the guest's metadata are read only after a start has failed.
 pub(super) fn start(domain: &Domain) -> DriverResult<()> {
+    match start_now(domain) {
+        Err(error) => match mdevs::create_missing(domain)? {
+            true => start_now(domain),
+            false => Err(error),
+        },
+        started => started,
+    }
+}
+
+fn start_now(domain: &Domain) -> DriverResult<()> {
     match domain.create() {
         Ok(()) => Ok(()),
         Err(error) => match domain.is_active() {

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
+use virt::connect::Connect;
 
 use super::host::LibvirtDriver;
+use super::storage::{self, HostStorage};
 use super::{capabilities, definition, domain, managed_save, watch};
 use crate::capability::{
     Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
@@ -17,6 +19,7 @@ use crate::capability::{
 use crate::domain_xml::HostFacts;
 use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef};
+use crate::options::LibvirtOptions;
 
 #[async_trait]
 impl Driver for LibvirtDriver {
@@ -37,6 +40,15 @@ impl Driver for LibvirtDriver {
     }
 
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
+        if storage::may_have_image(&self.options, image) {
+            let (wanted, places) = (image.clone(), source.places(image).await?);
+            let adopt = move |connect: &Connect, options: &LibvirtOptions| {
+                HostStorage::new(connect, options).adopt_image(&wanted, &places)
+            };
+            if self.call("image lookup", adopt).await? {
+                return Ok(());
+            }
+        }
         self.images.ensure(&self.link, &self.threads, &self.options, image, source).await
     }
 

@@ -22,7 +22,7 @@ use super::error::{Context, number, translate};
 use super::host::LibvirtDriver;
 use super::migrations::RunningMigration;
 use super::storage::{self, HostStorage};
-use super::{adopted, definition, domain, migration, migration_plan, pool};
+use super::{adopted, definition, disks, domain, migration, migration_plan, pool, secrets};
 use crate::capability::live_migration::{
     ForceComplete, GuestMigrationState, GuestPresence, LiveMigration, MigrationAddressing, MigrationData,
     MigrationPlan, MigrationUris,
@@ -147,13 +147,22 @@ fn travel(
         let flags = if whole { migration_plan::with_whole_disks(flags) } else { flags };
         domain.migrate_to_uri3(Some(&plan.peer), parameters, flags).map_err(message)
     };
-    go(plan).or_else(|refusal| match migration_plan::without_post_copy(plan, &refusal) {
+    let attached = disks::serials(&domain).unwrap_or_default();
+    let gone = go(plan).or_else(|refusal| match migration_plan::without_post_copy(plan, &refusal) {
         Some(other) if migration::is_whole(&domain).map_err(message)? => {
             tracing::warn!(server = %instance, %refusal, "a live migration runs without post-copy");
             go(&other)
         }
         _ => Err(refusal),
-    })
+    });
+    if gone.is_ok() {
+        for volume in attached {
+            if let Err(error) = secrets::forget(connect, &volume) {
+                tracing::debug!(%error, "the secret of a volume stays on the host that its guest has left");
+            }
+        }
+    }
+    gone
 }
 
 #[async_trait]

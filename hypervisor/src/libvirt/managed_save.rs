@@ -4,8 +4,8 @@
 use virt::domain::{Domain, DomainState};
 use virt::enumutil::Enum;
 
-use super::domain;
 use super::error::{Context, translate};
+use super::{domain, mdevs};
 use crate::driver::{DriverError, DriverResult};
 
 fn state(domain: &Domain, call: &'static str) -> DriverResult<Option<DomainState>> {
@@ -33,8 +33,19 @@ pub(super) fn unpause(domain: &Domain) -> DriverResult<()> {
     }
 }
 
-/// Saves a guest. Succeeds if it is already saved.
+/// Saves a guest. Succeeds if it is already saved. As in Nova, the guest gives up its mediated devices meanwhile.
 pub(super) fn suspend(domain: &Domain) -> DriverResult<()> {
+    mdevs::detach(domain)?;
+    let saved = save(domain);
+    if saved.is_err()
+        && let Err(error) = mdevs::attach(domain)
+    {
+        tracing::warn!(%error, "a guest that could not be suspended did not get its mediated devices back");
+    }
+    saved
+}
+
+fn save(domain: &Domain) -> DriverResult<()> {
     const CALL: &str = "suspend";
     match domain.managed_save(0) {
         Ok(()) => Ok(()),
@@ -52,10 +63,11 @@ pub(super) fn resume(domain: &Domain) -> DriverResult<()> {
     const CALL: &str = "resume";
     domain::start(domain)?;
     match state(domain, CALL)? {
-        Some(DomainState::Paused) => domain.resume().during(CALL),
-        Some(DomainState::PMSuspended) => domain.pm_wakeup(0).during(CALL),
-        _ => Ok(()),
+        Some(DomainState::Paused) => domain.resume().during(CALL)?,
+        Some(DomainState::PMSuspended) => domain.pm_wakeup(0).during(CALL)?,
+        _ => {}
     }
+    mdevs::attach(domain)
 }
 
 /// Deletes the saved memory, so that the next start boots the guest.

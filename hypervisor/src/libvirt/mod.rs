@@ -26,6 +26,7 @@
 //! | `suspension`, `managed_save` | the driver's calls that pause and suspend guests; libvirt's calls |
 //! | `interfaces`, `nics` | the driver's calls on interfaces of existing guests; libvirt's calls |
 //! | `devices` | the bus addresses of a guest's interfaces and disks |
+//! | `mdevs` | mediated devices of guests, for example virtual GPUs |
 //! | `volume_attachment`, `disks` | the driver's calls that attach, detach and swap volumes; libvirt's calls |
 //! | `emulated_tpm` | the passphrases and the state of guests' TPMs |
 //! | `secrets` | the keys and passwords of disks that QEMU reaches over the network |
@@ -65,6 +66,7 @@ mod images;
 mod interfaces;
 mod live_migration;
 mod managed_save;
+mod mdevs;
 mod migration;
 mod migration_plan;
 mod migrations;
@@ -74,6 +76,7 @@ mod node;
 mod nwfilter;
 mod owner_mark;
 mod pci;
+mod pmem;
 mod pool;
 mod redefinition;
 #[cfg(test)]

@@ -99,6 +99,14 @@ pub(super) fn open_as(connect: &Connect, name: &str, xml: &Element) -> DriverRes
     Ok(pool)
 }
 
+/// Whether the pool exists and is started.
+pub(super) fn is_open(connect: &Connect, name: &str) -> DriverResult<bool> {
+    match found(CALL, connect.lookup_storage_pool_by_name(name))? {
+        Some(pool) => pool.is_active().during(CALL),
+        None => Ok(false),
+    }
+}
+
 /// Looks for files that were created or removed without the pool. libvirt refuses a refresh while volumes are being
 /// written. A refused refresh is no error, because a later refresh finds the files.
 pub(super) fn refresh(pool: &StoragePool) {

@@ -3,7 +3,8 @@
 //! All disks of a host use the same secret for a Ceph user. Either the operator has defined this secret, or Chronova
 //! defines it with the key of `[chronova] rbd_keyring`. libvirtd stores that secret on the host, so that a guest starts
 //! without the control plane. The CHAP secret of an iSCSI volume is only in libvirtd's memory. Chronova sets its value
-//! before each use. No client of libvirtd can read a secret that Chronova has defined.
+//! before each use, and removes the secret when no guest of the host has the volume any more. No client of libvirtd can
+//! read a secret that Chronova has defined.
 
 use virt::connect::Connect;
 use virt::secret::Secret;
@@ -41,6 +42,16 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, disk: &Volume
     }
 }
 
+/// Gives the host the secret of the pool of guests' own disks, if Chronova has the key.
+pub(super) fn provide_for_pool(connect: &Connect, options: &LibvirtOptions) -> DriverResult<()> {
+    let rbd = &options.images.rbd;
+    let (Some(user), Some(secret)) = (&rbd.user, &rbd.secret) else { return Ok(()) };
+    match rbd.key.as_ref().filter(|key| key.user == *user) {
+        Some(key) => keep(connect, secret, &ceph(secret, user), &key.value),
+        None => require(connect, secret, user),
+    }
+}
+
 fn lookup(connect: &Connect, uuid: &str) -> DriverResult<Option<Secret>> {
     let uuid = uuid.parse().map_err(|_| failed(format!("{uuid} is not the UUID of a libvirt secret")))?;
     found(CALL, connect.lookup_secret_by_uuid(uuid))
@@ -55,6 +66,19 @@ fn require(connect: &Connect, secret: &str, user: &str) -> DriverResult<()> {
              [chronova] rbd_keyring to a keyring with client.{user}"
         ))),
     }
+}
+
+/// Removes the CHAP secret of a volume that no guest of the host has any more. Does nothing for other volumes.
+pub(super) fn forget(connect: &Connect, serial: &str) -> DriverResult<()> {
+    // Only a secret of Chronova's has the id of a volume. A host may have no secrets at all.
+    let Ok(Some(secret)) = lookup(connect, serial) else { return Ok(()) };
+    for domain in connect.list_all_domains(0).during(CALL)? {
+        // Another guest shares the volume.
+        if domain.xml_desc(0).is_ok_and(|xml| xml.contains(serial)) {
+            return Ok(());
+        }
+    }
+    found(CALL, secret.undefine()).map(drop)
 }
 
 /// Sets the value of a secret. Defines the secret if the host does not have it. An operator's own definition stays.

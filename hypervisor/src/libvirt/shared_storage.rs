@@ -9,7 +9,7 @@ use virt::connect::Connect;
 
 use super::error::Context as _;
 use super::host::LibvirtDriver;
-use super::{domain, pool, storage};
+use super::{domain, mdevs, pool, storage};
 use crate::capability::SharedStorage;
 use crate::driver::{DriverError, DriverResult};
 use crate::options::LibvirtOptions;
@@ -17,16 +17,16 @@ use crate::volumes;
 
 const CALL: &str = "storage mark";
 
-/// The hosts that share this host's storage. Each of them has left its mark on the storage.
+/// The hosts that share this host's storage, by their marks on it, and this host itself.
 fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet<HostId>> {
-    // The id of the directory's pool is the host's id.
+    // The host's id is the UUID of the pool in its own directory ([`pool::open`]).
     let own = HostId(pool::open(connect, options)?.uuid().during(CALL)?);
     let Some(pool) = storage::shared_pool(connect, options)? else { return Ok(BTreeSet::from([own])) };
     let mark = volumes::host_mark(own);
     if pool::lookup(&pool, &mark)?.is_none() {
         // The mark may already exist although libvirt does not know it yet. The refresh below makes libvirt know the
         // mark, so this error is harmless.
-        match pool::create_raw(&pool, &mark, 0, "0644") {
+        match pool::create_raw(&pool, &mark, storage::mark_size(options), "0644") {
             Ok(_) => {}
             Err(DriverError::Failed { message, .. }) if message.contains("exist") => {}
             Err(error) => return Err(error),
@@ -44,15 +44,26 @@ impl SharedStorage for LibvirtDriver {
         self.ask(CALL, sharers).await
     }
 
+    fn shares_files(&self) -> bool {
+        !storage::shares_disks_alone(&self.options)
+    }
+
     async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
         let link = Arc::clone(&self.link);
-        self.change("undefine", instance, self.options.call_deadline, move |connect, _| {
-            let Some(domain) = domain::lookup(connect, instance)? else { return Ok(()) };
-            if domain.is_active().during(CALL)? {
-                return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
+        self.change("undefine", instance, self.options.call_deadline, move |connect, options| {
+            if let Some(domain) = domain::lookup(connect, instance)? {
+                if domain.is_active().during("undefine")? {
+                    return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
+                }
+                link.guests_known().leave(instance);
+                mdevs::remove(&domain)?;
+                domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))?;
             }
-            link.guests_known().leave(instance);
-            domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))
+            // The other host has its own config drive and console log.
+            match storage::shares_disks_alone(options) {
+                true => pool::delete_of(&pool::open(connect, options)?, instance),
+                false => Ok(()),
+            }
         })
         .await
     }

@@ -23,8 +23,9 @@ use virt_sys as sys;
 
 use super::cached_image::format_seen;
 use super::error::{Context, number, translate};
-use super::storage::{HostStorage, StoredDisk};
+use super::storage::HostStorage;
 use super::{agent, domain, managed_save, pool};
+use crate::capability::snapshots::PlacedCopy;
 use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{DiskCopy, Quiesce};
@@ -83,12 +84,79 @@ pub(super) fn begin(
         return back_up(&guest, &source, (&target, format), quiesce).map(|()| SnapshotStart::Running);
     }
     let root = site.find(&volumes::root(instance))?.ok_or_else(no_disk)?;
-    if root.is_guessed() {
-        is_taken_as_bytes(&root)?;
+    let file = root.as_file(site, &pool)?;
+    match &file {
+        Some(file) => is_taken_as_bytes(&pool, file)?,
+        None if root.is_guessed() => is_taken_as_bytes(&root.pool, &root.volume)?,
+        None => {}
     }
     // The new volume has no backing file, so the pool copies the whole content.
-    StorageVol::create_xml_from(&pool, &xml(root.capacity()?), &root.volume, 0).during(CALL)?;
+    StorageVol::create_xml_from(&pool, &xml(root.capacity()?), file.as_ref().unwrap_or(&root.volume), 0)
+        .during(CALL)?;
+    if let Some(file) = file {
+        pool::delete(&file)?;
+    }
     mark(&pool, instance, copy).map(SnapshotStart::Complete)
+}
+
+/// Makes the copy in the image service's storage, if the root disk is there, too. `false`: [`begin`] must make it.
+pub(super) fn place(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    (instance, copy): (InstanceId, ImageId),
+    quiesce: Quiesce,
+) -> DriverResult<bool> {
+    let guest = domain::require(connect, instance)?;
+    let site = HostStorage::new(connect, options);
+    let Some(root) = site.find(&volumes::root(instance))? else { return Ok(false) };
+    let Some(placing) = root.placing() else { return Ok(false) };
+    if !placing.may_place(site, &root)? {
+        return Ok(false);
+    }
+    if placing.placed(site, &root, copy)?.is_some() {
+        return Ok(true);
+    }
+    let frozen = guest.is_active().during(CALL)? && freeze_if_wanted(&guest, quiesce)?;
+    let taken = placing.take(site, &root, copy);
+    if frozen && let Err(error) = agent::thaw(&guest) {
+        tracing::error!(%error, "cannot thaw the guest's file systems");
+    }
+    match taken.and_then(|()| placing.place(site, &root, copy)) {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            tracing::warn!(server = %instance, %error, "an image is copied through the host of its server");
+            placing.unplace(site, &root, copy)?;
+            Ok(false)
+        }
+    }
+}
+
+/// The copy that [`place`] made.
+pub(super) fn placed(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    copy: ImageId,
+) -> DriverResult<Option<PlacedCopy>> {
+    let site = HostStorage::new(connect, options);
+    let Some(root) = site.find(&volumes::root(instance))? else { return Ok(None) };
+    let Some(placing) = root.placing() else { return Ok(None) };
+    match placing.placed(site, &root, copy)? {
+        Some(url) => Ok(Some(PlacedCopy { url, sha512: placing.digest(site, &root, copy)? })),
+        None => Ok(None),
+    }
+}
+
+/// Removes the copy that [`place`] made. Without the disk, nobody knows the place of the copy.
+pub(super) fn unplace(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    copy: ImageId,
+) -> DriverResult<()> {
+    let site = HostStorage::new(connect, options);
+    let Some(root) = site.find(&volumes::root(instance))? else { return Ok(()) };
+    root.placing().map_or(Ok(()), |placing| placing.unplace(site, &root, copy))
 }
 
 /// Checks a copy that the host is making.
@@ -194,13 +262,13 @@ fn no_disk() -> DriverError {
 
 /// Refuses a raw disk that looks like another format. The guest writes the first bytes of the disk. libvirt would read
 /// the disk as that format. It would then read any file of the host that the disk's header names as its base.
-fn is_taken_as_bytes(disk: &StoredDisk) -> DriverResult<()> {
+fn is_taken_as_bytes(pool: &StoragePool, volume: &StorageVol) -> DriverResult<()> {
     // The refresh makes libvirt detect the format again. The guest is off, so the format cannot change afterwards.
-    disk.pool.refresh(0).map_err(|error| {
+    pool.refresh(0).map_err(|error| {
         tracing::debug!(%error, "storage pool not refreshed");
         DriverError::Timeout { call: CALL, seconds: 0 }
     })?;
-    match format_seen(&disk.volume)?.as_str() {
+    match format_seen(volume)?.as_str() {
         "raw" | "iso" | "" => Ok(()),
         other => {
             Err(DriverError::Unsupported(format!("the guest's disk is raw and looks like {other}: start the guest")))

@@ -1,6 +1,7 @@
 //! An operator's options for all guests of a host. An image or a flavor may override them where Nova allows it.
 
 use super::CacheMode;
+use crate::pmem::PmemOptions;
 
 /// One feature of `[libvirt] cpu_model_extra_flags`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct GuestOptions {
     /// `[libvirt] file_backed_memory`: guests' memory is in files of the host, at most this many MiB in total; `None`:
     /// in its RAM.
     pub file_backed_memory: Option<u64>,
+    /// Virtual persistent memory.
+    pub pmem: PmemOptions,
     /// `[libvirt] realtime_scheduler_priority` of CPUs that run in real time.
     pub realtime_priority: u32,
 }
@@ -82,6 +85,7 @@ impl Default for GuestOptions {
             max_queues: None,
             trusts_cpus: false,
             file_backed_memory: None,
+            pmem: PmemOptions::default(),
             realtime_priority: 1,
         }
     }

@@ -9,6 +9,7 @@ use super::machine::SimMachine;
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::PowerState;
+use crate::mdev::GuestMdev;
 use crate::pci::PassedDevice;
 use crate::pinning::{NumaCell, Pinning};
 
@@ -53,6 +54,8 @@ pub struct SimGuest {
     pub devices: Vec<PassedDevice>,
     /// The PCI devices of its interfaces, by MAC address.
     pub nic_devices: BTreeMap<String, PassedDevice>,
+    /// The mediated devices that it has, as last defined in this process.
+    pub mdevs: Vec<GuestMdev>,
     pub(super) started: Instant,
 }
 
@@ -81,6 +84,7 @@ impl SimGuest {
             pinning: Pinning::default(),
             devices: Vec::new(),
             nic_devices: BTreeMap::new(),
+            mdevs: Vec::new(),
             started: Instant::now(),
         }
     }

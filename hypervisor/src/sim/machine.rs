@@ -353,6 +353,7 @@ impl SimMachine {
         let instance = spec.instance;
         self.require_devices(instance, &spec.devices)?;
         self.require_nic_devices(instance, &spec.nics)?;
+        self.require_mdevs(instance, &spec.mdevs)?;
         let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemerals_gib.iter().sum::<u32>();
         self.change(&SimChange::Define {
             instance,
@@ -363,6 +364,7 @@ impl SimMachine {
         })?;
         self.pin(instance, &spec.pinning);
         self.pass(instance, &spec.devices);
+        self.give_mdevs(instance, &spec.mdevs);
         match spec.tpm_secret {
             Some(_) => self.with_tpm.insert(instance),
             None => self.with_tpm.remove(&instance),

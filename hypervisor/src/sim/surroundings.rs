@@ -13,6 +13,7 @@ use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
 use crate::guest::{CpuInfo, FilterSpec, GuestSpec, HostCapabilities, HostUsage, ImageRef};
 use crate::memory_encryption::SevFacts;
+use crate::pmem::resource_class;
 use crate::tpm::TpmVersion;
 use crate::traits;
 
@@ -53,9 +54,12 @@ impl SimMachine {
             cpu,
             kvm: self.uri.kvm,
             emulates_because: (!self.uri.kvm).then(|| "the simulated fleet has no KVM".to_owned()),
+            guest_flags: ["md-clear", "vmx"].map(str::to_owned).to_vec(),
             encrypted_guests: self.uri.sev,
+            pmem: (self.uri.pmem > 0).then(|| (resource_class("6GB"), self.uri.pmem)).into_iter().collect(),
             cells: super::guest::cells(&self.uri),
             pci: super::pci::devices(&self.uri.pci, self.uri.cells.min(self.uri.vcpus)),
+            mdevs: self.mdevs(),
             iommu: true,
         }
     }

@@ -3,6 +3,7 @@ use super::*;
 use crate::capability::volume_store::VolumeContent;
 use crate::conformance::{self, Fixture};
 use crate::guest::{NetworkSpec, Nic, NicDevice, NicDeviceForm, NicPlug, PowerState, SubnetSpec, VolumeDisk};
+use crate::mdev::{GuestMdev, MdevParent};
 use crate::pci::PassedDevice;
 use crate::pinning::Pinning;
 use chronova_events::ids::{ImageId, NetworkId, PortId};
@@ -32,6 +33,7 @@ fn guest(n: u128) -> GuestSpec {
         rescue: None,
         pinning: Pinning::default(),
         devices: vec![],
+        mdevs: vec![],
         tpm_secret: None,
     }
 }
@@ -389,4 +391,34 @@ async fn an_interface_has_its_device_for_itself() {
     assert_eq!((count(one.instance), count(two.instance)), (0, 1), "a detached interface keeps its device");
     interfaces.attach_nic(two.instance, &nic("c", Some(1)), &[]).await.unwrap();
     assert_eq!(count(two.instance), 2);
+}
+
+#[test]
+fn gpus_offer_types_of_mediated_devices() {
+    let uri: SimUri = "sim://1?mdev=nvidia-35*4/nvidia-36*2,nvidia-35*1".parse().unwrap();
+    let mut machine = SimMachine::new(&Arc::new(uri), 0);
+    let line = |machine: &SimMachine| {
+        let gpu = |gpu: &MdevParent| {
+            let types = gpu.types.iter().map(|one| format!(" {}:{}+{}", one.name, one.available, one.existing));
+            gpu.address.to_string() + &types.collect::<String>()
+        };
+        machine.mdevs().iter().map(gpu).collect::<Vec<_>>()
+    };
+    assert_eq!(line(&machine), ["0000:80:00.0 nvidia-35:4+0 nvidia-36:2+0", "0000:81:00.0 nvidia-35:1+0"]);
+    let one = |n: u128, mdev_type: &str| GuestMdev {
+        uuid: uuid::Uuid::from_u128(n),
+        parent: "0000:80:00.0".parse().unwrap(),
+        mdev_type: mdev_type.to_owned(),
+    };
+    let (first, second) = (InstanceId(uuid::Uuid::from_u128(1)), InstanceId(uuid::Uuid::from_u128(2)));
+    machine.guests.insert(first, SimGuest::defined("first", 0));
+    machine.give_mdevs(first, &[one(1, "nvidia-36")]);
+    assert_eq!(line(&machine)[0], "0000:80:00.0 nvidia-35:0+0 nvidia-36:1+1");
+    assert!(machine.require_mdevs(second, &[one(2, "nvidia-36")]).is_ok());
+    assert!(machine.require_mdevs(second, &[one(2, "nvidia-35")]).is_err(), "the GPU has another type");
+    assert!(machine.require_mdevs(second, &[one(2, "nvidia-36"), one(3, "nvidia-36")]).is_err());
+    assert!(machine.require_mdevs(first, &[one(1, "nvidia-36"), one(3, "nvidia-36")]).is_ok(), "its own are replaced");
+    for wrong in ["", "nvidia-35", "*4", "nvidia-35*x", "nvidia-35*1,"] {
+        assert!(format!("sim://1?mdev={wrong}").parse::<SimUri>().is_err(), "{wrong}");
+    }
 }

@@ -8,6 +8,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::faults::FaultPlan;
+use super::mdevs::SimMdevs;
 use super::pci::SimPci;
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub enum SimUriError {
     #[error("a simulated fleet is written sim://N, N from 1 to 100000")]
     Hosts,
     #[error(
-        "unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, tpm, sev, pci, fail)"
+        "unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, tpm, sev, pmem, pci, mdev, fail)"
     )]
     Unknown(String),
     #[error("{value:?} is not a value of {name}")]
@@ -48,8 +49,12 @@ pub struct SimUri {
     pub tpm: bool,
     /// How many guests with encrypted memory each host can have.
     pub sev: u32,
+    /// The number of each host's namespaces of persistent memory, all with the label `6GB`.
+    pub pmem: u32,
     /// The PCI devices of each host.
     pub pci: SimPci,
+    /// The physical GPUs of each host.
+    pub mdevs: SimMdevs,
     pub faults: FaultPlan,
 }
 
@@ -70,7 +75,9 @@ impl SimUri {
             huge_pages: 0,
             tpm: false,
             sev: 0,
+            pmem: 0,
             pci: SimPci::default(),
+            mdevs: SimMdevs::default(),
             faults: FaultPlan::default(),
         }
     }
@@ -105,9 +112,14 @@ impl SimUri {
             "huge_pages" => self.huge_pages = parsed("huge_pages", value)?,
             "tpm" => self.tpm = parsed("tpm", value)?,
             "sev" => self.sev = parsed("sev", value)?,
+            "pmem" => self.pmem = parsed("pmem", value)?,
             "pci" => {
                 let wrong = |()| SimUriError::Value { name: "pci", value: value.to_owned() };
                 self.pci = value.parse().map_err(wrong)?;
+            }
+            "mdev" => {
+                let wrong = |()| SimUriError::Value { name: "mdev", value: value.to_owned() };
+                self.mdevs = value.parse().map_err(wrong)?;
             }
             "fail" => self.faults = parsed("fail", value)?,
             _ => return Err(SimUriError::Unknown(name.to_owned())),

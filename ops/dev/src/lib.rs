@@ -78,6 +78,8 @@ enum DevCommand {
     PackageFiles(package_files::PackageFilesArgs),
     /// Append synthetic events to the log of a stopped control plane: for trials of commands on a long log
     FillLog(FillLogArgs),
+    /// Copy one server many times into the log and the simulated hosts of a stopped control plane
+    CopyServers(CopyServersArgs),
     /// Random operations while hosts and driver calls fail and the control plane is killed: nothing may be stuck or
     /// left behind
     Chaos(chaos::ChaosArgs),
@@ -92,6 +94,18 @@ struct FillLogArgs {
     events: u64,
 }
 
+#[derive(Debug, clap::Args)]
+struct CopyServersArgs {
+    /// The data folder of a control plane that has built a server by itself
+    data: std::path::PathBuf,
+    /// How many servers are added
+    #[arg(long, value_name = "N")]
+    servers: usize,
+    /// How many new projects they belong to
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    projects: usize,
+}
+
 /// Reads the command line, runs the benchmark or the chaos runs, and prints the report. Exit codes: 0 done; 1 a chaos
 /// run found a fault; 2 the command could not be carried out.
 pub fn run() -> ExitCode {
@@ -101,6 +115,11 @@ pub fn run() -> ExitCode {
     }
     if let DevCommand::FillLog(fill) = &args.which {
         return ended(log::fill(&fill.data, fill.events).map(|events| format!("the log has {events} events\n")));
+    }
+    if let DevCommand::CopyServers(copies) = &args.which {
+        let CopyServersArgs { data, servers, projects } = copies;
+        let copied = copied_servers::fill(data, *servers, *projects);
+        return ended(copied.map(|()| format!("{servers} servers were added\n")));
     }
     if let DevCommand::Chaos(chaos) = &args.which {
         return chaos::run(&args.common, chaos).unwrap_or_else(|error| {
@@ -140,7 +159,7 @@ fn measured(args: &DevArgs) -> Result<String> {
         DevCommand::Scale(args) => scale::run(common, args),
         DevCommand::Cost(args) => cost::run(common, args),
         DevCommand::Aims(args) => aims::run(common, args),
-        DevCommand::Chaos(_) | DevCommand::PackageFiles(_) | DevCommand::FillLog(_) => {
+        DevCommand::Chaos(_) | DevCommand::PackageFiles(_) | DevCommand::FillLog(_) | DevCommand::CopyServers(_) => {
             anyhow::bail!("this command measures nothing")
         }
     }?;

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use chronova_events::archive::ArchiveFault;
 use chronova_events::envelope::Recorded;
 use chronova_events::registry::DecodeError;
 use chronova_events::store::StoreError;
@@ -28,6 +29,16 @@ pub enum CommandFailure {
     File { path: PathBuf, error: io::Error },
     #[error("{0}")]
     Usage(String),
+}
+
+impl From<ArchiveFault> for CommandFailure {
+    fn from(fault: ArchiveFault) -> Self {
+        match fault {
+            ArchiveFault::File { path, error } => Self::File { path, error },
+            ArchiveFault::Unusable(reason) => Self::Usage(reason),
+            ArchiveFault::Log(error) => Self::Store(error),
+        }
+    }
 }
 
 impl CommandFailure {

@@ -39,6 +39,11 @@ impl DataDir {
         self.0.join("log.db.index")
     }
 
+    /// The legal holds on the log.
+    pub fn holds(&self) -> PathBuf {
+        self.0.join("log.db.holds")
+    }
+
     /// The archive of the log, unless another folder is named.
     pub fn archive(&self) -> PathBuf {
         self.0.join("archive")

@@ -3,8 +3,8 @@
 //! `nova-policy` read the policy files. `adopt`, `backup restore` and `log copy` write a new log. `audit erase` appends
 //! to an existing log, and `host claim` may begin a generation in it.
 //!
-//! Most commands open the log for reading only, so they work beside a running server. `audit erase`, `export nova` and
-//! `rebuild --replace` lock the log, so no server may run. Exit codes for scripts: 0 yes, 1 no (not found, not equal),
+//! Most commands open the log for reading only, so they work beside a running server. `audit erase`, `export nova`,
+//! `log prune` and `rebuild --replace` lock the log, so no server may run. Exit codes for scripts: 0 yes, 1 no (not found, not equal),
 //! 2 the command failed. Commands that replace Nova's tools have Nova's codes. Each command writes to a writer that its
 //! caller gives it, so that golden files can check its output.
 
@@ -30,6 +30,7 @@ mod operator_client;
 pub mod policy;
 mod progress_line;
 pub mod rebuild;
+pub mod retention;
 pub mod schedule;
 pub mod status;
 pub mod top;
@@ -67,6 +68,8 @@ pub enum OperatorCommand {
     AuditRoles(audit::roles::ProjectRolesArgs),
     AuditServers(audit::servers::PastServersArgs),
     LogCopy(log_copy::LogCopyArgs),
+    LogHold(retention::holds::HoldCommand),
+    LogPrune(retention::prune::LogPruneArgs),
     AuditArchive(audit::archive::ArchiveArgs),
     AuditVerifyArchive(audit::archive::ArchiveVerifyArgs),
     Inspect(inspect::InspectArgs),
@@ -181,6 +184,8 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             log_copy::run(&args, place.in_database("log copy")?, &data.keys(), out).await?;
             Ok(Exit::Yes)
         }
+        OperatorCommand::LogHold(command) => retention::holds::run(&command, place, now, out),
+        OperatorCommand::LogPrune(args) => retention::prune::run(&args, place, now, out).await,
         OperatorCommand::Head(args) if args.tree => audit::prove::head(&*place.read().await?, &data.tree(), out).await,
         OperatorCommand::Head(args) => verify::head(&args, &*place.read().await?, out).await,
         OperatorCommand::Schedule(asked) => {

@@ -2,6 +2,7 @@
 //!
 //! Each rule reports the problem at the option that is set, and says which change solves it.
 
+mod consoles;
 mod services;
 mod signatures;
 mod unmade;
@@ -18,13 +19,13 @@ use chronova_hypervisor::sim::SimUri;
 use chrono::format::{Item, StrftimeItems};
 use uuid::Uuid;
 
-use crate::telemetry::log_config;
+use crate::telemetry::{line_format, log_config};
 
 use super::account::HasAccount as _;
 use super::event_store::EventStoreAddress;
 use super::ini::{self, IniAssignment};
 use super::options::{self, SECTIONS};
-use super::{Config, ConfigLine, OptionDef, Problem, Severity, derived, provider_files};
+use super::{Config, ConfigLine, OptionDef, Problem, Severity, derived, extra_spec_file, provider_files};
 
 /// A contradiction, and the option at which it is reported.
 struct Clash {
@@ -55,8 +56,11 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         processors(config),
         devices(config),
         provider_configs(config, texts),
+        extra_specs(config),
+        scheduler_hook(config),
         guests_cpus(config),
         memory_in_files(config),
+        persistent_memory(config),
         encrypted_memory(config),
         signatures::signatures(config),
         unmade::choices(config),
@@ -70,12 +74,13 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         services::notifications(config),
         services::volumes(config),
         services::unused_cinder(config, texts),
+        consoles::screens(config),
         fleets(config),
     ];
     agreements.into_iter().flatten().map(told).collect()
 }
 
-/// Checks the file that `log_config_append` names, and the specifiers in `log_date_format`.
+/// Checks the file that `log_config_append` names, the specifiers in `log_date_format`, and the formats of lines.
 fn logging(config: &Config) -> Vec<Clash> {
     let default = &config.default;
     let mut clashes = Vec::new();
@@ -91,6 +96,16 @@ fn logging(config: &Config) -> Vec<Clash> {
             ("DEFAULT", "log_date_format"),
             "[DEFAULT] log_date_format has a specifier that strftime does not know",
         ));
+    }
+    for (name, format) in [
+        ("logging_context_format_string", &default.logging_context_format_string),
+        ("logging_default_format_string", &default.logging_default_format_string),
+        ("logging_debug_format_suffix", &default.logging_debug_format_suffix),
+    ] {
+        if let Some(problem) = format.as_deref().and_then(line_format::problem) {
+            let message = format!("[DEFAULT] {name}: {problem}").into();
+            clashes.push(Clash { severity: Severity::Error, at: ("DEFAULT", name), message });
+        }
     }
     clashes
 }
@@ -382,6 +397,22 @@ fn memory_in_files(config: &Config) -> Vec<Clash> {
     }
 }
 
+/// Checks the namespaces of virtual persistent memory.
+fn persistent_memory(config: &Config) -> Vec<Clash> {
+    let message = |reason| {
+        format!(
+            "[libvirt] pmem_namespaces: {reason}. Each label needs its size in [chronova] pmem_sizes, and pmem_path the \
+             directory"
+        )
+    };
+    let clash = |reason| Clash {
+        severity: Severity::Error,
+        at: ("libvirt", "pmem_namespaces"),
+        message: message(reason).into(),
+    };
+    derived::pmem(config).err().map(clash).into_iter().collect()
+}
+
 /// Hosts never swap out encrypted memory. The ratio also applies to hosts without encrypted guests, where it does no
 /// harm. So this is a warning.
 fn encrypted_memory(config: &Config) -> Vec<Clash> {
@@ -416,6 +447,11 @@ fn processors(config: &Config) -> Vec<Clash> {
     }
     let named = config.chronova.host_cpus.as_deref().map_or(Ok(()), |text| HostCpus::read_named(text).map(drop));
     clashes.extend(named.err().map(|reason| wrong(("chronova", "host_cpus"), reason)));
+    clashes.extend(derived::reserved_huge_pages(config).err().map(|reason| Clash {
+        severity: Severity::Error,
+        at: ("DEFAULT", "reserved_huge_pages"),
+        message: format!("[DEFAULT] reserved_huge_pages: {reason}; write it as in node:0,size:2048,count:64").into(),
+    }));
     clashes
 }
 
@@ -434,7 +470,31 @@ fn provider_configs(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
     }
 }
 
-/// Checks the specs and aliases of PCI devices.
+/// Checks the file that describes extra specs.
+fn extra_specs(config: &Config) -> Vec<Clash> {
+    const AT: (&str, &str) = ("chronova", "extra_spec_validators");
+    let read =
+        config.chronova.extra_spec_validators.as_deref().map_or(Ok(()), |path| extra_spec_file::read(path).map(drop));
+    let clash =
+        |reason| Clash { severity: Severity::Error, at: AT, message: format!("[{}] {}: {reason}", AT.0, AT.1).into() };
+    read.err().map(clash).into_iter().collect()
+}
+
+/// Checks the address of the scheduler hook.
+fn scheduler_hook(config: &Config) -> Vec<Clash> {
+    let address = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+    match config.scheduler_hook.url.as_deref() {
+        Some(url) if !address(url) => vec![error(
+            ("scheduler_hook", "url"),
+            "[scheduler_hook] url has to begin with http:// or https://: the scheduler posts its questions there",
+        )],
+        _ => Vec::new(),
+    }
+}
+
+const MDEV_TYPES: (&str, &str) = ("devices", "enabled_mdev_types");
+
+/// Checks the specs and aliases of PCI devices, and the types of mediated devices.
 fn devices(config: &Config) -> Vec<Clash> {
     let wrong = |at: (&'static str, &'static str), read: Result<(), String>| {
         let message = |reason| format!("[{}] {}: {reason}", at.0, at.1).into();
@@ -442,7 +502,16 @@ fn devices(config: &Config) -> Vec<Clash> {
     };
     let named = HostPciOptions::read_named(&config.chronova.host_pci_device_spec.0);
     let untracked = config.filter_scheduler.pci_in_placement && !config.pci.report_in_placement;
+    let mdevs = derived::mdevs(config).map(drop);
+    let unused =
+        config.mdev_groups.names().filter(|name| !config.devices.enabled_mdev_types.iter().any(|on| on == name));
+    let unused = unused.map(|name| Clash {
+        severity: Severity::Warning,
+        at: MDEV_TYPES,
+        message: format!("[mdev_{name}] has no effect: [devices] enabled_mdev_types does not name {name}").into(),
+    });
     let found = [
+        wrong(MDEV_TYPES, mdevs.map_err(|reason| format!("invalid configuration for mdev-capable devices: {reason}"))),
         wrong(("pci", "device_spec"), DeviceSpec::read_all(&config.pci.device_spec.0).map(drop)),
         wrong(("pci", "alias"), derived::pci_aliases(config).map(drop)),
         wrong(("chronova", "host_pci_device_spec"), named.map(drop)),
@@ -454,7 +523,7 @@ fn devices(config: &Config) -> Vec<Clash> {
             )
         }),
     ];
-    found.into_iter().flatten().collect()
+    found.into_iter().flatten().chain(unused).collect()
 }
 
 /// Whether `lvm(8)` accepts the name.

@@ -17,6 +17,7 @@ use chronova_actors::server_options::NameScope;
 use chronova_hypervisor::options::{
     CacheMode, CacheModes, CpuFlag, CpuMode, MachineTypes, Serial, VirtType, VolumeClear,
 };
+use chronova_web::console::VncScheme;
 use ipnet::IpNet;
 
 use super::option::Multi;
@@ -404,6 +405,20 @@ impl Conversion<Vec<String>, Vec<CpuFlag>> for CpuFlags {
     fn back(field: &Vec<CpuFlag>) -> Option<Vec<String>> {
         let word = |flag: &CpuFlag| format!("{}{}", if flag.wanted { "" } else { "-" }, flag.name);
         Some(field.iter().map(word).collect())
+    }
+}
+
+/// Schemes of `[vnc] auth_schemes`, the preferred one first.
+pub(super) struct VncSchemeWords;
+
+impl Conversion<Vec<String>, Vec<VncScheme>> for VncSchemeWords {
+    fn give(value: &Vec<String>) -> Vec<VncScheme> {
+        let scheme = |word: &String| VncScheme::ALL.into_iter().find(|scheme| scheme.word() == word);
+        value.iter().filter_map(scheme).collect()
+    }
+
+    fn back(field: &Vec<VncScheme>) -> Option<Vec<String>> {
+        Some(field.iter().map(|scheme| scheme.word().to_owned()).collect())
     }
 }
 

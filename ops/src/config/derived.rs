@@ -7,18 +7,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronova_actors::mdev::MdevOptions;
 use chronova_actors::notifications::{NotificationDriver, NotificationFormat, StateChangeUpdates};
 use chronova_actors::pci::HostPciOptions;
 use chronova_actors::pci::alias::PciAliases;
 use chronova_actors::pci::device_spec::DeviceSpec;
-use chronova_actors::topology::host::{CpuSets, HostCpus};
+use chronova_actors::topology::host::{CpuSets, HostCpus, ReservedHugePages};
 use chronova_hypervisor::options::{ImagesType, Spice};
+use chronova_hypervisor::pmem::PmemOptions;
 use chronova_web::auth::Secret;
 use chronova_web::identity::LockoutRule;
 
 use super::Config;
-use super::provider_files;
 use super::targets::Targets;
+use super::{extra_spec_file, provider_files};
 use crate::telemetry;
 
 /// Fills the fields of `to` that derive from several options.
@@ -27,11 +29,16 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     ratios(config, to);
     disks(config, to);
     to.runtime.hosts.host_cpus = host_cpus(config);
+    to.runtime.hosts.reserved_huge_pages = reserved_huge_pages(config).unwrap_or_default();
+    to.drivers.libvirt.guests.pmem = pmem(config).unwrap_or_default();
     to.runtime.hosts.fenced = true;
+    to.runtime.servers.metadata.vfat = config.default.config_drive_format == "vfat";
     devices(config, to);
     // The check in `agreement.rs` has already refused unusable files.
     let files = provider_files::read(&config.compute.provider_config_location).unwrap_or_default();
     to.runtime.hosts.provider_configs = Arc::new(files.configs);
+    let custom = config.chronova.extra_spec_validators.as_deref().and_then(|path| extra_spec_file::read(path).ok());
+    to.compute.extra_specs = Arc::new(custom.unwrap_or_default());
     to.drivers.sim_state_dir = Some(config.chronova.data_dir.join("sim"));
     to.drivers.sim_shares_volumes = to.runtime.volume.shared;
     screens(config, to);
@@ -129,9 +136,27 @@ fn host_cpus(config: &Config) -> HostCpus {
     HostCpus { others: cpu_sets(config), named: named.and_then(Result::ok).unwrap_or_default() }
 }
 
+/// `[DEFAULT] reserved_huge_pages`.
+pub(super) fn reserved_huge_pages(config: &Config) -> Result<Vec<ReservedHugePages>, String> {
+    config.default.reserved_huge_pages.0.iter().map(|text| ReservedHugePages::read(text)).collect()
+}
+
+/// `[libvirt] pmem_namespaces`, and the options of `[chronova]` beside it.
+pub(super) fn pmem(config: &Config) -> Result<PmemOptions, String> {
+    let own = &config.chronova;
+    let path = own.pmem_path.as_ref().map(|path| path.display().to_string());
+    PmemOptions::read(&config.libvirt.pmem_namespaces, &own.pmem_sizes, path, own.pmem_is_persistent)
+}
+
 /// `[pci] alias`.
 pub(super) fn pci_aliases(config: &Config) -> Result<PciAliases, String> {
     PciAliases::read(&config.pci.alias.0, config.filter_scheduler.pci_in_placement)
+}
+
+/// `[devices] enabled_mdev_types`, with the groups of the types.
+pub(super) fn mdevs(config: &Config) -> Result<MdevOptions, String> {
+    let names = config.devices.enabled_mdev_types.iter().filter(|name| !name.is_empty());
+    MdevOptions::of(names.map(|name| config.mdev_groups.of(name)).collect())
 }
 
 fn devices(config: &Config, to: &mut Targets) {
@@ -142,6 +167,10 @@ fn devices(config: &Config, to: &mut Targets) {
     let aliases = pci_aliases(config).unwrap_or_default();
     to.runtime.servers.pci_aliases = aliases.clone();
     to.runtime.scheduler.pci_aliases = aliases;
+    let mdevs = mdevs(config).unwrap_or_default();
+    to.drivers.libvirt.reads_mdevs = !mdevs.is_empty();
+    to.runtime.servers.mdevs = mdevs.clone();
+    to.runtime.hosts.mdevs = mdevs;
 }
 
 /// Sets the image backend from `images_type` and `use_cow_images`, and the directory of guests' disks. The default of

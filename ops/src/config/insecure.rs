@@ -2,7 +2,7 @@
 //! a test system knows about them.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +31,7 @@ pub(super) fn warnings(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
     believes_anybody(config, &mut found);
     plain_http(config, &mut found);
+    open_screens(config, &mut found);
     unproven_keystone(config, &mut found);
     open_folder(&config.chronova.data_dir, &mut found);
     open_rules(config, &mut found);
@@ -66,6 +67,19 @@ fn plain_http(config: &Config, found: &mut Vec<String>) {
                  ssl_cert_file and ssl_key_file, or listen on loopback behind a proxy with TLS"
             ));
         }
+    }
+}
+
+/// Warns about guests' screens that a network carries in plain text. VNC servers ask nobody for a password.
+fn open_screens(config: &Config, found: &mut Vec<String>) {
+    let vnc = &config.vnc;
+    let open = vnc.server_listen.parse::<IpAddr>().is_ok_and(|address| !address.is_loopback());
+    if vnc.enabled && open && !vnc.auth_schemes.iter().any(|scheme| scheme == "vencrypt") {
+        found.push(format!(
+            "[vnc] server_listen {}: whoever reaches the hosts' VNC ports sees and controls guests' screens. Set \
+             auth_schemes = vencrypt with certificates, or let a firewall admit the gateway alone",
+            vnc.server_listen
+        ));
     }
 }
 
@@ -177,11 +191,12 @@ mod tests {
                              password = w\nproject_id = p\n";
         const UNPROVEN: &str = "[keystone_authtoken]\nauth_url = https://c:5000\nauth_type = password\nuser_id = u\n\
                                 password = w\nproject_id = p\ninsecure = true\n";
-        let doors: [InsecureCase; 8] = [
+        let doors: [InsecureCase; 9] = [
             (PLAIN, &[], 0o700, "auth_url http://c:5000 is plain HTTP"),
             (UNPROVEN, &[], 0o700, "insecure trusts any certificate"),
             ("[api]\nauth_strategy = noauth2\n", &[], 0o700, "trusts every caller"),
             ("listen = 192.0.2.7:8774\n", &[], 0o700, "listen serves plain HTTP on 192.0.2.7:8774"),
+            ("[vnc]\nserver_listen = 0.0.0.0\n", &[], 0o700, "server_listen 0.0.0.0: whoever reaches"),
             ("", &[], 0o755, "data has mode 755"),
             (
                 "[oslo_policy]\npolicy_file = p.yaml\n",
@@ -213,6 +228,8 @@ mod tests {
         const LOCAL: &str = "[keystone_authtoken]\nauth_url = http://127.0.0.1:5000\nauth_type = password\nuser_id = u\n\
                              password = w\nproject_id = p\n";
         assert_eq!(warnings_of(LOCAL, &[], 0o700), [""; 0]);
+        let screens = "[vnc]\nserver_listen = 0.0.0.0\nauth_schemes = vencrypt,none\nvencrypt_ca_certs = /ca.pem\n";
+        assert_eq!(warnings_of(screens, &[], 0o700), [""; 0]);
         let shut = "listen = 127.0.0.1:8774\n[neutron]\nmetadata_proxy_shared_secret = Xo7eiph4oosu\n[oslo_policy]\npolicy_file = p.yaml\n";
         assert_eq!(
             warnings_of(shut, &[("p.yaml", "\"os_compute_api:servers:index\": \"role:member\"\n")], 0o700),

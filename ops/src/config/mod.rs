@@ -13,6 +13,8 @@ mod agreement;
 mod conversions;
 mod derived;
 pub mod event_store;
+mod extra_spec_file;
+mod fleets;
 pub mod ini;
 mod insecure;
 mod named_files;
@@ -32,6 +34,7 @@ use std::path::{Path, PathBuf};
 pub use ini::ConfigLine;
 pub use option::{Default, Multi, OptionDef, OptionOrigin, OptionType, OptionValue, Words};
 pub use options::Config;
+use options::devices::{MdevGroups, WrongMdevOption};
 use thiserror::Error;
 pub use values::MachineDefaults;
 
@@ -162,6 +165,7 @@ fn read_file(file: &Path) -> Result<String, Problem> {
 fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<Problem>) -> Option<Config> {
     let mut remarks = Vec::new();
     let mut bad = Vec::new();
+    let mut groups = MdevGroups::default();
     let mut values = values::Values::new(machine, &mut bad);
     for (file, text) in texts {
         let parsed = ini::parse(text, file);
@@ -170,11 +174,18 @@ fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<
             place: Some(line.place.clone()),
             message: line.reason.to_owned(),
         }));
-        for (def, entry) in settle(parsed.entries, &mut remarks) {
+        let is_grouped = |entry: &ini::IniAssignment| MdevGroups::type_of(&entry.section).is_some();
+        let (grouped, plain): (Vec<_>, Vec<_>) = parsed.entries.into_iter().partition(is_grouped);
+        remarks.extend(grouped.iter().filter_map(|entry| set_in_group(&mut groups, entry)));
+        for (def, entry) in settle(plain, &mut remarks) {
             values.assign(def, entry);
         }
     }
     let mut config = Config::read(&mut values);
+    if let Some(config) = &mut config {
+        fleets::name(&mut config.chronova.hypervisors.0);
+        config.mdev_groups = groups;
+    }
     let first = texts.first().map(|(file, _)| *file);
     let mut absent = config.as_mut().map(|config| named_files::settle(config, first, &values)).unwrap_or_default();
     problems.append(&mut remarks);
@@ -186,6 +197,18 @@ fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<
     // Problems without a file come first, then the problems of each file in the order of its lines.
     problems.sort_by_key(|problem| order(problem, texts));
     config
+}
+
+/// Sets an option of a group whose name contains a value of another option. Returns the problem with it.
+fn set_in_group(groups: &mut MdevGroups, entry: &ini::IniAssignment) -> Option<Problem> {
+    let name = MdevGroups::type_of(&entry.section)?;
+    let (severity, reason) = match groups.set(name, &entry.key, &entry.value) {
+        Ok(()) => return None,
+        Err(WrongMdevOption::Name) => (Severity::Warning, "is not a known option of a type of devices".to_owned()),
+        Err(WrongMdevOption::Value(reason)) => (Severity::Error, reason),
+    };
+    let message = format!("[{}] {}: {reason}", entry.section, entry.key);
+    Some(Problem { severity, place: Some(entry.place.clone()), message })
 }
 
 fn order(problem: &Problem, texts: &[(&Path, &str)]) -> (Option<usize>, u32) {

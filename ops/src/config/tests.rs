@@ -231,9 +231,13 @@ fn half_configured_encryption_of_migrations_is_reported() {
 }
 
 #[test]
-fn two_simulated_fleets_need_two_names() {
-    let told = problems_in(&["[chronova]\nhypervisors = sim://3 sim://2\n"]);
-    assert!(told.len() == 1 && told[0].contains("named sim") && told[0].contains("sim://2?name="), "{told:?}");
+fn every_simulated_fleet_has_its_own_name() {
+    let named = |uris: &str| good(&[&format!("[chronova]\nhypervisors = {uris}\n")]).config.chronova.hypervisors.0;
+    assert_eq!(named("sim://3 sim://2 qemu:///system"), ["sim://3", "sim://2?name=sim2", "qemu:///system"]);
+    let mixed = named("sim://3 sim://2?vcpus=4 sim://1?name=sim2");
+    assert_eq!(mixed, ["sim://3", "sim://2?vcpus=4&name=sim3", "sim://1?name=sim2"]);
+    let told = problems_in(&["[chronova]\nhypervisors = sim://3?name=b sim://2?name=b\n"]);
+    assert!(told.len() == 1 && told[0].contains("named b") && told[0].contains("sim://2?name="), "{told:?}");
     assert_eq!(problems_in(&["[chronova]\nhypervisors = sim://3 sim://2?name=b qemu:///system\n"]), [""; 0]);
 }
 
@@ -298,7 +302,6 @@ fn a_policy_file_that_an_option_names_must_exist() {
 #[test]
 fn choices_that_are_not_supported_stop_the_start_and_say_what_to_choose() {
     for (section, option, advice) in [
-        ("DEFAULT", "config_drive_format = vfat", "iso9660"),
         ("scheduler", "query_placement_for_routed_network_aggregates = true", "set it to false"),
         ("quota", "driver = nova.quota.UnifiedLimitsDriver", "set nova.quota.DbQuotaDriver"),
         ("libvirt", "snapshot_image_format = vmdk", "raw or qcow2"),
@@ -309,8 +312,59 @@ fn choices_that_are_not_supported_stop_the_start_and_say_what_to_choose() {
         assert!(problems[0].starts_with(&format!("0.conf:2: error: [{section}] ")), "{problems:?}");
         assert!(problems[0].contains(advice), "{problems:?}");
     }
-    let supported = "[DEFAULT]\nconfig_drive_format = iso9660\n[quota]\ndriver = nova.quota.NoopQuotaDriver\n";
+    let supported = "[DEFAULT]\nconfig_drive_format = vfat\n[quota]\ndriver = nova.quota.NoopQuotaDriver\n";
     assert_eq!(problems_in(&[supported]), [""; 0]);
+}
+
+#[test]
+fn half_set_options_of_vencrypt_stop_the_start() {
+    for (text, place, advice) in [
+        ("auth_schemes =", "0.conf:2", "name none, vencrypt, or both"),
+        ("auth_schemes = vencrypt,none", "0.conf:2", "vencrypt_ca_certs is not set"),
+        ("vencrypt_client_cert = /c.pem", "0.conf:2", "needs vencrypt_client_key"),
+        ("vencrypt_client_key = /c.key", "0.conf:2", "needs vencrypt_client_cert"),
+        ("auth_schemes = tls", "0.conf:2", "one of none, vencrypt"),
+    ] {
+        let problems = problems_in(&[&format!("[vnc]\n{text}\n")]);
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        assert!(problems[0].starts_with(&format!("{place}: error: ")), "{text}: {problems:?}");
+        assert!(problems[0].contains(advice), "{text}: {problems:?}");
+    }
+    let whole = "[vnc]\nauth_schemes = vencrypt,none\nvencrypt_ca_certs = /ca.pem\nvencrypt_client_cert = /c.pem\n\
+                 vencrypt_client_key = /c.key\n";
+    assert_eq!(problems_in(&[whole]), [""; 0]);
+}
+
+#[test]
+fn options_of_hardware_and_scheduling_are_checked_before_the_start() {
+    let missing = "/nonexistent/extra_specs.json";
+    let unread = format!("[chronova]\nextra_spec_validators = {missing}\n");
+    for (text, parts) in [
+        ("[scheduler_hook]\nurl = localhost:9300\n", ["[scheduler_hook] url", "http://"]),
+        (unread.as_str(), ["[chronova] extra_spec_validators", missing]),
+        ("[DEFAULT]\nreserved_huge_pages = node:0\n", ["reserved_huge_pages", "has no size"]),
+        ("[libvirt]\npmem_namespaces = a:ns0\n", ["pmem_namespaces", "the label a has no size"]),
+    ] {
+        let problems = problems_in(&[text]);
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        assert!(problems[0].starts_with("0.conf:2: error: "), "{problems:?}");
+        assert!(parts.iter().all(|part| problems[0].contains(part)), "{problems:?}");
+    }
+    let right = files(&["[{\"name\": \"acme:rack\", \"value\": {\"type\": \"integer\"}}]"]);
+    let conf = format!(
+        "[DEFAULT]\nreserved_huge_pages = node:0,size:2048,count:64\n[scheduler_hook]\nurl = https://hook:9300/judge\n\
+         timeout = 1\nfail_open = false\n[libvirt]\npmem_namespaces = 6GB:ns0|ns1,LARGE:ns2\n[chronova]\n\
+         pmem_path = /mnt/pmem0\npmem_sizes = 6GB=6144,LARGE=16384\nextra_spec_validators = {}\n",
+        right.paths[0].display()
+    );
+    assert_eq!(problems_in(&[&conf]), [""; 0]);
+    let given = files(&[&conf]);
+    let targets = load_on(&machine(), &given.paths).unwrap().config.targets();
+    assert_eq!(
+        (targets.runtime.hosts.reserved_huge_pages[0].count, targets.runtime.scheduler.hook.fails_open),
+        (64, false)
+    );
+    assert_eq!(targets.drivers.libvirt.guests.pmem.offered().len(), 2);
 }
 
 #[test]
@@ -421,6 +475,49 @@ fn pci_devices_and_aliases_reach_the_hosts_and_the_scheduler() {
     assert_eq!((pci.others.len(), pci.of("h1").len(), pci.reports), (2, 0, false));
     assert_ne!(targets.runtime.scheduler.pci_aliases, PciAliases::default());
     assert_eq!(targets.runtime.servers.pci_aliases, targets.runtime.scheduler.pci_aliases);
+}
+
+#[test]
+fn types_of_mediated_devices_reach_hosts_servers_and_driver() {
+    let text = "[devices]\nenabled_mdev_types = nvidia-35,nvidia-36\n[mdev_nvidia-35]\ndevice_addresses = \
+                0000:84:00.0,0000:85:00.0\n[vgpu_nvidia-36]\ndevice_addresses = 0000:86:00.0\nmdev_class = CUSTOM_GPU\n\
+                max_instances = 2\n";
+    assert_eq!(problems_in(&[text]), Vec::<String>::new());
+    let targets = good(&[text]).config.targets();
+    let options = &targets.runtime.hosts.mdevs;
+    let of = |address: &str| options.type_of(address.parse().unwrap()).unwrap().clone();
+    assert_eq!((of("0000:85:00.0").name.as_str(), of("0000:85:00.0").class.as_str()), ("nvidia-35", "VGPU"));
+    assert_eq!((of("0000:86:00.0").class.as_str(), of("0000:86:00.0").most), ("CUSTOM_GPU", Some(2)));
+    assert_eq!(targets.runtime.servers.mdevs, *options);
+    assert!(targets.drivers.libvirt.reads_mdevs && !good(&[]).config.targets().drivers.libvirt.reads_mdevs);
+    let old = good(&["[devices]\nenabled_vgpu_types = nvidia-35\n"]).config.targets().runtime.hosts.mdevs;
+    assert_eq!(old.type_of("0000:99:00.0".parse().unwrap()).unwrap().name, "nvidia-35");
+}
+
+/// Nova's compute service does not start either.
+#[test]
+fn wrong_types_of_mediated_devices_stop_the_start() {
+    let text = "[devices]\nenabled_mdev_types = a,b\n[mdev_a]\ndevice_addresses = 0000:84:00.0\n[mdev_b]\n\
+                device_addresses = 0000:84:00.0\n[mdev_c]\nmax_instances = 1\n[mdev_a]\nother = 1\n";
+    let said = problems_in(&[text]).join("\n");
+    for part in [
+        "0.conf:2: error: [devices] enabled_mdev_types: invalid configuration for mdev-capable devices: duplicate types for \
+         PCI address 0000:84:00.0",
+        "0.conf:2: warning: [mdev_c] has no effect",
+        "0.conf:10: warning: [mdev_a] other: is not a known option",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let text =
+        "[devices]\nenabled_mdev_types = a\n[mdev_a]\ndevice_addresses = eth0\nmdev_class = GPU\nmax_instances = 0\n";
+    let said = problems_in(&[text]).join("\n");
+    for part in [
+        "0.conf:4: error: [mdev_a] device_addresses: \"eth0\" is not a PCI address",
+        "0.conf:5: error: [mdev_a] mdev_class: `GPU` is neither VGPU nor a custom resource class",
+        "0.conf:6: error: [mdev_a] max_instances: `0` is not a number above 0",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
 
 /// Any problem of a file of custom inventories and traits stops the start.

@@ -10,7 +10,7 @@ use chronova_actors::runtime::{Leadership, Member};
 use chronova_actors::services::embedded::image::PropertyLimit;
 use chronova_actors::services::embedded::image::embedded::{EmbeddedImages, ImageLimits};
 use chronova_actors::services::embedded::image::files::ImageFiles;
-use chronova_actors::services::external::glance::GlanceImages;
+use chronova_actors::services::external::glance::{CephDownload, GlanceImages};
 use chronova_actors::services::external::http::CallOptions;
 use chronova_actors::services::external::keystone::{CalledService, CallingAccounts, ServicePlace, SharedUserTokens};
 use chronova_web::App;
@@ -102,5 +102,11 @@ fn glance(config: &Config, accounts: CallingAccounts, users: SharedUserTokens) -
     };
     let service = CalledService::new(calls, place, accounts).context("[glance]")?;
     tracing::info!(place = service.address(), "images are in Glance; the embedded image service is not served");
-    Ok(OpenedImages::Glance { images: GlanceImages::new(service, Arc::clone(&users)), users })
+    let download = section.enable_rbd_download.then(|| CephDownload {
+        user: section.rbd_user.clone(),
+        pool: section.rbd_pool.clone(),
+        conf: section.rbd_ceph_conf.clone(),
+        connect_timeout: Duration::from_secs(section.rbd_connect_timeout.into()),
+    });
+    Ok(OpenedImages::Glance { images: GlanceImages::new(service, Arc::clone(&users), download), users })
 }

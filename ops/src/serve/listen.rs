@@ -44,9 +44,15 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
         host_and_port(&spice.html5proxy_host, spice.html5proxy_port),
         host_and_port(&serial.serialproxy_host, serial.serialproxy_port),
     ];
+    let own = proxies_tls(config)?.is_some();
     for word in proxies.into_iter().flatten() {
-        let secure = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == "osapi_compute");
-        let listener = Listener { address: resolve(&word)?, offer: Offer::Consoles, secure };
+        let apis = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == "osapi_compute");
+        let secure = own || apis;
+        if config.default.ssl_only && !secure {
+            bail!("[DEFAULT] ssl_only: the listener {word} of the consoles needs a certificate: set [DEFAULT] cert");
+        }
+        let address = resolve_to(&word, |address| address.is_ipv6() || !config.default.source_is_ipv6)?;
+        let listener = Listener { address, offer: Offer::Consoles, secure };
         // The token names the kind of the console, so all kinds may share one listener.
         if !all.contains(&listener) {
             all.push(listener);
@@ -101,16 +107,37 @@ fn tls(config: &Config) -> Result<Option<TlsFiles>> {
     }
 }
 
+/// The files for TLS on the listeners of Nova's console proxies, if they have their own.
+fn proxies_tls(config: &Config) -> Result<Option<TlsFiles>> {
+    let default = &config.default;
+    match (&default.cert, &default.key) {
+        (Some(certificate), key) => {
+            let key = key.as_ref().unwrap_or(certificate).clone();
+            Ok(Some(TlsFiles { certificate: certificate.clone(), key, client_ca: None }))
+        }
+        (None, Some(_)) => bail!("[DEFAULT] key is the key of [DEFAULT] cert, which is not set"),
+        (None, None) => Ok(None),
+    }
+}
+
 /// The options of the listeners.
 pub fn serving(config: &Config, targets: &Targets) -> Result<HttpOptions> {
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     let tls = tls(config)?.map(ServedCertificate::open).transpose()?;
-    Ok(HttpOptions { workers, tls, ..targets.serving.clone() })
+    let proxies_tls = proxies_tls(config)?.map(ServedCertificate::open).transpose()?;
+    Ok(HttpOptions { workers, tls, proxies_tls, ..targets.serving.clone() })
 }
 
 fn resolve(word: &str) -> Result<SocketAddr> {
-    let mut found = word.to_socket_addrs().with_context(|| format!("cannot listen on {word:?}: not HOST:PORT"))?;
-    found.next().with_context(|| format!("{word:?} has no address"))
+    resolve_to(word, |_| true)
+}
+
+/// The first address that is preferred, or the first one.
+fn resolve_to(word: &str, preferred: impl Fn(&SocketAddr) -> bool) -> Result<SocketAddr> {
+    let found = word.to_socket_addrs().with_context(|| format!("cannot listen on {word:?}: not HOST:PORT"))?;
+    let found: Vec<SocketAddr> = found.collect();
+    let chosen = found.iter().find(|address| preferred(address)).or(found.first());
+    chosen.copied().with_context(|| format!("{word:?} has no address"))
 }
 
 /// The URL under which clients reach the first listener that serves everything.

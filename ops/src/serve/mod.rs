@@ -17,6 +17,8 @@ mod read_models;
 mod reconcilers;
 mod reload;
 mod report;
+mod retention;
+mod scheduler_hook;
 mod vendor_data;
 mod volumes;
 mod wiring;
@@ -88,7 +90,8 @@ async fn serve(config: Config, logging: Logging, read_config: ReadConfig) -> Res
     opener.open(&control_plane.app);
     tracing::info!("ready");
     let hypervisors = config.chronova.hypervisors.0.clone().into();
-    let reload = Reload { logging, certificate: serving.tls.clone(), read_config, hypervisors };
+    let certificates = serving.tls.iter().chain(&serving.proxies_tls).cloned().collect();
+    let reload = Reload { logging, certificates, read_config, hypervisors };
     let mut ended = Ok(WorkEnd::Leads);
     if let Some(membership) = &membership {
         ended = Box::pin(follow((&reload, &mut signals), &config, &mut control_plane, membership, &opener)).await;

@@ -20,7 +20,7 @@ pub(super) fn close(folder: &Path) -> io::Result<()> {
         tracing::warn!(
             folder = %folder.display(),
             closed,
-            "files or folders in the data folder were open to other users of this machine, who may have read them: closed now"
+            "the data folder or entries in it were open to other users of this machine, who may have read them: restricted now"
         );
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! At SIGHUP a running server rereads the log level, the policy and the certificates of the APIs, and adds new
+//! At SIGHUP a running server rereads the log level, the policy and the certificates of its listeners, and adds new
 //! hosts. Its hosts report their resources and traits again, and live migrations follow a changed
 //! `live_migration_completion_timeout`.
 //!
@@ -21,7 +21,7 @@ pub type ReadConfig = Box<dyn Fn() -> Option<Config>>;
 
 pub(super) struct Reload {
     pub(super) logging: Logging,
-    pub(super) certificate: Option<ServedCertificate>,
+    pub(super) certificates: Vec<ServedCertificate>,
     pub(super) read_config: ReadConfig,
     /// The URIs of `[chronova] hypervisors` at the last read, without those whose hosts could not be added.
     pub(super) hypervisors: RefCell<Vec<String>>,
@@ -54,11 +54,14 @@ impl Reload {
             Ok(()) => read.push("policy"),
             Err(error) => tracing::error!(error = %ErrorChain(&error), "the policy stays as it was"),
         }
-        match self.certificate.as_ref().map(ServedCertificate::reload) {
-            Some(Ok(())) => read.push("certificates"),
-            Some(Err(error)) => tracing::error!(error = %ErrorChain(&error), "the certificate stays as it was"),
-            None => {}
+        let mut renewed = !self.certificates.is_empty();
+        for certificate in &self.certificates {
+            if let Err(error) = certificate.reload() {
+                tracing::error!(error = %ErrorChain(&error), "the certificate stays as it was");
+                renewed = false;
+            }
         }
+        read.extend(renewed.then_some("certificates"));
         if !read.is_empty() {
             tracing::info!("read again on SIGHUP: {}", read.join(", "));
         }

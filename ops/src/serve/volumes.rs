@@ -127,6 +127,7 @@ pub(super) fn read_keyring(config: &Config, rbd: &mut RbdOptions) -> Result<()> 
     let at = || format!("[chronova] rbd_keyring: {}", path.display());
     let text = fs::read_to_string(path).with_context(at)?;
     rbd.key = Some(key_of(&text, config.libvirt.rbd_user.as_deref()).with_context(at)?);
+    rbd.keyring = Some(path.clone());
     Ok(())
 }
 

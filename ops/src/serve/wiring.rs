@@ -11,9 +11,11 @@ use chronova_actors::operations::Operations;
 use chronova_actors::operations::change_fleet::ChangeFleetReject;
 use chronova_actors::reconcile::run_counts::ReconcilerTally;
 use chronova_actors::runtime::{Follower, Leader, Leadership, Member, Ports};
+use chronova_actors::scheduler::SharedSchedulerHook;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_actors::services::external::http::ServiceClient;
 use chronova_actors::services::external::keystone::SharedUserTokens;
+use chronova_actors::services::external::scheduler_hook::HttpSchedulerHook;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
 use chronova_events::error_chain::ErrorChain;
@@ -47,8 +49,9 @@ use super::key_manager::OpenedKeyManagers;
 use super::network::OpenedNetworks;
 use super::read_models::{self, ReadModelGauges};
 use super::reconcilers::ReconcilerGauges;
+use super::retention::RetentionKeeper;
 use super::volumes::OpenedVolumes;
-use super::{AppState, audit_index, identity, images, listen, vendor_data, volumes};
+use super::{AppState, audit_index, identity, images, listen, scheduler_hook, vendor_data, volumes};
 use crate::config::Config;
 use crate::config::targets::Targets;
 
@@ -66,6 +69,8 @@ pub(super) struct ControlPlane {
     leader: Option<Leader>,
     event_log: EventLog,
     index: IndexKeeper,
+    /// `None` without a policy, and for a log that keeps all its events.
+    retention: Option<RetentionKeeper>,
     log_server: Option<chronova_web::eventstoredb::LogServer>,
 }
 
@@ -76,6 +81,7 @@ struct OpenedServices {
     images: OpenedImages,
     volumes: OpenedVolumes,
     keys: OpenedKeyManagers,
+    hook: Option<Arc<HttpSchedulerHook>>,
 }
 
 impl ControlPlane {
@@ -117,14 +123,16 @@ impl ControlPlane {
             let index = IndexKeeper::start(audit_index::indexed(config, &member.log));
             let app = app(config, &targets, &member, parts, &event_log, index.log(), None)?;
             let log_server = super::eventstoredb::open(config, event_log.store()).await?;
-            return Ok(Self { app, member, targets, leader: Some(leader), event_log, index, log_server });
+            let retention = RetentionKeeper::start(config, &event_log);
+            return Ok(Self { app, member, targets, leader: Some(leader), event_log, index, retention, log_server });
         };
         let member = Member::start_from_checkpoints(log, clock, checkpoints);
         let parts = ServingParts::following(config, &targets, &member)?;
         let index = IndexKeeper::start(audit_index::indexed(config, &member.log));
         let seat = Some(cluster.follows(&member.views));
         let app = app(config, &targets, &member, parts, &event_log, index.log(), seat)?;
-        Ok(Self { app, member, targets, leader: None, event_log, index, log_server: None })
+        let retention = RetentionKeeper::start(config, &event_log);
+        Ok(Self { app, member, targets, leader: None, event_log, index, retention, log_server: None })
     }
 
     /// Begins to lead, on read models that follow the log already.
@@ -151,7 +159,11 @@ impl ControlPlane {
     /// its resources and traits again.
     pub(super) fn renew(&mut self, read: Option<&Targets>) {
         if let Some(read) = read {
-            self.targets.runtime.live.completion_timeout = read.runtime.live.completion_timeout;
+            let (had, has) = (&mut self.targets.runtime.live.completion_timeout, read.runtime.live.completion_timeout);
+            if *had != has {
+                tracing::info!("live_migration_completion_timeout is now {has} seconds for each GiB");
+            }
+            *had = has;
         }
         if let Some(leader) = &self.leader {
             leader.contexts.steps.completion_timeout.set(self.targets.runtime.live.completion_timeout);
@@ -172,6 +184,9 @@ impl ControlPlane {
             leader.stop().await;
         }
         self.index.stop().await;
+        if let Some(retention) = self.retention {
+            retention.stop().await;
+        }
         self.member.stop().await;
         self.event_log.close().await;
     }
@@ -221,6 +236,7 @@ async fn lead(
     volumes::read_keyring(config, &mut targets.drivers.libvirt.images.rbd)?;
     let hosts = hosts(config, &targets.drivers)?;
     vendor_data::complete(&mut targets.runtime.servers.metadata, config)?;
+    targets.runtime.scheduler.hook.program = services.hook.clone().map(|hook| SharedSchedulerHook(hook));
     let leader = Leader::start(leadership, hosts, services.ports(), targets.runtime).await;
     let history = member.checkpoints.as_ref().map(|kept| &kept.history);
     let eraser = leader.operations().eraser(&member.log, history);
@@ -284,7 +300,7 @@ impl OpenedServices {
         let embedded = || EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), images.port(), options);
         let volumes = volumes::open(config, member, &identity, &users, embedded)?;
         let keys = OpenedKeyManagers::open(config, &identity, &users)?;
-        Ok(Self { identity, networks, images, volumes, keys })
+        Ok(Self { identity, networks, images, volumes, keys, hook: scheduler_hook::open(config)? })
     }
 
     /// Creates the first users, and repairs what a crash left unfinished in the services.
@@ -305,6 +321,7 @@ impl OpenedServices {
         }
         clients.extend(self.volumes.clients());
         clients.extend(self.keys.clients());
+        clients.extend(self.hook.iter().map(|hook| Arc::clone(hook.client())));
         clients
     }
 
@@ -315,14 +332,15 @@ impl OpenedServices {
     }
 }
 
-fn consoles(config: &Config, targets: &Targets) -> ComputeConfig {
+fn consoles(config: &Config, targets: &Targets) -> Result<ComputeConfig> {
     let mut compute = targets.compute.clone();
     listen::consoles(config, &mut compute.consoles);
+    compute.consoles.vnc_security.check().context("cannot use [vnc] auth_schemes")?;
     if let Some(page) = compute.consoles.missing_viewer() {
         let page = page.display();
         tracing::warn!(%page, "SPICE consoles have no viewer: [DEFAULT] web names a folder without this page of spice-html5");
     }
-    compute
+    Ok(compute)
 }
 
 fn app(
@@ -337,7 +355,7 @@ fn app(
     let web: WebConfig = targets.web.clone();
     let metrics = HttpMetrics::new(metrics(member, &parts, seat.as_ref())?)?;
     let ServingParts { access, operations, services, .. } = parts;
-    let OpenedServices { identity, networks, images, volumes, keys } = services;
+    let OpenedServices { identity, networks, images, volumes, keys, hook: _ } = services;
     let has_certificates = keys.certificates().is_some();
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
     let authentication = match config.api.auth_strategy.as_str() {
@@ -347,7 +365,7 @@ fn app(
     let app = App::new(web, policy, authentication, metrics).with_operations(operations);
     let app = with_identity(app.with_log(log), identity);
     let mut app = keys.serve(volumes.serve(images.serve(networks.show(app))));
-    app.compute = ComputeState::new(ComputeConfig { has_certificates, ..consoles(config, targets) });
+    app.compute = ComputeState::new(ComputeConfig { has_certificates, ..consoles(config, targets)? });
     let (broken, written) = (member.broken(), event_log.clone());
     app.health = std::mem::take(&mut app.health)
         .with("event log", Arc::new(move || written.health().map_err(|failure| failure.to_string())))

@@ -268,6 +268,12 @@ impl Client {
         read(self.agent.get(format!("{}{path}", self.base)).header("X-Auth-Token", token).call())
     }
 
+    /// Like `get`, with this token.
+    pub fn get_as_at(&self, token: &str, path: &str) -> Result<Answer, ureq::Error> {
+        let request = self.agent.get(format!("{}{path}", self.base)).header("X-Auth-Token", token);
+        read(request.header("OpenStack-API-Version", VERSIONS).call())
+    }
+
     pub fn post(&self, path: &str, body: &Value) -> Result<Answer, ureq::Error> {
         let request = self.agent.post(format!("{}{path}", self.base));
         read(request.header("X-Auth-Token", "admin").header("OpenStack-API-Version", VERSIONS).send_json(body))

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::site::{CELL0, ManagedCloud, NOBODY};
+use super::site::{CELL0, CELL1, ManagedCloud, NOBODY};
 
 #[test]
 fn volume_attachments_are_shown_and_refreshed() {
@@ -68,18 +68,45 @@ fn volume_attachments_are_shown_and_refreshed() {
     let actions = site.client().get(&format!("/compute/v2.1/servers/{server}/os-instance-actions")).unwrap().body;
     assert_eq!(actions["instanceActions"][0]["action"], "refresh_volume_attachment", "{actions}");
     site.act(&server, &json!({"os-start": null}), "ACTIVE");
-    // So does a user who shelves and unshelves the server.
-    site.act(&server, &json!({"shelve": null}), "SHELVED_OFFLOADED");
-    site.act(&server, &json!({"unshelve": null}), "ACTIVE");
+    // The owner still sees the refresh after the server has been started again.
+    let actions = site.client().get(&format!("/compute/v2.1/servers/{server}/os-instance-actions")).unwrap().body;
+    let list = actions["instanceActions"].as_array().unwrap();
+    assert_eq!(list[0]["action"], "start", "{actions}");
+    assert!(list.iter().any(|action| action["action"] == "refresh_volume_attachment"), "{actions}");
+    // So does a user without an administrator's rights who shelves and unshelves the server.
+    for (action, status) in [("shelve", "SHELVED_OFFLOADED"), ("unshelve", "ACTIVE")] {
+        let path = format!("/compute/v2.1/servers/{server}/action");
+        site.client().post_as("ann:admin", &path, &json!({action: null})).unwrap().expect(202);
+        site.settle(&server, status);
+    }
     let again: Value = serde_json::from_str(&site.manage(&show(&server, &volume, "--json"), 0)).unwrap();
     assert!(again["attachment_id"].is_string() && again["attachment_id"] != renewed["attachment_id"], "{again}");
     let host = site.client().get("/chronova/v1/hosts").unwrap().expect(200).text("/hosts/0/name");
     let connector = site.manage(&format!("volume_attachment get_connector --json --host {host}"), 0);
-    assert_eq!(serde_json::from_str::<Value>(&connector).unwrap()["host"], json!(host));
-    assert!(site.manage(&format!("volume_attachment get_connector --host {host}"), 0).contains("| multipath"));
+    let connector = serde_json::from_str::<Value>(&connector).unwrap();
+    let known = site.client().get("/compute/v2.1/os-hypervisors/detail").unwrap().expect(200).body;
+    let known = known["hypervisors"].as_array().unwrap().iter().find(|one| one["hypervisor_hostname"] == json!(host));
+    let whole = json!({
+        "host": host, "ip": known.unwrap()["host_ip"], "initiator": format!("iqn.2008-11.org.linux-kvm:{host}"),
+        "platform": "x86_64", "os_type": "linux", "do_local_attach": false, "multipath": false,
+    });
+    assert_eq!(connector, whole);
+    let table = site.manage(&format!("volume_attachment get_connector --host {host}"), 0);
+    assert!(whole.as_object().unwrap().keys().all(|key| table.contains(&format!("| {key} "))), "{table}");
     site.manage("volume_attachment get_connector --host nowhere", 1);
     site.cloud.stop();
     site.manage(&show(&server, &volume, ""), 1);
+    // After a restart, a user of the project sees that an administrator refreshed the attachment.
+    site.cloud.start();
+    let path = format!("/compute/v2.1/servers/{server}/os-instance-actions");
+    let listed = site.client().get_as("ann:admin", &path).unwrap().expect(200).body;
+    let is_refresh = |action: &&Value| action["action"] == "refresh_volume_attachment";
+    let refresh = listed["instanceActions"].as_array().unwrap().iter().find(is_refresh).unwrap().clone();
+    assert!(refresh["user_id"].is_string(), "{refresh}");
+    let path = format!("{path}/{}", refresh["request_id"].as_str().unwrap());
+    let shown = site.client().get_as_at("ann:admin", &path).unwrap().expect(200).body["instanceAction"].take();
+    assert_eq!((&shown["action"], &shown["instance_uuid"]), (&refresh["action"], &json!(server)));
+    assert!(shown["events"].as_array().is_some_and(|events| !events.is_empty()), "{shown}");
 }
 
 #[test]
@@ -126,9 +153,13 @@ fn machine_types_are_shown_and_changed() {
     site.manage(&format!("libvirt list_unset_machine_type --cell-uuid {NOBODY}"), 2);
     let update = |id: &str, rest: &str| format!("libvirt update_machine_type {id} {rest}");
     site.manage(&update(NOBODY, "pc"), 2);
-    site.manage(&update(&server, "wonder"), 5);
-    site.manage(&update(&server, machine.trim()), 3);
+    // The state is checked before the type. The type that the server has already is always accepted.
+    let active = site.manage(&update(&server, "wonder"), 3);
+    assert!(active.contains("in vm_state active"), "{active}");
+    let same = site.manage(&update(&server, machine.trim()), 0);
+    assert!(same.ends_with(&format!("machine type to {} (previously {})\n", machine.trim(), machine.trim())), "{same}");
     site.act(&server, &json!({"os-stop": null}), "SHUTOFF");
+    site.manage(&update(&server, "wonder"), 5);
     site.manage(&update(&server, "virt-7.2"), 4);
     let said = site.manage(&update(&server, "virt-7.2 --force"), 0);
     assert!(said.contains(&format!("machine type to virt-7.2 (previously {})", machine.trim())), "{said}");
@@ -139,6 +170,14 @@ fn machine_types_are_shown_and_changed() {
     site.act(&server, &json!({"shelve": null}), "SHELVED_OFFLOADED");
     site.manage(&update(&server, "virt-9.0"), 0);
     assert_eq!(site.manage(&format!("libvirt get_machine_type {server}"), 0), "virt-9.0\n");
+    // --force skips all checks: an unknown type, and the state. The guest gets the type at its next start.
+    let said = site.manage(&update(&server, "wonder --force"), 0);
+    assert!(said.starts_with("Forcing update of machine type.\n") && said.contains("(previously virt-9.0)"), "{said}");
+    site.manage(&update(&server, "<os/> --force"), 5);
+    site.manage(&update(&server, "pc --force"), 0);
+    site.act(&server, &json!({"unshelve": null}), "ACTIVE");
+    site.manage(&update(&server, "q35 --force"), 0);
+    assert_eq!(site.manage(&format!("libvirt get_machine_type {server}"), 0), "q35\n");
     // A server that never got a host has no machine type.
     let huge = json!({"flavor": {"name": "huge", "vcpus": 1, "ram": 1 << 30, "disk": 1}});
     let huge = site.client().post("/compute/v2.1/flavors", &huge).unwrap().expect(200).text("/flavor/id");
@@ -149,6 +188,8 @@ fn machine_types_are_shown_and_changed() {
         format!("No machine type registered for instance {unplaced}\n")
     );
     assert_eq!(site.manage("libvirt list_unset_machine_type", 3), format!("{unplaced}\n"));
+    let of_cell = site.manage(&format!("libvirt list_unset_machine_type --cell-uuid {CELL1}"), 3);
+    assert_eq!(of_cell, format!("{unplaced}\n"));
     site.manage(&format!("libvirt list_unset_machine_type --cell-uuid {CELL0}"), 0);
     let (code, table, _) = site.run("nova-status", &["upgrade", "check"]);
     assert_eq!(code, 1, "{table}");

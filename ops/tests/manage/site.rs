@@ -30,7 +30,13 @@ impl ManagedCloud {
     }
 
     pub fn running() -> Self {
+        Self::running_with("")
+    }
+
+    /// Like `running`, with more lines in the configuration.
+    pub fn running_with(more: &str) -> Self {
         let mut site = Self::stopped();
+        site.cloud.configure(more);
         site.cloud.start();
         site.furniture = Some(site.cloud.furnish());
         let both = |cloud: &mut Cloud| {

@@ -361,7 +361,11 @@ async fn belongs(store: &dyn EventStore, mark: &Mark) -> Result<Result<(), Strin
     if position > head {
         return Ok(Err(format!("it is at position {position}, the log ends at {head}")));
     }
-    let there = store.read_all(Position(position.0.saturating_sub(1)), 1).await?;
+    let there = match store.read_all(Position(position.0.saturating_sub(1)), 1).await {
+        // An older checkpoint may be of a part of the log that is damaged, or whose archive is not there.
+        Err(damaged @ StoreError::Corrupt { .. }) => return Ok(Err(damaged.to_string())),
+        read => read?,
+    };
     let same = there.first().is_some_and(|there| there.position == position && there.id == event);
     Ok(if same { Ok(()) } else { Err(format!("the log has another event at position {position}")) })
 }

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chronova_actors::pci::ports::{DevicePort, PortDevice};
+use chronova_actors::pci::ports::DevicePort;
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    PortError, PortGrants, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
@@ -124,6 +124,14 @@ impl NetworkService for BrokenNetworks {
             return Ok(());
         }
         self.networks.undo_attach(instance, project, process, meta).await
+    }
+
+    async fn resource_requests(
+        &self,
+        ports: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<Vec<PortResourceRequest>, PortError> {
+        self.networks.resource_requests(ports, meta).await
     }
 
     async fn detach(
@@ -260,13 +268,13 @@ impl NetworkService for BrokenNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
-        devices: &[PortDevice],
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.has(NetworkFault::RebindsNothing) {
             return Ok(());
         }
-        self.networks.rebind(instance, project, host, availability_zone, devices, meta).await
+        self.networks.rebind(instance, project, host, availability_zone, grants, meta).await
     }
 
     async fn bind_destination(
@@ -274,13 +282,13 @@ impl NetworkService for BrokenNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
-        devices: &[PortDevice],
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.has(NetworkFault::MovesPortsAtOnce) {
-            return self.networks.rebind(instance, project, Some(host), "nova", devices, meta).await;
+            return self.networks.rebind(instance, project, Some(host), "nova", grants, meta).await;
         }
-        self.networks.bind_destination(instance, project, host, devices, meta).await
+        self.networks.bind_destination(instance, project, host, grants, meta).await
     }
 
     async fn activate_destination(

@@ -84,7 +84,7 @@ fn client(keystone: &RealKeystone, vouches: bool, tokens: &SharedUserTokens) -> 
     let own = Arc::clone(keystone.provider()?.session());
     let vouching = if vouches { Some(vouching(keystone)?) } else { None };
     let accounts = CallingAccounts { own, vouching };
-    Ok(GlanceImages::new(CalledService::new(calls("glance"), place, accounts)?, Arc::clone(tokens)))
+    Ok(GlanceImages::new(CalledService::new(calls("glance"), place, accounts)?, Arc::clone(tokens), None))
 }
 
 /// The account that `glance.sh` creates. It has the role `service`, which Glance requires of a service's token.

@@ -43,9 +43,12 @@ fn host(id: &str, name: &str) -> HostCapabilities {
         kvm: false,
         emulates_because: None,
         traits: vec![],
+        guest_flags: vec![],
         encrypted_guests: 0,
+        pmem: vec![],
         cells: vec![],
         pci: HostPci::default(),
+        mdevs: vec![],
         iommu: false,
     }
 }

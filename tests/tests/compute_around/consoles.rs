@@ -1,6 +1,7 @@
 //! Remote consoles, their tokens, and the records of access.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use actix_web::dev::ServerHandle;
@@ -120,6 +121,7 @@ async fn refused_consoles_get_novas_messages() {
         ("2.6", "serial", "serial", "Unavailable console type serial."),
         ("2.6", "rdp", "rdp-html5", "Unavailable console type rdp."),
         ("2.6", "vnc", "serial", "Invalid console type serial"),
+        ("2.6", "vnc", "xvpvnc", "Invalid console type xvpvnc"),
         ("2.7", "mks", "webmks", "is not one of"),
         ("2.8", "mks", "webmks", "Unavailable console type webmks."),
         ("2.98", "spice", "spice-direct", "is not one of"),
@@ -150,6 +152,11 @@ async fn refused_consoles_get_novas_messages() {
 
 /// The same cloud with all kinds of consoles enabled.
 fn with_all_kinds(api: Api) -> Api {
+    recorded(api, None)
+}
+
+/// The same cloud with all kinds of consoles enabled, which records them in files whose names begin like this.
+fn recorded(api: Api, record: Option<PathBuf>) -> Api {
     let (config, operations) = (WebConfig::default(), Arc::clone(api.life.operations()));
     let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
     let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
@@ -157,7 +164,7 @@ fn with_all_kinds(api: Api) -> Api {
     let mut app = App::new(config, policy, Authentication::NoAuth, metrics).with_operations(operations);
     app = app.with_access_log(access);
     let serial_url = "ws://cloud:8774/console".to_owned();
-    let consoles = ConsoleConfig { spice: true, serial: true, serial_url, ..ConsoleConfig::default() };
+    let consoles = ConsoleConfig { spice: true, serial: true, serial_url, record, ..ConsoleConfig::default() };
     app.compute = ComputeState::new(ComputeConfig { consoles, ..ComputeConfig::default() });
     Api { app: Arc::new(app), ..api }
 }
@@ -353,6 +360,39 @@ async fn a_serial_console_is_typed_on_through_the_gateway() {
     assert_eq!(viewer.hear().await, (8, 1001_u16.to_be_bytes().to_vec()));
     assert!(viewer.is_over().await);
     assert_eq!(Viewer::ask(address, &known, None).await.0, 503);
+    handle.stop(true).await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn what_a_console_shows_and_what_is_typed_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let api = recorded(Api::start().await, Some(folder.path().join("console")));
+    let server = api.server(USER, Api::wish("web")).await;
+    let (address, handle) = listening(&api);
+    let made = open(&api, &server, "2.6", "serial", "serial").await;
+    let url = made.body["remote_console"]["url"].as_str().unwrap().to_owned();
+    let (status, mut viewer) = Viewer::ask(address, &format!("?{}", url.split_once('?').unwrap().1), None).await;
+    assert_eq!(status, 101);
+    viewer.hear().await;
+    viewer.say(2, "uname\r").await;
+    assert_eq!(viewer.hear().await, (2, b"uname\r".to_vec()));
+    viewer.say(8, "").await;
+    assert_eq!(viewer.hear().await.0, 8);
+    // The recording is whole before the gateway says goodbye.
+    let text = std::fs::read_to_string(folder.path().join("console.1")).unwrap();
+    let frames: Vec<&str> = text.lines().skip(2).collect();
+    let is = |frame: &str, mark: char, end: &str| frame.starts_with(&format!("'{mark}")) && frame.ends_with(end);
+    assert_eq!(frames.len(), 4, "{text}");
+    assert!(is(frames[0], '{', " ttyS0\\x0d\\x0a',"), "{text}");
+    assert!(is(frames[1], '}', "}uname\\x0d',") && is(frames[2], '{', "{uname\\x0d',"), "{text}");
+    assert_eq!(frames[3], "'EOF'];");
+
+    // Without a place for the recording, no console is opened.
+    folder.close().unwrap();
+    let made = open(&api, &server, "2.6", "serial", "serial").await;
+    let url = made.body["remote_console"]["url"].as_str().unwrap().to_owned();
+    assert_eq!(Viewer::ask(address, &format!("?{}", url.split_once('?').unwrap().1), None).await.0, 503);
     handle.stop(true).await;
     api.stop().await;
 }

@@ -1,6 +1,9 @@
 //! Extra specs, compared with the contract's list of known extra specs.
 
+use std::sync::Arc;
+
 use chronova_tests::compute_api::{ADMIN, Api, contract, read};
+use chronova_web::compute::{ComputeConfig, ComputeState, CustomExtraSpecs};
 use serde_json::{Value, json};
 
 use super::interfaces::is;
@@ -87,5 +90,36 @@ async fn extra_specs_are_validated_one_by_one_too() {
     assert_eq!(put("2.86", json!({"hw:numa_nodes": "2"})).await.status, 200);
     is(&put("2.86", json!({"hw:numa_node": "2"})).await, 400, "does not appear to be a valid extra spec.");
     is(&put("2.86", json!({"mine:own": "x"})).await, 400, "Request body and URI mismatch");
+    api.stop().await;
+}
+
+/// `[chronova] extra_spec_validators` describes the extra specs of an operator's own filters. Until 2.85 nothing is
+/// validated, as in Nova.
+#[actix_rt::test]
+async fn extra_specs_of_the_operator_s_own_are_validated() {
+    let mut api = Api::start().await;
+    let file = json!([{"name": "acme:rack", "value": {"type": "integer", "min": 1, "max": 40}}]).to_string();
+    let extra_specs = Arc::new(CustomExtraSpecs::read(&file).unwrap());
+    let config = ComputeConfig { extra_specs, ..ComputeConfig::default() };
+    Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config);
+    let set = async |version: &str, specs: Value| {
+        let body = Some(json!({"extra_specs": specs}));
+        api.call("POST", "/flavors/1/os-extra_specs", version, ADMIN, body).await
+    };
+    for (version, specs, status, message) in [
+        ("2.85", json!({"acme:rack": "99"}), 200, ""),
+        ("2.86", json!({"acme:rack": "40"}), 200, ""),
+        ("2.86", json!({"other:name": "any"}), 200, ""),
+        ("2.86", json!({"acme:rack": "99"}), 400, "Validation failed; '99' is greater than the max value of '40'."),
+        (
+            "2.86",
+            json!({"acme:row": "1"}),
+            400,
+            "Validation failed; extra spec 'acme:row' does not appear to be a valid extra spec.",
+        ),
+    ] {
+        let answer = set(version, specs.clone()).await;
+        assert_eq!((answer.status, answer.message()), (status, message), "{version} {specs}");
+    }
     api.stop().await;
 }

@@ -88,6 +88,9 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
     assert_eq!(town.add(&server, json!({"address": address})).await.status, 202);
     let shown = town.show(&floating).await;
     assert_eq!((&shown["fixed_ip"], &shown["instance_id"]), (&json!(fixed), &json!(server)));
+    for key in ["id", "ip", "pool"] {
+        assert_eq!(shown[key], floating[key], "{key}");
+    }
     assert_eq!(town.ask("GET", "/os-floating-ips", None).await.body, json!({"floating_ips": [shown]}));
     let addresses = cloud.show(&server).await["addresses"]["private"].take();
     assert_eq!(

@@ -3,7 +3,8 @@
 //!
 //! The extra specs are those of Nova's documentation, by namespace. The image properties are those of Nova's
 //! `ImageMetaProps`, and further ones that Nova's libvirt driver reads. `every_extra_spec_of_the_contract_is_here`
-//! compares the extra specs with the contract, so a new one cannot be forgotten.
+//! compares the extra specs with the contract, so a new one cannot be forgotten, and
+//! `every_image_property_of_nova_is_here` does the same with Nova's list of properties.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -189,6 +190,7 @@ const PROPERTIES: &[Entry] = &[
     entry("hw_emulation_architecture", "aarch64", Scheduler),
     entry("hw_ephemeral_encryption", "true", Refused),
     entry("hw_ephemeral_encryption_format", "luks", Refused),
+    entry("hw_ephemeral_encryption_secret_uuid", "00000000-0000-0000-0000-000000000001", Refused),
     entry("hw_firmware_type", "uefi", Guest),
     beside("hw_firmware_stateless", "true", UEFI, Scheduler),
     entry("hw_floppy_bus", "fdc", Elsewhere("the_image_sets_the_bus")),
@@ -201,6 +203,8 @@ const PROPERTIES: &[Entry] = &[
         Elsewhere("locked_memory_needs_a_page_size_and_no_contradiction"),
     ),
     entry("hw_machine_type", "q35", Guest),
+    entry("hw_maxphysaddr_bits", "42", Refused),
+    entry("hw_maxphysaddr_mode", "passthrough", Refused),
     beside("hw_mem_encryption", "true", UEFI, Guest),
     entry("hw_mem_encryption_model", "amd-sev-es", Refused),
     entry("hw_mem_page_size", "large", Elsewhere("an_impossible_topology_is_refused_with_the_reason")),
@@ -273,7 +277,49 @@ const PROPERTIES: &[Entry] = &[
     entry("os_skip_agent_inject_ssh", "true", Describes),
     entry("os_type", "windows", Guest),
     entry("trait:CUSTOM_GOLD", "required", Scheduler),
+    // The names until Liberty, which Nova still reads.
+    entry("architecture", "s390x", Scheduler),
+    entry("auto_disk_config", "true", Describes),
+    entry("bdm_v2", "true", Describes),
+    entry("bittorrent", "true", Describes),
+    entry("cache_in_nova", "true", Describes),
+    entry("hypervisor_type", "xen", Scheduler),
+    beside("hypervisor_version_requires", ">=99", &[("hypervisor_type", "qemu")], Scheduler),
+    entry("ipxe_boot", "true", Refused),
+    entry("mappings", "[]", Describes),
+    entry("owner_id", "someone", Describes),
+    entry("vm_mode", "xen", Scheduler),
+    entry("vmware_adaptertype", "lsiLogic", Refused),
+    entry("vmware_disktype", "preallocated", Refused),
+    entry("vmware_image_version", "1", Describes),
+    entry("vmware_linked_clone", "true", Refused),
+    entry("vmware_ostype", "debian", Describes),
+    entry("xenapi_device_id", "1", Refused),
+    entry("xenapi_image_compression_level", "1", Describes),
+    entry("xenapi_skip_agent_inject_files_at_boot", "true", Describes),
+    entry("xenapi_skip_agent_inject_ssh", "true", Describes),
+    entry("xenapi_use_agent", "true", Refused),
 ];
+
+/// The fields of Nova's `ImageMetaProps`, and the older names that it reads.
+const NOVAS_PROPERTIES: &str = "hw_architecture hw_auto_disk_config hw_boot_menu hw_cdrom_bus hw_cpu_cores \
+    hw_cpu_max_cores hw_cpu_max_sockets hw_cpu_max_threads hw_cpu_policy hw_cpu_realtime_mask hw_cpu_sockets \
+    hw_cpu_thread_policy hw_cpu_threads hw_device_id hw_disk_bus hw_disk_type hw_emulation_architecture \
+    hw_ephemeral_encryption hw_ephemeral_encryption_format hw_ephemeral_encryption_secret_uuid hw_firmware_stateless \
+    hw_firmware_type hw_floppy_bus hw_input_bus hw_ipxe_boot hw_locked_memory hw_machine_type hw_maxphysaddr_bits \
+    hw_maxphysaddr_mode hw_mem_encryption hw_mem_encryption_model hw_mem_page_size hw_numa_cpus hw_numa_mem \
+    hw_numa_nodes hw_pci_numa_affinity_policy hw_pmu hw_pointer_model hw_qemu_guest_agent hw_redirected_usb_ports \
+    hw_rescue_bus hw_rescue_device hw_rng_model hw_scsi_model hw_serial_port_count hw_sound_model hw_time_hpet \
+    hw_tpm_model hw_tpm_version hw_usb_model hw_video_model hw_video_ram hw_vif_model hw_vif_multiqueue_enabled \
+    hw_viommu_model hw_virtio_packed_ring hw_vm_mode hw_watchdog_action img_bdm_v2 img_bittorrent \
+    img_block_device_mapping img_cache_in_nova img_compression_level img_config_drive img_hide_hypervisor_id \
+    img_hv_requested_version img_hv_type img_linked_clone img_mappings img_owner_id img_root_device_name \
+    img_signature img_signature_certificate_uuid img_signature_hash_method img_signature_key_type img_use_agent \
+    img_version os_admin_user os_command_line os_distro os_require_quiesce os_secure_boot \
+    os_skip_agent_inject_files_at_boot os_skip_agent_inject_ssh os_type architecture auto_disk_config bdm_v2 bittorrent \
+    block_device_mapping cache_in_nova hypervisor_version_requires ipxe_boot mappings owner_id root_device_name vm_mode \
+    vmware_adaptertype vmware_disktype vmware_image_version vmware_linked_clone vmware_ostype xenapi_device_id \
+    xenapi_image_compression_level xenapi_skip_agent_inject_files_at_boot xenapi_skip_agent_inject_ssh xenapi_use_agent";
 
 /// A host with all features of the simulated hosts.
 fn facts() -> HostFacts {
@@ -453,6 +499,14 @@ fn every_extra_spec_of_the_contract_is_here() {
     let names = listed.as_array().unwrap().iter().map(|spec| family(spec["name"].as_str().unwrap()));
     let missing: BTreeSet<String> = names.filter(|name| !known.contains(name)).collect();
     assert_eq!(missing, BTreeSet::new(), "these extra specs are not in the catalogue");
+}
+
+#[test]
+fn every_image_property_of_nova_is_here() {
+    let known: BTreeSet<&str> =
+        PROPERTIES.iter().map(|entry| entry.name.split('.').next().unwrap_or(entry.name)).collect();
+    let missing: BTreeSet<&str> = NOVAS_PROPERTIES.split_whitespace().filter(|name| !known.contains(name)).collect();
+    assert_eq!(missing, BTreeSet::new(), "these image properties are not in the catalogue");
 }
 
 /// Names with a free part count once: `hw:numa_cpus.0`, `resources2:VGPU`, `capabilities:...`.

@@ -1,6 +1,6 @@
 //! Evacuation: refusals, destinations, and the leftovers on the old host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::InstanceId;
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
@@ -198,10 +198,15 @@ async fn evacuated_servers_reach_the_requested_host_with_their_disks() {
         assert_eq!(scene.api.call("POST", &path, version, ADMIN, Some(body)).await.status, 200);
     }
     scene.api.life.settled().await;
+    let console = json!({"os-getConsoleOutput": {}});
     for (id, version) in &ids {
         let now = scene.api.get(&format!("/servers/{id}"), "2.46").await["server"].take();
         let wanted = if *version == "2.95" { "SHUTOFF" } else { "ACTIVE" };
         assert_eq!((&now["status"], &now["OS-EXT-SRV-ATTR:host"]), (&json!(wanted), &json!(others[1])), "{now}");
+        let log = scene.api.call("POST", &format!("/servers/{id}/action"), "2.1", ADMIN, Some(console.clone())).await;
+        assert_eq!(log.status, 200, "{:?}", log.body);
+        // A guest that has not been started on its host has written nothing. As in Nova, an empty log is no error.
+        assert_eq!(log.body["output"] == "", wanted == "SHUTOFF", "{:?}", log.body);
     }
     let guests = scene.api.world.fleet.guests(scene.index(&others[1]));
     assert_eq!(guests[&volume_backed.parse().unwrap()].volumes.len(), 1);
@@ -228,5 +233,56 @@ async fn a_server_that_was_shelved_before_leaves_a_dead_host() {
     scene.up(&home, true).await;
     let now = scene.shown().await;
     assert_eq!((&now["status"], &now["image"]), (&json!("ACTIVE"), &image));
+    scene.ends_well().await;
+}
+
+/// `nova host-evacuate`: the client asks for the servers of all hosts whose name matches, and evacuates one by one.
+#[actix_rt::test]
+async fn a_client_evacuates_all_servers_of_hosts_by_a_pattern() {
+    let scene = Scene::new(3).await;
+    let second = scene.api.server(OWNER, Api::wish("more")).await;
+    let third = scene.api.server(OWNER, Api::wish("other")).await;
+    let ids = [scene.id.clone(), second, third];
+    let mut homes = Vec::new();
+    for id in &ids {
+        homes.push(host(&scene.api, id).await);
+    }
+    let dead = scene.home.clone();
+    let target = (0..3).map(|host| scene.api.world.fleet.hostname(host)).find(|name| *name != dead).unwrap();
+    scene.lose(&dead).await;
+    // The pattern is a part of the name, so it matches all hosts here. `--strict` leaves only the equal name.
+    let search = async |pattern: &str| {
+        let path = format!("/os-hypervisors?hypervisor_hostname_pattern={pattern}&with_servers=true");
+        scene.api.get(&path, "2.53").await["hypervisors"].as_array().unwrap().clone()
+    };
+    let prefix = dead.split('-').next().unwrap();
+    assert_eq!(search(prefix).await.len(), 3);
+    let matching = search(&dead).await;
+    let strict = matching.iter().find(|found| found["hypervisor_hostname"] == json!(dead)).unwrap();
+    let servers: BTreeSet<&str> =
+        strict["servers"].as_array().unwrap().iter().map(|server| server["uuid"].as_str().unwrap()).collect();
+    let at_home = ids.iter().zip(&homes).filter(|(_, home)| **home == dead);
+    let expected: BTreeSet<&str> = at_home.map(|(id, _)| id.as_str()).collect();
+    assert_eq!(servers, expected);
+    for id in &servers {
+        let body = json!({"evacuate": {"host": target}});
+        let answer = scene.api.call("POST", &format!("/servers/{id}/action"), "2.29", ADMIN, Some(body)).await;
+        assert_eq!(answer.status, 200, "{:?}", answer.body);
+    }
+    // As with the client, the servers of hosts that are up are refused one by one, and the others go on.
+    for (id, home) in ids.iter().zip(&homes).filter(|(_, home)| **home != dead) {
+        let answer = scene
+            .api
+            .call("POST", &format!("/servers/{id}/action"), "2.29", ADMIN, Some(json!({"evacuate": {}})))
+            .await;
+        assert_eq!((answer.status, answer.message()), (400, &*format!("Compute service of {home} is still in use.")));
+    }
+    scene.api.life.settled().await;
+    for (id, home) in ids.iter().zip(&homes) {
+        let wanted = if *home == dead { &target } else { home };
+        assert_eq!(host(&scene.api, id).await, *wanted);
+    }
+    scene.api.world.fleet.revive_host(scene.index(&dead), false).unwrap();
+    scene.up(&dead, true).await;
     scene.ends_well().await;
 }

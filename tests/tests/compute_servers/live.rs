@@ -177,6 +177,10 @@ async fn a_running_live_migration_is_shown_and_aborted() {
     let all = subject.api.get("/os-migrations", "2.23").await["migrations"].take();
     let link = all[0]["links"][0]["href"].as_str().unwrap().to_owned();
     assert!(link.ends_with(&format!("/servers/{}/migrations/{number}", subject.id)), "{link}");
+    assert_eq!(all[0]["migration_type"], "live-migration");
+    let older = subject.api.get("/os-migrations", "2.22").await["migrations"].take();
+    assert!(older[0]["id"] == number && older[0].get("migration_type").is_none(), "{older}");
+    assert!(older[0].get("links").is_none(), "{older}");
 
     let again = subject.ask("2.34", json!({"host": null, "block_migration": "auto"})).await;
     assert_eq!(again.0, 409);

@@ -423,12 +423,14 @@ async fn a_cold_migration_changes_nothing_of_what_a_server_is() {
     ends_well(api).await;
 }
 
-/// A rebuild runs only the filters that are marked for rebuilds, on the server's own host. A rebuild does not ask
-/// Placement.
+/// A rebuild runs only the filters that are marked for rebuilds, on the server's own host, also if an administrator forced
+/// the server there. A rebuild does not ask Placement.
 #[actix_rt::test]
 async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
-    let api = Api::start().await;
-    let id = api.server(OWNER, Api::wish("web")).await;
+    let api = Api::start_with("\"os_compute_api:servers:create:forced_host\": \"@\"", None).await;
+    let mut forced = Api::wish("web");
+    forced["availability_zone"] = json!("nova:sim-0001");
+    let id = api.server(OWNER, forced).await;
     let (image, home) = (shown(&api, &id).await["image"].take(), host(&api, &id).await);
     let foreign = api.image(&[("hw_architecture", "s390x")]).await;
     assert_eq!(act(&api, &id, "2.1", json!({"rebuild": {"imageRef": foreign}})).await.status, 202);

@@ -1,6 +1,6 @@
 //! NUMA topologies and pinned CPUs through the API: refusals with their messages, and the fields that each user sees.
 
-use chronova_actors::topology::host::{CpuSets, HostCpus};
+use chronova_actors::topology::host::{CpuSets, HostCpus, ReservedHugePages};
 use chronova_hypervisor::sim::SimUri;
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::World;
@@ -157,6 +157,28 @@ async fn a_live_migration_counts_huge_pages_on_both_hosts() {
     let three = make("three").await;
     assert_eq!(shown(&three).await["status"], "ERROR", "the pages of the new host are not counted");
     api.stop().await;
+}
+
+/// Pages that the operator reserves for the host are not for guests.
+#[actix_rt::test]
+async fn reserved_huge_pages_are_not_for_guests() {
+    // A host has 48 pages, and the guest takes 32.
+    for (reserved, status) in [("node:0,size:2048,count:16", "ACTIVE"), ("node:0,size:2MB,count:17", "ERROR")] {
+        let mut world = World::of(chronova_hypervisor::sim::SimUri {
+            vcpus: 8,
+            memory_mib: 8192,
+            disk_gib: 100,
+            huge_pages: 48,
+            ..chronova_hypervisor::sim::SimUri::new(1)
+        });
+        world.options.hosts.reserved_huge_pages = vec![ReservedHugePages::read(reserved).unwrap()];
+        let api = Api::start_of(world, "", None).await;
+        flavor(&api, "huge", 1, json!({"hw:mem_page_size": "2048"})).await;
+        let id = create(&api, "one", "huge", None).await.body["server"]["id"].as_str().unwrap().to_owned();
+        let shown = api.get(&format!("/servers/{id}"), "2.1").await["server"].take();
+        assert_eq!(shown["status"], status, "{reserved}: {}", shown["fault"]);
+        api.stop().await;
+    }
 }
 
 /// As in Nova, the API refuses the request with the reason before it creates anything.

@@ -158,6 +158,12 @@ async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
     // An evacuation can be forced, too, but a cold migration has no `force`.
     let there = json!({"migrate": {"host": hosts[0], "force": true}});
     assert_eq!(act(&api, &id, "2.56", there).await.0, 400);
+    for body in [
+        json!({"resize": {"flavorRef": "1", "force": true}}),
+        json!({"unshelve": {"availability_zone": "north", "force": true}}),
+    ] {
+        assert_eq!(act(&api, &id, "2.77", body.clone()).await.0, 400, "{body}");
+    }
     api.world.fleet.kill_host(2);
     api.life.hosts_up_of(2, 3).await;
     for name in &hosts[..2] {
@@ -201,6 +207,14 @@ async fn a_server_of_no_zone_moves_from_zone_to_zone() {
     switch(&api, &home, "disabled").await;
     assert_eq!(act(&api, &id, "2.1", json!({"unshelve": null})).await.0, 202);
     assert_eq!(zone_of().await, second);
+    // Both zones have room, and the request chooses one.
+    switch(&api, &home, "enabled").await;
+    for zone in [&first, &second, &first] {
+        assert_eq!(act(&api, &id, "2.1", json!({"shelve": null})).await.0, 202);
+        assert_eq!(act(&api, &id, "2.1", json!({"shelveOffload": null})).await.0, 202);
+        assert_eq!(act(&api, &id, "2.77", json!({"unshelve": {"availability_zone": zone}})).await.0, 202);
+        assert_eq!(zone_of().await, *zone);
+    }
     ends_well(api).await;
 }
 

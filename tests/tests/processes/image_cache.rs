@@ -77,6 +77,7 @@ fn stranger(image: &ImageRef) -> GuestSpec {
         rescue: None,
         pinning: Pinning::default(),
         devices: vec![],
+        mdevs: vec![],
         tpm_secret: None,
     }
 }

@@ -312,6 +312,13 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     let server = on_volumes(&api).await;
     let all = format!("/servers/{server}/os-volume_attachments");
     let free = volume(&api, Some(&server), 1).await;
+    let attachment_of = async |volume: &str| -> String {
+        let (_, body, _) = call(&api, "GET", &all, "2.89", None).await;
+        let listed = body["volumeAttachments"].as_array().unwrap();
+        listed.iter().find(|one| one["volumeId"] == volume).unwrap()["attachment_id"].as_str().unwrap().to_owned()
+    };
+    let before = volumes(&api, &server).await;
+    let old = attachment_of(words(&before, "id")[0]).await;
     assert_eq!(act(&api, &server, "2.1", json!({"shelve": null})).await.0, 202);
     assert_eq!(status(&api, &server), "SHELVED_OFFLOADED", "a volume-backed server was not offloaded at once");
     assert!(api.world.images.made().is_empty());
@@ -358,6 +365,8 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     assert_eq!(act(&api, &server, "2.1", json!({"unshelve": null})).await.0, 202);
     assert_eq!(status(&api, &server), "ACTIVE");
     assert_eq!(words(&volumes(&api, &server).await, "status"), ["in-use", "in-use"]);
+    // So a user without an administrator's rights gets fresh connections.
+    assert_ne!(attachment_of(root).await, old);
     api.world.check().await;
     api.stop().await;
 }

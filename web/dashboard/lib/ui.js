@@ -1,5 +1,6 @@
 // Components of the pages.
 import { html, useEffect, useMemo, useRef, useState } from './html.js';
+import { sort, sortInSlices } from './sort.js';
 import { moment, say } from './state.js';
 
 export const time = (text) => {
@@ -108,6 +109,35 @@ const ROW = 32;
 /** The number of rendered rows on each side of the visible area. */
 const SPARE = 12;
 
+/** The longest list that is sorted at once. */
+const AT_ONCE = 2000;
+const NONE = /** @type {any[]} */ ([]);
+
+/**
+ * The rows in their order. While a long list is being sorted, its last order stays, and `busy` is true.
+ * @param {any[]} rows @param {{name: string, value?: (row: any) => any}|undefined} column @param {boolean} down
+ */
+function useSorted(rows, column, down) {
+  const value = column?.value;
+  const long = Boolean(value) && rows.length > AT_ONCE;
+  const [slow, setSlow] = useState({ of: NONE, name: '', down: false, rows: NONE });
+  const quick = useMemo(() => (value && !long ? sort(rows, value, down) : rows), [rows, column?.name, down, long]);
+  useEffect(() => {
+    if (!long) {
+      setSlow((old) => (old.rows === NONE ? old : { of: NONE, name: '', down: false, rows: NONE }));
+      return undefined;
+    }
+    const stop = new AbortController();
+    sortInSlices(rows, /** @type {any} */ (value), down, stop.signal).then((sorted) => {
+      if (sorted && !stop.signal.aborted) setSlow({ of: rows, name: column?.name || '', down, rows: sorted });
+    });
+    return () => stop.abort();
+  }, [rows, column?.name, down, long]);
+  if (!long) return { sorted: quick, busy: false };
+  const busy = slow.of !== rows || slow.name !== column?.name || slow.down !== down;
+  return { sorted: slow.rows === NONE ? rows : slow.rows, busy };
+}
+
 /**
  * A table that renders only the rows in and near the visible area, so that long lists stay fast.
  * `columns`: {name, title, show(row), value(row)?}; a column with `value` can be sorted.
@@ -117,14 +147,7 @@ export function Table({ columns, rows, label, id = (row) => row.id, selected, on
   const box = useRef(null);
   const [range, setRange] = useState([0, 60]);
   const [order, setOrder] = useState({ name: '', down: false });
-  const sorted = useMemo(() => {
-    const column = columns.find((one) => one.name === order.name);
-    if (!column?.value) return rows;
-    const sign = order.down ? -1 : 1;
-    return rows.map((row) => [column.value(row), row])
-      .sort(([a], [b]) => (a === b ? 0 : a === null || a === undefined ? 1 : b === null || b === undefined ? -1 : a < b ? -sign : sign))
-      .map(([, row]) => row);
-  }, [rows, order.name, order.down]);
+  const { sorted, busy } = useSorted(rows, columns.find((one) => one.name === order.name), order.down);
   const look = () => {
     const { scrollTop = 0, clientHeight = 600 } = box.current || {};
     const from = Math.max(0, Math.floor(scrollTop / ROW) - SPARE);
@@ -141,7 +164,7 @@ export function Table({ columns, rows, label, id = (row) => row.id, selected, on
     onSelect(next);
   };
   return html`<div class=${low ? 'table short' : 'table'} ref=${box} onScroll=${look} tabindex="0" role="region" aria-label=${label}>
-    <table aria-rowcount=${sorted.length + 1} aria-label=${label}>
+    <table aria-rowcount=${sorted.length + 1} aria-label=${label} aria-busy=${String(busy)}>
       <thead><tr aria-rowindex="1">
         ${selected && html`<th scope="col" class="tick"><input type="checkbox" aria-label="Select all" checked=${all}
           onChange=${(event) => onSelect(new Set(event.target.checked ? rows.map(id) : []))} /></th>`}

@@ -3,9 +3,8 @@ import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { get, post, url } from '../lib/api.js';
 import { session } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
+import { sheet } from '../lib/sheet.js';
 import { Badge, Notice, Trouble } from '../lib/ui.js';
-
-const FILES = new URL('..', import.meta.url);
 
 /** The WebSocket address of the console gateway, with the token from the API's URL. */
 async function gateway(id, protocol, type) {
@@ -45,15 +44,6 @@ function lawful() {
     return element;
   };
   return () => { document.createElement = make; };
-}
-
-function sheet(name) {
-  const href = new URL(name, FILES).href;
-  if (document.querySelector(`link[href="${href}"]`)) return;
-  const link = document.createElement('link');
-  link.rel = 'stylesheet';
-  link.href = href;
-  document.head.append(link);
 }
 
 async function serial(box, id, tell) {

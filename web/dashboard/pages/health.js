@@ -1,6 +1,8 @@
-// The health of the process: its log, its read models, their checkpoints, and running work.
+// The health of the process: its log, its read models, their checkpoints, running work, and the metrics over time.
 import { html } from '../lib/html.js';
 import { url } from '../lib/api.js';
+import { Chart } from '../lib/chart.js';
+import { follow } from '../lib/metrics.js';
 import { useLoad } from '../lib/load.js';
 import { Badge, Meter, Notice, Table, Tiles, Trouble } from '../lib/ui.js';
 
@@ -13,6 +15,30 @@ const WORK = [
   { name: 'rate', title: 'Events per second', show: (w) => Math.round(w.events_per_second ?? 0) },
   { name: 'left', title: 'Seconds left', show: (w) => Math.round(w.eta_seconds ?? w.seconds_left ?? 0) },
 ];
+
+/**
+ * The charts: title and series. A series has a label, a unit and the name of its values in a point.
+ * @type {[string, [string, string, string][]][]}
+ */
+const CHARTS = [
+  ['Requests', [['answered', 'per second', 'requests'], ['failed with 5xx', 'per second', 'failed']]],
+  ['Time of a request', [['mean', 'ms', 'millis']]],
+  ['Events', [['recorded', 'per second', 'events']]],
+  ['Processes', [['unfinished', '', 'unfinished'], ['stuck', '', 'stuck']]],
+  ['Compute hosts', [['up', '', 'up'], ['down', '', 'down']]],
+];
+
+function Metrics() {
+  const load = useLoad(follow, ['metrics'], { every: 2000 });
+  const points = load.data || [];
+  const times = points.map((point) => point.at);
+  return html`<h2>Since this page was opened</h2>
+    ${load.error && load.error.status !== 0 && html`<${Notice} bad>The metrics cannot be read: ${load.error.message}<//>`}
+    ${points.length > 1
+      ? html`<div class="charts">${CHARTS.map(([title, series]) => html`<${Chart} key=${title} title=${title} times=${times}
+          series=${series.map(([label, unit, name]) => ({ label, unit, values: points.map((point) => point[name]) }))} />`)}</div>`
+      : html`<p class="quiet" role="status">The lines begin in a few seconds.</p>`}`;
+}
 
 export default function Health() {
   const load = useLoad(report, ['health'], { every: 2000 });
@@ -29,6 +55,7 @@ export default function Health() {
     ]} />
     ${views.checkpoint?.failure && html`<${Notice} bad>The last checkpoint failed: ${views.checkpoint.failure}<//>`}
     ${(views.remarks || []).map((remark) => html`<${Notice}>${typeof remark === 'string' ? remark : JSON.stringify(remark)}<//>`)}
+    <${Metrics} />
     <h2>Work under way</h2>
     <${Table} low label="Work under way" columns=${WORK} rows=${(views.work || []).map((one, at) => ({ id: at, ...one }))} empty="None: no replay, no rebuild." />`;
 }

@@ -19,17 +19,24 @@ use super::{AccessLog, of_address};
 #[derive(Debug)]
 pub(crate) struct ConsoleSession(#[expect(dead_code, reason = "its drop is the message")] oneshot::Sender<()>);
 
+/// The user who got the token of a console, and the cause of the session's records.
+#[derive(Debug)]
+pub(crate) struct ConsoleRequester {
+    pub(crate) user: Option<UserId>,
+    meta: Arc<Meta>,
+}
+
 /// Records the beginning of a session, and later its end. The client does not wait for either.
 pub(crate) fn opened(
     log: &Arc<AccessLog>,
     (remote, agent): (Option<IpAddr>, Option<&str>),
     token: &Arc<ConsoleToken>,
+    ConsoleRequester { user, meta }: ConsoleRequester,
 ) -> ConsoleSession {
     let (log, token) = (Arc::clone(log), Arc::clone(token));
     let client = AccessClient::of(RequestSource::new(remote, agent).as_deref());
     let (session, ended) = oneshot::channel();
     tokio::spawn(async move {
-        let (user, meta) = requested_by(&log, &token).await;
         let known = &token.authorized;
         let of = || user.clone().map_or_else(|| of_address(remote), LeftOutOf::User);
         let console = known.kind.clone();
@@ -44,9 +51,11 @@ pub(crate) fn opened(
     ConsoleSession(session)
 }
 
-/// The user who got the token, and the cause of the session's records.
-async fn requested_by(log: &AccessLog, token: &ConsoleToken) -> (Option<UserId>, Arc<Meta>) {
-    let Some(authorized) = authorization(&*log.log, token).await else { return (None, Meta::system("console")) };
+/// Reads from the log who got the token.
+pub(crate) async fn requester(log: &AccessLog, token: &ConsoleToken) -> ConsoleRequester {
+    let Some(authorized) = authorization(&*log.log, token).await else {
+        return ConsoleRequester { user: None, meta: Meta::system("console") };
+    };
     let meta = &authorized.meta;
     let (user, cause) = match &meta.cause {
         Cause::User { user, project, roles, .. } => {
@@ -56,7 +65,7 @@ async fn requested_by(log: &AccessLog, token: &ConsoleToken) -> (Option<UserId>,
         other => (None, other.clone()),
     };
     let (request_id, correlation) = (meta.request_id.clone(), meta.correlation);
-    (user, Arc::new(Meta { request_id, correlation, causation: Some(authorized.id), cause }))
+    ConsoleRequester { user, meta: Arc::new(Meta { request_id, correlation, causation: Some(authorized.id), cause }) }
 }
 
 /// The event that authorized a console.

@@ -24,6 +24,7 @@ const NOVA: [&str; 18] = [
     "invalidImagePropertyValue",
     "computeHostNotFound",
     "healNotSupported",
+    "portsNotRead",
     "allocationUpdateFailed",
     "volumeNotAttached",
     "hostConflict",

@@ -163,7 +163,7 @@ fn failed(error: ErasureError) -> Fault {
                 "{servers} servers are not deleted{user}: delete them first, or say \"even_alive\": true."
             ))
         }
-        ErasureError::NoKeys => Fault::conflict(error.to_string()),
+        ErasureError::NoKeys | ErasureError::Held { .. } => Fault::conflict(error.to_string()),
         ErasureError::Log(StoreError::Full) => Fault::unavailable("The log's disk is full.").caused_by(error),
         error => Fault::unavailable("The erasure was begun and is not complete; ask again.").caused_by(error),
     }

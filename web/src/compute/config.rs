@@ -1,7 +1,9 @@
 //! The options of the Compute API. Options of Nova have the names and defaults of `nova.conf`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::extra_specs::CustomExtraSpecs;
 use crate::console::ConsoleConfig;
 
 /// All options of the Compute API, already read and checked.
@@ -40,6 +42,8 @@ pub struct ComputeConfig {
     pub default_trusted_certificates: Vec<String>,
     /// The host name under which the control plane's own services are listed; by default `chronova`.
     pub host: Option<String>,
+    /// `[chronova] extra_spec_validators`: the extra specs of the operator's own filters.
+    pub extra_specs: Arc<CustomExtraSpecs>,
 }
 
 /// The defaults of Nova's `[quota]`. Network resources have -1, because the network service limits them.
@@ -79,6 +83,7 @@ impl Default for ComputeConfig {
             has_certificates: false,
             default_trusted_certificates: Vec::new(),
             host: None,
+            extra_specs: Arc::default(),
         }
     }
 }

@@ -113,6 +113,9 @@ async fn open(ctx: &Ctx, found: &PermittedServer, protocol: &str, kind: &str) ->
         DriverError::NoSuchGuest(_) if matches!(server.phase, Phase::Building { .. }) => not_ready(found),
         DriverError::NoSuchGuest(_) => reject::no_instance(found.id),
         DriverError::Unreachable(_) | DriverError::Timeout { .. } => not_ready(found).caused_by(error),
+        DriverError::Unsupported(_) => {
+            Fault::not_implemented("The requested functionality is not supported.").caused_by(error)
+        }
         other => unavailable(kind).caused_by(other),
     })?;
     let token = Uuid::new_v4().to_string();

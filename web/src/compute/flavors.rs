@@ -297,7 +297,10 @@ fn pairs(specs: &Map<String, Value>) -> Vec<(String, String)> {
 /// Validates extra specs from 2.86 on. Until 2.85 only the body's schema restricts them.
 fn check_specs(ctx: &Ctx, specs: &Map<String, Value>) -> Result<(), Fault> {
     match versions::extra_specs_are_validated(ctx.version) {
-        true => pairs(specs).iter().try_for_each(|(name, value)| super::extra_specs::check(name, value)),
+        true => {
+            let custom = &ctx.app.compute.config.extra_specs;
+            pairs(specs).iter().try_for_each(|(name, value)| super::extra_specs::check(custom, name, value))
+        }
         false => Ok(()),
     }
 }

@@ -39,6 +39,7 @@ pub mod views;
 mod zones;
 
 pub use config::ComputeConfig;
+pub use extra_specs::CustomExtraSpecs;
 pub use state::ComputeState;
 
 use crate::route::Route;

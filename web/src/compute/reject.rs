@@ -376,6 +376,14 @@ pub(super) fn network(error: PortError) -> Fault {
     }
 }
 
+/// Nova's `CreateWithPortResourceRequestOldVersion`.
+pub(super) fn ports_with_requests() -> Fault {
+    Fault::bad_request(
+        "Creating servers with ports having resource requests, like a port with a QoS minimum bandwidth policy, is not \
+         supported until microversion 2.72.",
+    )
+}
+
 /// The network service's refusal to add an interface.
 pub(super) fn attachment(error: PortError) -> Fault {
     match error {

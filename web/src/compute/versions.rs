@@ -102,6 +102,11 @@ pub(super) const fn servers_have_descriptions(version: Microversion) -> bool {
     version.at_least(v(2, 19))
 }
 
+/// A new server may have ports that request resources, for example a minimum bandwidth.
+pub(super) const fn ports_may_request_resources(version: Microversion) -> bool {
+    version.at_least(v(2, 72))
+}
+
 /// Interfaces show their tags.
 pub(super) const fn interfaces_have_tags(version: Microversion) -> bool {
     version.at_least(v(2, 70))

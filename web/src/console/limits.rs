@@ -1,10 +1,10 @@
-//! Limits on open consoles: in total, for each token and for each server. So a client with one token, or with many
-//! tokens of one server, cannot use up all consoles.
+//! Limits on open consoles: in total, for each token, for each server and for each user who got tokens. So a user with
+//! many servers cannot use up all consoles.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chronova_events::ids::InstanceId;
+use chronova_events::ids::{InstanceId, UserId};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -13,13 +13,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(super) const OF_TOKEN: usize = 4;
 /// The most consoles of one server.
 pub(super) const OF_SERVER: usize = 8;
+/// The most consoles with tokens of one user.
+pub(super) const OF_USER: usize = 64;
 
 /// The exceeded limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum NoConsoleSlot {
     #[error("the limit of open consoles is reached")]
     Full,
-    #[error("the limit of open consoles of this token or server is reached")]
+    #[error("the limit of open consoles of this token, server or user is reached")]
     TooMany,
 }
 
@@ -28,6 +30,7 @@ pub(super) enum NoConsoleSlot {
 enum SlotCountedBy {
     Token(String),
     Server(InstanceId),
+    User(UserId),
 }
 
 type Counts = HashMap<SlotCountedBy, usize>;
@@ -42,7 +45,7 @@ pub(super) struct ConsoleSlots {
 #[derive(Debug)]
 pub(super) struct ConsoleSlot {
     _of_all: OwnedSemaphorePermit,
-    by: [SlotCountedBy; 2],
+    by: Vec<SlotCountedBy>,
     counts: Arc<Mutex<Counts>>,
 }
 
@@ -56,12 +59,18 @@ impl ConsoleSlots {
         self.all.close();
     }
 
-    /// Counts a console of `server` with the token of this hash, or refuses it.
-    pub(super) fn take(&self, token_hash: &str, server: InstanceId) -> Result<ConsoleSlot, NoConsoleSlot> {
+    /// Counts a console of `server` with the token of this hash, or refuses it. `user` got the token.
+    pub(super) fn take(
+        &self,
+        token_hash: &str,
+        server: InstanceId,
+        user: Option<&UserId>,
+    ) -> Result<ConsoleSlot, NoConsoleSlot> {
         let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| NoConsoleSlot::Full)?;
-        let by = [SlotCountedBy::Token(token_hash.to_owned()), SlotCountedBy::Server(server)];
+        let mut by = vec![SlotCountedBy::Token(token_hash.to_owned()), SlotCountedBy::Server(server)];
+        by.extend(user.cloned().map(SlotCountedBy::User));
         let mut counts = lock(&self.counts);
-        for (by, most) in by.iter().zip([OF_TOKEN, OF_SERVER]) {
+        for (by, most) in by.iter().zip([OF_TOKEN, OF_SERVER, OF_USER]) {
             if counts.get(by).is_some_and(|count| *count >= most) {
                 return Err(NoConsoleSlot::TooMany);
             }
@@ -101,19 +110,33 @@ mod tests {
     fn each_token_and_each_server_has_a_limit() {
         let places = ConsoleSlots::new(20);
         let (one, two) = (InstanceId::random(), InstanceId::random());
-        let mut held: Vec<_> = (0..OF_TOKEN).map(|_| places.take("a", one).unwrap()).collect();
-        assert!(matches!(places.take("a", one), Err(NoConsoleSlot::TooMany)));
-        held.extend((OF_TOKEN..OF_SERVER).map(|_| places.take("b", one).unwrap()));
-        assert!(matches!(places.take("c", one), Err(NoConsoleSlot::TooMany)), "another token of the same server");
-        let other = places.take("d", two).unwrap();
+        let mut held: Vec<_> = (0..OF_TOKEN).map(|_| places.take("a", one, None).unwrap()).collect();
+        assert!(matches!(places.take("a", one, None), Err(NoConsoleSlot::TooMany)));
+        held.extend((OF_TOKEN..OF_SERVER).map(|_| places.take("b", one, None).unwrap()));
+        assert!(matches!(places.take("c", one, None), Err(NoConsoleSlot::TooMany)), "another token of the same server");
+        let other = places.take("d", two, None).unwrap();
         held.pop();
-        drop(places.take("c", one).unwrap());
+        drop(places.take("c", one, None).unwrap());
         drop((held, other));
         assert!(lock(&places.counts).is_empty());
-        let full: Vec<_> = (0..20).map(|n| places.take(&n.to_string(), InstanceId::random()).unwrap()).collect();
-        assert!(matches!(places.take("e", one), Err(NoConsoleSlot::Full)));
+        let full: Vec<_> = (0..20).map(|n| places.take(&n.to_string(), InstanceId::random(), None).unwrap()).collect();
+        assert!(matches!(places.take("e", one, None), Err(NoConsoleSlot::Full)));
         drop(full);
         places.close();
-        assert!(matches!(places.take("e", one), Err(NoConsoleSlot::Full)));
+        assert!(matches!(places.take("e", one, None), Err(NoConsoleSlot::Full)));
+    }
+
+    #[test]
+    fn a_user_with_many_servers_leaves_consoles_for_others() {
+        let places = ConsoleSlots::new(OF_USER * 2);
+        let (one, other) = (UserId::new("one"), UserId::new("other"));
+        let take = |n: usize, user: &UserId| places.take(&n.to_string(), InstanceId::random(), Some(user));
+        let mut held: Vec<_> = (0..OF_USER).map(|n| take(n, &one).unwrap()).collect();
+        assert!(matches!(take(OF_USER, &one), Err(NoConsoleSlot::TooMany)));
+        drop(take(OF_USER + 1, &other).unwrap());
+        held.pop();
+        held.push(take(OF_USER, &one).unwrap());
+        drop(held);
+        assert!(lock(&places.counts).is_empty());
     }
 }

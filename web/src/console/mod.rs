@@ -1,7 +1,7 @@
 //! The console gateway, which replaces `nova-novncproxy`, `nova-spicehtml5proxy` and `nova-serialproxy`.
 //!
 //! `GET /console?token=...` becomes a WebSocket, which relays to and from the token's console. A screen is a TCP
-//! connection to the guest's host. A serial line uses the hypervisor's own connection, so that no host needs a port for
+//! connection to the guest's host, and [`rfb`] protects that of a VNC screen. A serial line uses the hypervisor's own connection, so that no host needs a port for
 //! it. `/console/FILE` serves the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5). A listener that serves
 //! only the gateway has all this at its root, like Nova's proxies.
 //!
@@ -10,15 +10,20 @@
 //! console's URL. Last, the guest's screen must still have the address in the token. A refusal has no body, because
 //! viewers would show it as console output. The process logs the reason.
 //!
-//! `[chronova] max_consoles` bounds the number of all connections. [`limits`] bounds the connections of each token and
-//! of each server, and [`relay`] bounds the buffered data. All consoles end with the process.
+//! `[chronova] max_consoles` bounds the number of all connections. [`limits`] bounds the connections of each token,
+//! server and user, and [`relay`] bounds the buffered data. All consoles end with the process. [`recording`] keeps what
+//! is shown and typed, if the operator wants that.
 
 mod config;
+mod connection;
 mod frames;
 mod limits;
 mod open_consoles;
 mod pages;
+mod recording;
 mod relay;
+mod rfb;
+mod vnc_security;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,6 +43,9 @@ use tokio::time::timeout;
 pub use self::config::ConsoleConfig;
 use self::limits::{ConsoleSlot, NoConsoleSlot};
 pub use self::open_consoles::OpenConsoles;
+use self::recording::ConsoleRecording;
+use self::rfb::RfbError;
+pub use self::vnc_security::{VncScheme, VncSecurity};
 use crate::access::{self, consoles::ConsoleSession};
 use crate::address;
 use crate::app::App;
@@ -68,6 +76,8 @@ enum ConsoleRefusal {
     Token,
     #[error("the origin {0:?} is neither this host nor an allowed one")]
     Origin(String),
+    #[error("Origin header protocol does not match this host: the origin is {0:?}")]
+    OriginScheme(String),
     #[error("the guest's console has moved to another address")]
     Moved,
     #[error("only the leader of the cluster relays consoles, and this member follows")]
@@ -78,6 +88,10 @@ enum ConsoleRefusal {
     Driver(#[from] DriverError),
     #[error("the guest's console cannot be reached: {0}")]
     Dial(#[from] std::io::Error),
+    #[error("the guest's screen cannot be opened: {0}")]
+    Screen(#[from] RfbError),
+    #[error("the console cannot be recorded: {0}")]
+    Recording(std::io::Error),
     #[error("{0}")]
     Internal(String),
 }
@@ -86,10 +100,12 @@ impl ConsoleRefusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
-            Self::Token | Self::Origin(_) | Self::Moved => StatusCode::FORBIDDEN,
+            Self::Token | Self::Origin(_) | Self::OriginScheme(_) | Self::Moved => StatusCode::FORBIDDEN,
             Self::Place(NoConsoleSlot::TooMany) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Place(NoConsoleSlot::Full) | Self::Internal(_) | Self::Follows => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Driver(_) | Self::Dial(_) => StatusCode::BAD_GATEWAY,
+            Self::Place(NoConsoleSlot::Full) | Self::Recording(_) | Self::Internal(_) | Self::Follows => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::Driver(_) | Self::Dial(_) | Self::Screen(_) => StatusCode::BAD_GATEWAY,
         }
     }
 }
@@ -111,14 +127,14 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, path: &str, pa
         return pages::answer(&app.compute.config.consoles.pages, file, request).await;
     }
     match open(app, request).await {
-        Ok((accept, held, line)) => {
+        Ok(OpenedConsole { accept, held, line, recording }) => {
             let mut response = HttpResponse::build(StatusCode::SWITCHING_PROTOCOLS);
             response.upgrade("websocket").insert_header(("Sec-WebSocket-Accept", accept));
             // Viewers request `binary`. Only browsers that no longer exist need `base64`.
             if names(request.headers(), "Sec-WebSocket-Protocol").any(|name| name == "binary") {
                 response.insert_header(("Sec-WebSocket-Protocol", "binary"));
             }
-            response.streaming(relay::start(payload, line, held, app.consoles.closing.subscribe()))
+            response.streaming(relay::start(payload, line, held, recording, app.consoles.closing.subscribe()))
         }
         Err(refusal) => {
             tracing::info!(remote = ?request.peer_addr(), reason = %refusal, "refused a console");
@@ -134,9 +150,17 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, path: &str, pa
 /// The counted slot and the record of a console. The console holds both until it ends.
 type HeldConsole = (ConsoleSlot, Option<ConsoleSession>);
 
-/// Checks a request and opens the console. Returns the value of `Sec-WebSocket-Accept`, the parts that the console
-/// holds, and the console's stream.
-async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, HeldConsole, SerialLine), ConsoleRefusal> {
+/// A console that its client may use.
+struct OpenedConsole {
+    /// The value of `Sec-WebSocket-Accept`.
+    accept: String,
+    held: HeldConsole,
+    line: SerialLine,
+    recording: ConsoleRecording,
+}
+
+/// Checks a request and opens the console.
+async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<OpenedConsole, ConsoleRefusal> {
     let accept = handshake(request).ok_or(ConsoleRefusal::NoWebSocket)?;
     if matches!(app.cluster, Some(ClusterSeat::Follows(_))) {
         return Err(ConsoleRefusal::Follows);
@@ -152,12 +176,22 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, HeldCons
     let server = row.instance.alive().ok_or(ConsoleRefusal::Token)?;
     let forwarded = address::forwarded_scheme(request, &app.config);
     check_origin(config, &known.kind, request.headers(), forwarded)?;
-    let place = app.consoles.places.take(&hash, known.instance)?;
+    let requester = match app.access_log() {
+        Some(log) => Some(access::consoles::requester(log, &token).await),
+        None => None,
+    };
+    let user = requester.as_ref().and_then(|requester| requester.user.as_ref());
+    let place = app.consoles.places.take(&hash, known.instance, user)?;
     let host = server.placement.as_ref().and_then(|placed| queries.host(placed.host)).ok_or(ConsoleRefusal::Moved)?;
-    let line = reach(&host, known).await?;
+    let line = reach(&host, known, &config.vnc_security).await?;
     tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "console opened");
-    let session = app.access_log().map(|log| access::consoles::opened(log, client(request, &app.config), &token));
-    Ok((accept, (place, session), line))
+    let recording = ConsoleRecording::begin(config.record.as_deref(), &app.consoles.recorded).await;
+    let recording = recording.map_err(ConsoleRefusal::Recording)?;
+    let session = app
+        .access_log()
+        .zip(requester)
+        .map(|(log, requester)| access::consoles::opened(log, client(request, &app.config), &token, requester));
+    Ok(OpenedConsole { accept, held: (place, session), line, recording })
 }
 
 /// The address and the program of the client.
@@ -167,7 +201,11 @@ fn client<'a>(request: &'a HttpRequest, config: &WebConfig) -> (Option<IpAddr>, 
 }
 
 /// Connects to the serial line, or to the screen if its address still equals the address in the token.
-async fn reach(host: &HostReadings, known: &ConsoleAuthorized) -> Result<SerialLine, ConsoleRefusal> {
+async fn reach(
+    host: &HostReadings,
+    known: &ConsoleAuthorized,
+    security: &VncSecurity,
+) -> Result<SerialLine, ConsoleRefusal> {
     let screen = match known.kind.as_str() {
         "serial" => return Ok(host.serial_line(known.instance).await?),
         "novnc" => Screen::Vnc,
@@ -177,15 +215,19 @@ async fn reach(host: &HostReadings, known: &ConsoleAuthorized) -> Result<SerialL
     if (address.host.as_str(), address.port) != (known.host.as_str(), known.port) {
         return Err(ConsoleRefusal::Moved);
     }
-    dial(&address).await
+    let late = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
+    let socket = timeout(DIAL, dial(&address)).await.map_err(late)??;
+    Ok(match screen {
+        Screen::Vnc => timeout(DIAL, rfb::open(socket, &address.host, security)).await.map_err(late)??,
+        Screen::Spice => connection::over(socket),
+    })
 }
 
-async fn dial(address: &ConsoleAddress) -> Result<SerialLine, ConsoleRefusal> {
-    let dialled = timeout(DIAL, TcpStream::connect((address.host.as_str(), address.port))).await;
-    let socket = dialled.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
+async fn dial(address: &ConsoleAddress) -> std::io::Result<TcpStream> {
+    let socket = TcpStream::connect((address.host.as_str(), address.port)).await?;
     // Each mouse event should be sent at once, in a packet of its own.
     socket.set_nodelay(true)?;
-    Ok(relay::over_tcp(socket))
+    Ok(socket)
 }
 
 /// The token from the query, or from the viewer's cookie.
@@ -243,7 +285,7 @@ fn check_origin(
         "wss" => ["wss", "https"],
         other => [other, other],
     };
-    if allowed.contains(&scheme) { Ok(()) } else { Err(refused()) }
+    if allowed.contains(&scheme) { Ok(()) } else { Err(ConsoleRefusal::OriginScheme(shown.clone())) }
 }
 
 /// `[::1]:80` and `host:80` without their ports.

@@ -10,63 +10,36 @@ use bytes::Bytes;
 use chronova_hypervisor::capability::consoles::SerialLine;
 use futures::stream::LocalBoxStream;
 use futures::{StreamExt as _, stream};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use super::HeldConsole;
+use super::connection::DEPTH;
 use super::frames::{self, CloseReason, PendingFrames, WebSocketFrame};
+use super::recording::ConsoleRecording;
 
 /// A piece of a stream, in either direction.
 type RelayChunk = std::io::Result<Bytes>;
 
-/// The most frames that wait for a client, and the most chunks that wait for a console.
-const DEPTH: usize = 16;
-/// Bytes that are read from a console at once.
-const CHUNK: usize = 32 << 10;
 const SLOW: Duration = Duration::from_mins(1);
 const ASK: Duration = Duration::from_secs(30);
-
-/// Wraps a TCP connection as a console.
-pub(super) fn over_tcp(socket: TcpStream) -> SerialLine {
-    let (read, mut write) = socket.into_split();
-    let (input, mut typed) = mpsc::channel::<Bytes>(DEPTH);
-    // This task ends when the sender is dropped or the connection breaks. At its end it closes the writing half, so
-    // that the other direction ends, too.
-    actix_web::rt::spawn(async move {
-        while let Some(piece) = typed.recv().await {
-            if write.write_all(&piece).await.is_err() {
-                break;
-            }
-        }
-        let _ = write.shutdown().await;
-    });
-    let pieces = stream::unfold(read, |mut read: OwnedReadHalf| async move {
-        let mut piece = Vec::with_capacity(CHUNK);
-        match read.read_buf(&mut piece).await {
-            Ok(0) => None,
-            Ok(_) => Some((Ok(Bytes::from(piece)), read)),
-            Err(error) => Some((Err(error), read)),
-        }
-    });
-    SerialLine { input, output: Box::pin(pieces) }
-}
 
 /// Starts the relay and returns the stream of frames for the client.
 pub(super) fn start(
     payload: web::Payload,
     line: SerialLine,
     held: HeldConsole,
+    mut recording: ConsoleRecording,
     closing: watch::Receiver<bool>,
 ) -> LocalBoxStream<'static, RelayChunk> {
     let (client, sent) = mpsc::channel(DEPTH);
     actix_web::rt::spawn(async move {
         let _held = held;
         let client = RelayClient(client);
+        let ended = carry(payload, line, &client, &mut recording, closing).await;
+        recording.end().await;
         // A client that has disconnected gets no close frame.
-        if let Some(why) = carry(payload, line, &client, closing).await {
+        if let Some(why) = ended {
             client.send(frames::close(why)).await;
         }
     });
@@ -90,6 +63,7 @@ async fn carry(
     mut payload: web::Payload,
     mut line: SerialLine,
     client: &RelayClient,
+    recording: &mut ConsoleRecording,
     mut closing: watch::Receiver<bool>,
 ) -> Option<CloseReason> {
     let mut frames = PendingFrames::default();
@@ -101,12 +75,17 @@ async fn carry(
             () = client.0.closed() => return None,
             _ = ask.tick() => client.send(frames::ping()).await.then_some(())?,
             said = line.output.next() => match said {
-                Some(Ok(piece)) => client.send(frames::data(&piece)).await.then_some(())?,
+                Some(Ok(piece)) => {
+                    if let Some(why) = unrecorded(recording.sent(&piece).await) {
+                        return Some(why);
+                    }
+                    client.send(frames::data(&piece)).await.then_some(())?;
+                }
                 Some(Err(_)) | None => return Some(CloseReason::Done),
             },
             heard = payload.next() => {
                 frames.feed(&heard?.ok()?);
-                if let Some(why) = hear(&mut frames, &line, client).await? {
+                if let Some(why) = hear(&mut frames, &line, client, recording).await? {
                     return Some(why);
                 }
             }
@@ -116,14 +95,24 @@ async fn carry(
 
 /// Handles the client's frames. `Some(Some(reason))`: the relay must end with this reason. `Some(None)`: the relay goes
 /// on. `None`: the client is gone or too slow.
-async fn hear(frames: &mut PendingFrames, line: &SerialLine, client: &RelayClient) -> Option<Option<CloseReason>> {
+async fn hear(
+    frames: &mut PendingFrames,
+    line: &SerialLine,
+    client: &RelayClient,
+    recording: &mut ConsoleRecording,
+) -> Option<Option<CloseReason>> {
     loop {
         match frames.next() {
             Ok(None) => return Some(None),
-            Ok(Some(WebSocketFrame::Data(piece))) => match timeout(SLOW, line.input.send(piece)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) | Err(_) => return Some(Some(CloseReason::Done)),
-            },
+            Ok(Some(WebSocketFrame::Data(piece))) => {
+                if let Some(why) = unrecorded(recording.received(&piece).await) {
+                    return Some(Some(why));
+                }
+                match timeout(SLOW, line.input.send(piece)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) | Err(_) => return Some(Some(CloseReason::Done)),
+                }
+            }
             Ok(Some(WebSocketFrame::Ping(payload))) => client.send(frames::pong(&payload)).await.then_some(())?,
             Ok(Some(WebSocketFrame::Pong)) => {}
             Ok(Some(WebSocketFrame::Close)) => return Some(Some(CloseReason::Done)),
@@ -133,4 +122,11 @@ async fn hear(frames: &mut PendingFrames, line: &SerialLine, client: &RelayClien
             }
         }
     }
+}
+
+/// The reason to end a console whose recording cannot be written.
+fn unrecorded(written: std::io::Result<()>) -> Option<CloseReason> {
+    let error = written.err()?;
+    tracing::error!(%error, "a console ends because its recording cannot be written");
+    Some(CloseReason::GoingAway)
 }

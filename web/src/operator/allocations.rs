@@ -131,6 +131,9 @@ fn not_healed(server: InstanceId, reject: HealReject) -> Fault {
         .key("healNotSupported"),
         HealReject::Ledger(CommandError::Unavailable(cause)) => Fault::of_log(&cause),
         HealReject::Topology(reason) => not_allocated(server, &reason),
+        HealReject::Ports(cause) => Fault::unavailable(format!("The ports of instance {server} cannot be read."))
+            .caused_by(cause)
+            .key("portsNotRead"),
         HealReject::Ledger(CommandError::Rejected(reject)) => not_allocated(server, &reject.to_string()),
     }
 }

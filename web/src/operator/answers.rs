@@ -55,7 +55,12 @@ fn drain() -> Schema {
 }
 
 fn whole_host() -> Schema {
-    brief_host().plus([req("cpu_arch", shape::string()), req("drain", null_or(drain()))])
+    brief_host().plus([
+        req("cpu_arch", shape::string()),
+        req("host_ip", shape::string()),
+        req("initiator", shape::string()),
+        req("drain", null_or(drain())),
+    ])
 }
 
 pub(super) fn hosts() -> Answers {
@@ -195,6 +200,7 @@ pub(super) fn server() -> Answers {
         req("vm_state", shape::string_or_null()),
         req("task_state", shape::string_or_null()),
         req("host", shape::string_or_null()),
+        req("had_host", shape::boolean()),
         req("locked", shape::boolean()),
         req("machine_type", shape::string_or_null()),
         req("image_properties", shape::pairs()),

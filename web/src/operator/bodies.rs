@@ -156,10 +156,11 @@ impl MachineTypeBody {
 pub(super) struct HealBody {
     force: bool,
     dry_run: bool,
+    skip_ports: bool,
 }
 
 impl HealBody {
-    /// Reads `{"heal": {"force": false, "dry_run": false}}`. An empty body is accepted.
+    /// Reads `{"heal": {"force": false, "dry_run": false, "skip_ports": false}}`. An empty body is accepted.
     pub(super) fn of(ctx: &Ctx) -> Result<Self, Fault> {
         let wrong = |error: String| Fault::bad_request(format!("The body is not a valid heal: {error}."));
         match &ctx.body {
@@ -176,7 +177,7 @@ impl HealBody {
 
 impl From<HealBody> for HealRequest {
     fn from(body: HealBody) -> Self {
-        Self { force: body.force, dry_run: body.dry_run }
+        Self { force: body.force, dry_run: body.dry_run, skips_ports: body.skip_ports }
     }
 }
 

@@ -73,6 +73,8 @@ fn recorded(row: &ServerRow, server: &Alive) -> Value {
         "vm_state": shown.as_ref().map(|shown| shown.vm_state),
         "task_state": shown.as_ref().and_then(|shown| shown.task_state),
         "host": server.placement.as_ref().map(|placed| &placed.hostname),
+        // The machine type is recorded with the first host, and an adopted server may have none.
+        "had_host": server.placement.is_some() || server.machine_type.is_some() || server.launched_at.is_some(),
         "locked": server.lock.is_some(),
         "machine_type": server.machine_type(),
         "image_properties": image,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use chronova_actors::operations::Queries;
+use chronova_actors::services::external::cinder::connections::initiator;
 use chronova_events::host::{Drain, KnownHost};
 use chronova_events::ids::InstanceId;
 use serde_json::{Value, json};
@@ -27,6 +28,8 @@ pub(super) fn brief(queries: &Queries, host: &KnownHost) -> Value {
 pub(super) fn whole(queries: &Queries, host: &KnownHost) -> Value {
     let mut shown = brief(queries, host);
     shown["cpu_arch"] = json!(host.capabilities.cpu_arch);
+    shown["host_ip"] = json!(host.capabilities.host_ip);
+    shown["initiator"] = json!(initiator(&host.hostname));
     shown["drain"] = host.drain.as_ref().map_or(Value::Null, |shown| drain(queries, host, shown));
     shown
 }

@@ -92,7 +92,10 @@ async fn a_refused_upload_keeps_the_image_queued_and_stores_no_file() {
     let token = world.admin().await;
     let qcow2 = json!({"name": "q", "disk_format": "qcow2", "container_format": "bare"});
     let id = announce(&world, &token, qcow2).await;
-    assert_eq!(upload(&world, &token, &id, "no qcow2 at all").await.status, 415);
+    let junk = upload(&world, &token, &id, "no qcow2 at all").await;
+    let reason = String::from_utf8_lossy(&junk.bytes).into_owned();
+    assert_eq!(junk.status, 415, "{reason}");
+    assert!(reason.contains("Image content does not match disk_format: it is ") && reason.contains(", not qcow2."));
     let mut backed = vec![0_u8; 1 << 18];
     backed[..8].copy_from_slice(b"QFI\xfb\0\0\0\x03");
     backed[15] = 0x80;

@@ -57,14 +57,33 @@ fn an_operator_changes_the_machine_type_of_a_guest_that_is_off() {
     let versioned = stopped().and(Record::MachineType { machine_type: "pc-i440fx-7.2".into() });
     assert_eq!(versioned.when(change("pc-i440fx-8.0", false)), Ok(vec!["instance.machine_type_changed"]));
     assert_eq!(off.when(change("q35", false)), refused("q35"));
-    assert_eq!(off.when(change("wonder", true)), refused("wonder"), "force does not allow an unknown machine type");
     let state =
         |action| Err(Reject::NotInState { action: "update machine type", attribute: "vm_state", value: action });
-    assert_eq!(active().when(change("q35", true)), state("active"));
+    assert_eq!(active().when(change("q35", false)), state("active"));
+    let running = active().and(Record::MachineType { machine_type: "pc".into() });
+    assert_eq!(running.when(change("pc", false)), Ok(vec![]), "the type that it has is always accepted");
     let changed = off.and(change("q35", true));
     assert_eq!(of(&changed), (Some("q35"), true), "the change marks the definition as outdated");
     let started = changed.and(power(PowerAction::Start)).and(done(POWER, PowerAction::Start));
     assert_eq!(of(&started), (Some("q35"), false), "the start removes the mark");
+}
+
+/// `force` skips the rules for states, boards and versions, as in Nova.
+#[test]
+fn a_forced_machine_type_waits_for_the_next_start() {
+    let running = active().and(Record::MachineType { machine_type: "pc".into() });
+    let changed = running.and(change("q35", true));
+    assert_eq!(of(&changed), (Some("q35"), true), "the guest still runs with the former board");
+    let off = changed.and(power(PowerAction::Stop)).and(done(POWER, PowerAction::Stop));
+    assert_eq!(of(&off), (Some("q35"), true));
+    assert_eq!(off.when(change("wonder", true)), Ok(vec!["instance.machine_type_changed"]), "an unknown board");
+    for text in ["", "<os/>", "a b"] {
+        let refused = Err(Reject::MachineType { from: "q35".into(), to: text.into() });
+        assert_eq!(off.when(change(text, true)), refused, "{text} is no name");
+    }
+    let busy = off.and(power(PowerAction::Start));
+    let reject = Reject::NotInState { action: "update machine type", attribute: "task_state", value: "powering-on" };
+    assert_eq!(busy.when(change("pc", true)), Err(reject));
 }
 
 /// No start records the type of a server that is on no host, so an operator sets it.

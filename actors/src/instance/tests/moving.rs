@@ -3,6 +3,7 @@
 use super::*;
 use crate::instance::unsupported::{HostBoundHardware, tied_by_devices};
 use crate::instance::{EvacuationRequest, LiveRequest, MoveRecord, MoveRequest, WorkRequest};
+use crate::mdev::MdevOptions;
 use chronova_events::instance::{FlavorSnapshot, MoveStage, Scheduled};
 
 const MOVE: ProcessId = ProcessId(Uuid::from_u128(20));
@@ -240,8 +241,10 @@ fn some_hardware_forbids_moves() {
     let without = with("hw:mem_encryption", "false");
     assert_eq!(without.when(live()), Ok(vec!["instance.live_move_requested"]), "administrators pass a lock");
     let device = with("pci_passthrough:alias", "gpu:1");
-    let tied = |given: &Given| tied_by_devices(given.0.alive().unwrap());
+    let tied = |given: &Given| tied_by_devices(given.0.alive().unwrap(), &MdevOptions::default());
     assert!(tied(&device).is_some() && tied(&with("resources:VGPU", "1")).is_some());
+    assert!(tied(&with("hw:pmem", "6GB")).is_some() && tied(&with("hw:pmem", "")).is_none());
+    assert!(tied(&with("resources_gpu:VGPU", "1")).is_some(), "a group with a suffix");
     assert!(tied(&without).is_none() && tied(&with("resources:VGPU", "0")).is_none());
     // All parts of the program read these values in the same way.
     let none = with("pci_passthrough:alias", "gpu:0");

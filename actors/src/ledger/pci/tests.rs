@@ -49,7 +49,7 @@ pub(in crate::ledger) fn report(specs: &[&str], tracked: bool) -> LedgerCommand 
     let specs = DeviceSpec::read_all(&specs.iter().map(|spec| (*spec).to_owned()).collect::<Vec<_>>()).unwrap();
     let devices = offered(&HostPci { devices, sockets: vec![] }, &specs, id(), tracked).unwrap();
     let LedgerCommand::Report { provider, name, inventories, traits, cells, .. } = host(8) else { unreachable!() };
-    let pci = ReportedPci { devices: Some(devices), tracked };
+    let pci = ReportedPci { devices: Some(devices), tracked, mdevs: None };
     LedgerCommand::Report { provider, name, inventories, traits, cells, pci }
 }
 

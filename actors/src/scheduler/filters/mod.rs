@@ -10,6 +10,7 @@ mod capabilities;
 mod counts;
 mod devices;
 mod filter;
+mod hook;
 mod hosts;
 mod image;
 pub mod query;
@@ -45,6 +46,7 @@ pub const FILTERS: &[Filter] = &[
     affinity::GROUP_AFFINITY,
     affinity::GROUP_ANTI_AFFINITY,
     affinity::SIMPLE_CIDR,
+    hook::SCHEDULER_HOOK,
 ];
 
 /// The names of all filters, for the configuration.
@@ -67,12 +69,14 @@ pub const DEFAULT: &[&str] = &[
     "ServerGroupAffinityFilter",
 ];
 
-/// Whether the filter applies even if it is not enabled. True for the filters that always run. True for the filter on
-/// metrics if `[metrics] required` is set and the weigher of metrics has several hosts to compare.
+/// Whether the filter applies even if it is not enabled. True for the filters that always run, and for the scheduler
+/// hook's filter. True for the filter on metrics if `[metrics] required` is set and the weigher of metrics has several
+/// hosts to compare.
 pub fn is_demanded(filter: &Filter, context: &SchedulingContext<'_>, hosts: usize) -> bool {
     let weighs = || context.options.weighers.contains(&"MetricsWeigher");
     let metrics = filter.name == devices::METRICS.name && context.options.metrics_required && hosts > 1 && weighs();
-    (filter.always || metrics) && (filter.applies)(context)
+    let asked = filter.name == hook::SCHEDULER_HOOK.name;
+    (filter.always || metrics || asked) && (filter.applies)(context)
 }
 
 /// The filter of this name.

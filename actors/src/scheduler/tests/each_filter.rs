@@ -65,6 +65,13 @@ fn image_properties_name_what_hosts_run() {
     cell.host_that(3, 8, 4096, 100, |host| host.hypervisor_version = 0);
     let newer = imaged(&[("img_hv_type", "qemu"), ("img_hv_requested_version", ">=8.0")]);
     assert_eq!(cell.pass("ImagePropertiesFilter", &newer).0, ["h3"], "a host without a version is not checked");
+    // A processor of 64 bits runs images of 32 bits, too.
+    let mut cell = Cell::default();
+    cell.host(1, 8, 4096, 100).host_that(2, 8, 4096, 100, |host| host.cpu_arch = "i686".into());
+    let pass = |name: &str| cell.pass("ImagePropertiesFilter", &imaged(&[("hw_architecture", name)]));
+    assert_eq!(pass("i386").0, ["h1", "h2"]);
+    let (names, reason) = pass("x86_64");
+    assert_eq!((names, reason.contains("wants x86_64, is i686")), (vec!["h1".to_owned()], true), "{reason}");
 }
 
 #[test]
@@ -463,7 +470,7 @@ fn a_host_needs_a_free_device_for_each_port() {
         policy: None,
         trusted: false,
     };
-    let wanting = |ports: Vec<DevicePort>| RequestSpec { ports, ..small() };
+    let wanting = |device_ports: Vec<DevicePort>| RequestSpec { device_ports, ..small() };
     assert_eq!(cell.pass("PciPassthroughFilter", &wanting(vec![port(1, "physnet1")])).0, ["h1"]);
     let both = wanting(vec![port(1, "physnet1"), port(2, "physnet1")]);
     assert_eq!(cell.pass("PciPassthroughFilter", &both).0, Vec::<String>::new());

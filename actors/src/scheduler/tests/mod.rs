@@ -4,6 +4,8 @@
 mod each_filter;
 mod each_weigher;
 mod edges;
+mod hook;
+mod ports;
 
 use std::collections::BTreeMap;
 
@@ -72,6 +74,7 @@ fn pending(fitted: Vec<FittedNumaCell>) -> PendingClaim {
         slot: 0,
         server: None,
         resources: vec![],
+        elsewhere: vec![],
         fitted,
         devices: vec![],
         group: None,
@@ -305,6 +308,20 @@ fn pending_claims_count() {
 }
 
 #[test]
+fn a_pick_takes_memory_and_disk_and_makes_its_host_busy() {
+    for (class, amount) in [("MEMORY_MB", 3_584), ("DISK_GB", 95)] {
+        let mut cell = Cell::three();
+        cell.pending.add(PendingClaim { resources: vec![(class.into(), amount)], ..pending(vec![]) });
+        assert_eq!(cell.fitting(&small()), ["h2", "h3"], "{class}");
+        let request = small();
+        let context = SchedulingContext::new(cell.sources(), &request, &cell.options);
+        let counts = |slot| (context.host(slot).num_instances(), context.host(slot).num_io_ops());
+        assert_eq!((counts(0), counts(1)), ((1, 1), (0, 0)), "{class}");
+        assert!(context.host(0).plainly_free(class) < context.host(1).plainly_free(class), "weighers see less {class}");
+    }
+}
+
+#[test]
 fn only_enabled_hosts_that_answer_are_chosen() {
     let after = |event: HostEvent| {
         let mut cell = Cell::three();
@@ -334,6 +351,24 @@ fn a_forced_host_skips_the_filters_and_a_requested_one_does_not() {
     assert_eq!(none.lacks.as_deref(), Some("the requested host cannot take the server"));
     let excluded = RequestSpec { excluded: [host_id(1), host_id(2)].into(), ..small() };
     assert_eq!(cell.names(&excluded), ["h3"]);
+}
+
+/// As in Nova, with the option off the filter alone heeds zones.
+#[test]
+fn without_the_prefilter_a_filter_heeds_zones_or_nobody_does() {
+    let mut cell = Cell::three();
+    cell.aggregate(&[1], &[("availability_zone", "north")]);
+    let north = RequestSpec { zone: Some("north".into()), ..small() };
+    assert_eq!(cell.fitting(&north), ["h1"]);
+    cell.options.prefilters.query_placement_for_availability_zone = false;
+    assert_eq!(cell.fitting(&north), ["h1", "h2", "h3"]);
+    cell.options.enabled_filters.push("AvailabilityZoneFilter");
+    assert_eq!(cell.fitting(&north), ["h1"]);
+    let check = cell.decide(&north).reasons.checks.pop().unwrap();
+    assert_eq!(
+        (check.name.as_str(), check.refused[0].reason.as_str()),
+        ("AvailabilityZoneFilter", "zone: wants north, is in nova")
+    );
 }
 
 #[test]

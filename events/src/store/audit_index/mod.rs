@@ -34,6 +34,7 @@ use super::tail::Subscription;
 use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
+use crate::holds::LegalHolds;
 use crate::sealed::keys::KeyRing;
 pub use comparing::IndexComparison;
 use part::{PartBuilder, PartDirectory, PartPlace, PlaceSet};
@@ -410,6 +411,10 @@ impl EventStore for IndexedLog {
 
     fn keys(&self) -> Option<&Arc<KeyRing>> {
         self.log.keys()
+    }
+
+    fn holds(&self) -> Result<LegalHolds, StoreError> {
+        self.log.holds()
     }
 
     async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {

@@ -6,7 +6,8 @@
 //! events here, in memory. Other processes scan those few events.
 //!
 //! The index is complete up to a position that is stored with it. It holds only data of the events. So after a crash,
-//! the missing entries are added when the log is opened.
+//! the missing entries are added when the log is opened. It also has the events that are in the archive alone
+//! ([`super::floor`]).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,18 +43,23 @@ pub(super) fn until(connection: &Connection) -> rusqlite::Result<Position> {
 /// Adds the events up to `head`, in one transaction.
 pub(super) fn extend(connection: &Connection, head: Position) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
-    let from = until(&transaction)?;
+    add(&transaction, head)?;
+    transaction.commit()
+}
+
+/// Adds the events up to `head`, within the transaction of the caller.
+pub(super) fn add(connection: &Connection, head: Position) -> rusqlite::Result<()> {
+    let from = until(connection)?;
     if from >= head {
         return Ok(());
     }
-    transaction
+    connection
         .prepare_cached(
             "INSERT INTO events_by_stream SELECT stream, revision, position FROM events \
              WHERE position > ?1 AND position <= ?2 ORDER BY stream, revision",
         )?
         .execute([bound(from.0), bound(head.0)])?;
-    transaction.prepare_cached("UPDATE indexed SET position = ?1")?.execute([signed(head.0)])?;
-    transaction.commit()
+    connection.prepare_cached("UPDATE indexed SET position = ?1")?.execute([signed(head.0)]).map(drop)
 }
 
 /// The revision of the stream's last event in the index.
@@ -85,6 +91,54 @@ pub(super) fn look(
         .collect()
 }
 
+/// The positions of the stream's events after a revision that are at or below the floor, at most `limit` of them.
+pub(super) fn below(
+    connection: &Connection,
+    stream: i64,
+    after: Revision,
+    (floor, limit): (u64, usize),
+) -> rusqlite::Result<Vec<Position>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT position FROM events_by_stream WHERE stream = ?1 AND revision > ?2 ORDER BY revision LIMIT ?3",
+    )?;
+    let mut rows = statement.query([stream, bound(after.0), super::schema::limit(limit)])?;
+    let mut found = Vec::new();
+    // Positions grow with revisions, so the first event above the floor ends the search.
+    while let Some(row) = rows.next()? {
+        match Position(unsigned(row.get(0)?)) {
+            position if position.0 <= floor => found.push(position),
+            _ => break,
+        }
+    }
+    Ok(found)
+}
+
+/// The position of a revision of a stream, from the index alone.
+pub(super) fn at(connection: &Connection, stream: &StreamId, revision: Revision) -> rusqlite::Result<Option<Position>> {
+    connection
+        .prepare_cached(
+            "SELECT i.position FROM streams s JOIN events_by_stream i ON i.stream = s.id AND i.revision = ?2 \
+             WHERE s.name = ?1",
+        )?
+        .query_row(rusqlite::params![stream.as_str(), bound(revision.0)], |row| row.get(0).map(unsigned).map(Position))
+        .optional()
+}
+
+/// The streams and revisions of the events after `after` up to `until`, from the index alone. Reads the whole index.
+pub(super) fn places(
+    connection: &Connection,
+    after: u64,
+    until: u64,
+) -> rusqlite::Result<Vec<(Position, StreamId, Revision)>> {
+    let sql = "SELECT i.position, s.name, i.revision FROM events_by_stream i JOIN streams s ON s.id = i.stream \
+               WHERE i.position > ?1 AND i.position <= ?2 ORDER BY i.position";
+    let read = |row: &rusqlite::Row<'_>| {
+        let stream = StreamId::from_stored(row.get_ref(1)?.as_str()?);
+        Ok((Position(unsigned(row.get(0)?)), stream, Revision(unsigned(row.get(2)?))))
+    };
+    connection.prepare(sql)?.query_map([bound(after), bound(until)], read)?.collect()
+}
+
 /// The stream and revision of an event, from the index alone.
 pub(super) fn place_of(connection: &Connection, position: Position) -> Option<(StreamId, Revision)> {
     let sql =
@@ -96,7 +150,7 @@ pub(super) fn place_of(connection: &Connection, position: Position) -> Option<(S
 }
 
 /// The differences between the index and the events: at most `limit` wrong entries, and a line if the number of entries
-/// is wrong.
+/// is wrong. The entries up to the floor are of events that the file does not have.
 pub(super) fn differences(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<String>> {
     let transaction = connection.unchecked_transaction()?;
     let until = until(&transaction)?;
@@ -107,7 +161,8 @@ pub(super) fn differences(connection: &Connection, limit: usize) -> rusqlite::Re
     }
     let mut wrong = transaction.prepare(
         "SELECT i.position, i.stream, i.revision FROM events_by_stream i LEFT JOIN events e ON e.position = i.position \
-         WHERE e.stream IS NOT i.stream OR e.revision IS NOT i.revision LIMIT ?1",
+         WHERE i.position > coalesce((SELECT value FROM meta WHERE key = 'floor'), 0) \
+         AND (e.stream IS NOT i.stream OR e.revision IS NOT i.revision) LIMIT ?1",
     )?;
     let mut rows = wrong.query([i64::try_from(limit).unwrap_or(i64::MAX)])?;
     while let Some(row) = rows.next()? {

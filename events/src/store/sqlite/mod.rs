@@ -12,6 +12,8 @@
 //!   far the log once reached, because SQLite cannot detect a truncated write-ahead log. [`seals`] protect all other
 //!   bits, and [`verify`] checks everything.
 //! * **No unencrypted copies**: personal fields are sealed, and [`snapshots`], which repeat them, are encrypted.
+//! * **Retention** ([`retention`]): the first events may leave the file if an archive has them. All reads go on in the
+//!   archive ([`floor`]), so users of the log notice only that such reads take longer.
 //! * **One writing process** ([`lock`]); other processes use [`read_only`]. Other programs may read the file with a
 //!   SQLite client while it is written. This process opens the file without SQLite only through [`data_file`]. If
 //!   another program removes or replaces the file, acknowledgements stop ([`watch`]).
@@ -21,6 +23,7 @@
 mod by_stream;
 mod data_file;
 mod error;
+mod floor;
 pub mod import;
 mod keys;
 mod lock;
@@ -29,6 +32,7 @@ mod places;
 pub mod probe;
 mod read_only;
 mod reader;
+pub mod retention;
 mod row;
 mod schema;
 mod seals;
@@ -52,6 +56,7 @@ use super::criteria::{Criteria, EventSearchResult};
 use super::tail::{Subscription, Tail};
 use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot, sealed_snapshots};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::holds::LegalHolds;
 use crate::sealed::keys::KeyRing;
 use by_stream::UnindexedEvents;
 use reader::Readers;
@@ -61,6 +66,9 @@ use writer::{AppendJob, EncodedEvent, WriteJob, Writer};
 pub use read_only::ReadOnlyLog;
 pub use reader::Verified;
 pub use schema::FORMAT;
+
+/// The file of the legal holds is named `log.db.holds`.
+const HOLDS: &str = "holds";
 
 /// The options of a log. The defaults suit nearly every deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -264,6 +272,10 @@ impl EventStore for SqliteStore {
 
     fn keys(&self) -> Option<&Arc<KeyRing>> {
         Some(&self.keys)
+    }
+
+    fn holds(&self) -> Result<LegalHolds, StoreError> {
+        LegalHolds::read(&schema::beside(&self.path, HOLDS))
     }
 
     async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {

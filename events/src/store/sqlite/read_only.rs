@@ -13,6 +13,7 @@ use super::data_file::DataFile;
 use super::reader::{self, Readers, Verified};
 use super::{schema, search, snapshots};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::holds::LegalHolds;
 use crate::sealed::keys::KeyRing;
 use crate::store::criteria::{Criteria, EventSearchResult};
 use crate::store::tail::{Subscription, Tail};
@@ -23,7 +24,7 @@ const READERS: usize = 2;
 
 /// The log in one SQLite file, opened for reading only.
 pub struct ReadOnlyLog {
-    readers: Arc<Readers>,
+    pub(super) readers: Arc<Readers>,
     keys: Arc<KeyRing>,
     /// The tail is closed from the start: a subscription returns the existing events and ends. To follow another
     /// process's log, call [`EventStore::read_all`] again.
@@ -122,6 +123,10 @@ impl EventStore for ReadOnlyLog {
 
     fn keys(&self) -> Option<&Arc<KeyRing>> {
         Some(&self.keys)
+    }
+
+    fn holds(&self) -> Result<LegalHolds, StoreError> {
+        LegalHolds::read(&schema::beside(&self.path, super::HOLDS))
     }
 
     async fn forget(&self, _: &[StreamId]) -> Result<(), StoreError> {

@@ -3,6 +3,8 @@
 //! A missing row is an error: positions or revisions have a gap, or there are fewer rows than the head says. There is
 //! one exception. If the index by stream lacks the last events of a stream, a read of the stream does not notice this;
 //! a verification does.
+//!
+//! Events up to the [`super::floor`] are read from the archive.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +14,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Rows};
 use tokio::sync::Semaphore;
 
 use super::data_file::DataFile;
+use super::floor::{self, ArchiveReader};
 use super::row::{COLUMNS, Kinds, RowReader, unsigned};
 use super::schema::{bound, connect, limit as sql_limit};
 use super::{by_stream, error};
@@ -34,6 +37,7 @@ pub(super) struct Readers {
     count: u32,
     closed: AtomicBool,
     keys: Arc<KeyRing>,
+    archive: ArchiveReader,
     // The last field, so that it is closed after the connections.
     _data: DataFile,
 }
@@ -48,6 +52,7 @@ impl Readers {
             count,
             closed: AtomicBool::new(false),
             keys: Arc::clone(keys),
+            archive: ArchiveReader::default(),
             _data: data,
         })
     }
@@ -83,7 +88,7 @@ impl Readers {
             return Ok(reader);
         }
         let connection = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        Ok(LogReader { connection, kinds: Kinds::with_keys(&self.keys) })
+        Ok(LogReader { connection, kinds: Kinds::with_keys(&self.keys, &self.archive) })
     }
 
     fn give_back(&self, reader: LogReader) {
@@ -112,8 +117,8 @@ impl LogReader {
             .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
             .map_err(|e| error::explain(&e, 0))?;
         if newest != known {
-            let keys = self.kinds.keys.take();
-            self.kinds = Kinds { keys, ..kinds(&self.connection)? };
+            let (keys, archive) = (self.kinds.keys.take(), self.kinds.archive.clone());
+            self.kinds = Kinds { keys, archive, ..kinds(&self.connection)? };
         }
         Ok(())
     }
@@ -161,10 +166,23 @@ fn read_each(
     until: Position,
     mut each: impl FnMut(Recorded) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
+    let _snapshot = floor::snapshot(connection)?;
     // The head is read first, so that later appends are beyond it.
     let head = head(connection)?.min(until);
     let last = head.0.min(after.0.saturating_add(limit as u64));
     let mut expected = after.0;
+    let floor = floor::anchor(connection)?;
+    while expected < last.min(floor.position.0) {
+        let cold = floor::archive(connection, kinds)?;
+        for event in cold.read(expected, last.min(floor.position.0), kinds.keys.as_ref())? {
+            expected = event.position.0;
+            if expected == floor.position.0 && event.hash != Some(floor.hash) {
+                return Err(floor::foreign(&cold, floor.position));
+            }
+            each(event)?;
+        }
+    }
+    let after = Position(expected);
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream \
          WHERE e.position > ?1 AND e.position <= ?2 ORDER BY e.position"
@@ -190,10 +208,16 @@ pub(super) fn read_at(
     kinds: &Kinds,
     positions: &[Position],
 ) -> Result<Vec<Arc<Recorded>>, StoreError> {
+    let _snapshot = floor::snapshot(connection)?;
+    let floor = floor::position(connection)?;
     let sql = format!("SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream WHERE e.position = ?1");
     let mut statement = connection.prepare_cached(&sql).map_err(|e| error::explain(&e, 0))?;
     let (mut reader, mut events) = (RowReader::new(kinds), Vec::with_capacity(positions.len()));
     for position in positions {
+        if position.0 <= floor {
+            events.push(Arc::new(floor::archive(connection, kinds)?.event(position.0, kinds.keys.as_ref())?));
+            continue;
+        }
         let mut rows = statement.query([bound(position.0)]).map_err(|e| error::explain(&e, position.0))?;
         let event = next(&mut rows, &mut reader, position.0)?.ok_or_else(|| missing(position.0))?;
         events.push(Arc::new(event));
@@ -242,13 +266,20 @@ pub(super) fn read_stream(
         None => (by_stream::look(&transaction, number, after, indexed).map_err(explain)?, Position::END),
     };
     let mut events = StreamEvents { stream, reader: RowReader::new(kinds), revision: after.0, found: Vec::new() };
+    let floor = floor::position(&transaction)?;
+    if floor > 0 {
+        for position in by_stream::below(&transaction, number, after, (floor, limit)).map_err(explain)? {
+            events.add(floor::archive(&transaction, kinds)?.event(position.0, kinds.keys.as_ref())?)?;
+        }
+    }
+    let (after, room) = (Revision(events.revision), limit - events.found.len());
     let sql = format!(
         "SELECT {COLUMNS} FROM events_by_stream i LEFT JOIN events e ON e.position = i.position \
          LEFT JOIN streams s ON s.id = e.stream \
          WHERE i.stream = ?1 AND i.revision > ?2 AND i.position <= ?4 ORDER BY i.revision LIMIT ?3"
     );
     let mut statement = transaction.prepare_cached(&sql).map_err(explain)?;
-    let mut rows = statement.query([number, bound(after.0), sql_limit(limit), bound(until.0)]).map_err(explain)?;
+    let mut rows = statement.query([number, bound(after.0), sql_limit(room), bound(until.0)]).map_err(explain)?;
     events.take(&mut rows)?;
     let sql = format!("SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream WHERE e.position = ?1");
     let mut statement = transaction.prepare_cached(&sql).map_err(explain)?;
@@ -277,17 +308,22 @@ impl StreamEvents<'_> {
             let Some(event) = next(rows, &mut self.reader, position)? else {
                 return Ok(());
             };
-            self.revision += 1;
-            if event.revision.0 != self.revision || event.stream != *self.stream {
-                let (stream, revision) = (self.stream, self.revision);
-                let reason = format!(
-                    "{stream} continues with revision {} of {} instead of {revision}",
-                    event.revision.0, event.stream
-                );
-                return Err(StoreError::Corrupt { position: event.position.0, reason });
-            }
-            self.found.push(Arc::new(event));
+            self.add(event)?;
         }
+    }
+
+    fn add(&mut self, event: Recorded) -> Result<(), StoreError> {
+        self.revision += 1;
+        if event.revision.0 != self.revision || event.stream != *self.stream {
+            let (stream, revision) = (self.stream, self.revision);
+            let reason = format!(
+                "{stream} continues with revision {} of {} instead of {revision}",
+                event.revision.0, event.stream
+            );
+            return Err(StoreError::Corrupt { position: event.position.0, reason });
+        }
+        self.found.push(Arc::new(event));
+        Ok(())
     }
 }
 

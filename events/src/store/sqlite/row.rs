@@ -12,6 +12,7 @@ use rusqlite::{CachedStatement, Row};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::floor::ArchiveReader;
 use crate::chain::{EventContent, EventHash};
 use crate::envelope::{Cause, Meta, Position, Recorded, RequestSource, Revision, StreamId, Timestamp};
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
@@ -131,17 +132,19 @@ pub(super) fn finish_checksum(content: u32, event: &Recorded) -> u32 {
     hasher.finalize()
 }
 
-/// The names of kinds by their numbers in the file.
+/// What a reader of rows needs: the names of kinds by their numbers in the file, and more.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     pub(super) names: HashMap<i64, Arc<str>>,
     /// The keys for sealed payloads.
     pub(super) keys: Option<Arc<KeyRing>>,
+    /// The events that the file does not have any more.
+    pub(super) archive: ArchiveReader,
 }
 
 impl Kinds {
-    pub(super) fn with_keys(keys: &Arc<KeyRing>) -> Self {
-        Self { names: HashMap::new(), keys: Some(Arc::clone(keys)) }
+    pub(super) fn with_keys(keys: &Arc<KeyRing>, archive: &ArchiveReader) -> Self {
+        Self { names: HashMap::new(), keys: Some(Arc::clone(keys)), archive: archive.clone() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -151,7 +154,7 @@ impl Kinds {
 
 impl FromIterator<(i64, Arc<str>)> for Kinds {
     fn from_iter<T: IntoIterator<Item = (i64, Arc<str>)>>(names: T) -> Self {
-        Self { names: names.into_iter().collect(), keys: None }
+        Self { names: names.into_iter().collect(), keys: None, archive: ArchiveReader::default() }
     }
 }
 

@@ -21,7 +21,7 @@ use super::lock::LogLock;
 use super::row::{signed, unsigned};
 use super::seals::{Seals, WalRemains};
 use super::witness::{Witness, WitnessNote};
-use super::{SqliteOptions, error, migrate, reader, snapshots, wal};
+use super::{SqliteOptions, error, floor, migrate, reader, snapshots, wal};
 use crate::chain::{Anchor, Chain, EventHash};
 use crate::envelope::Position;
 use crate::store::StoreError;
@@ -30,6 +30,9 @@ use crate::store::StoreError;
 const APPLICATION_ID: i32 = 0x4368_726f;
 /// The version of the layout.
 pub const FORMAT: u32 = 3;
+/// The version of a file that does not have the first events any more ([`super::floor`]). The layout is the same, but
+/// older programs would report the events as lost.
+pub(super) const ARCHIVED: u32 = 4;
 /// How many of the newest events the opening reads before it trusts the log.
 const TRUST: u64 = 256;
 
@@ -214,7 +217,7 @@ pub(super) fn open_read_only(path: &Path) -> Result<Anchor, StoreError> {
 /// Refuses a file that is not a log of the newest format, for callers that may not migrate it.
 pub(super) fn check_current(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     match check_format(path, connection)? {
-        Some(FORMAT) => Ok(()),
+        Some(FORMAT | ARCHIVED) => Ok(()),
         Some(found) => Err(StoreError::OlderFormat { found, supported: FORMAT }),
         None => Err(StoreError::Io(format!("{} holds no log", path.display()))),
     }
@@ -345,8 +348,8 @@ fn check_format(path: &Path, connection: &Connection) -> Result<Option<u32>, Sto
         return Err(StoreError::Io(format!("{} is a database of another program", path.display())));
     }
     match u32::try_from(format) {
-        Ok(found @ 1..=FORMAT) => Ok(Some(found)),
-        Ok(found) if found > FORMAT => Err(StoreError::NewerFormat { found, supported: FORMAT }),
+        Ok(found @ 1..=ARCHIVED) => Ok(Some(found)),
+        Ok(found) if found > ARCHIVED => Err(StoreError::NewerFormat { found, supported: ARCHIVED }),
         _ => Err(StoreError::Corrupt { position: 0, reason: format!("file format {format} never existed") }),
     }
 }
@@ -361,7 +364,7 @@ pub(super) fn prepare(connection: &Connection, options: &SqliteOptions) -> rusql
     // The writer decides when to checkpoint: between batches, not inside a commit.
     connection.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?;
     connection.pragma_update(None, "cache_size", -65_536)?;
-    // Events are never removed, but the content of a deleted snapshot must disappear from its page.
+    // The content of a deleted snapshot must disappear from its page.
     connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
     // The writer knows that its references are valid. Checking them would cost a third of the time of each event.
     connection.pragma_update(None, "foreign_keys", false)?;
@@ -392,11 +395,11 @@ pub(super) fn log_id(connection: &Connection) -> Result<Uuid, StoreError> {
 
 /// Each transaction with events also writes the head row, so the row reveals events that are missing at the end.
 fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
-    let head = reader::head(connection)?;
+    let (head, floor) = (reader::head(connection)?, floor::anchor(connection)?);
     let last: Option<i64> = connection
         .query_row("SELECT max(position) FROM events", [], |row| row.get(0))
         .map_err(|e| error::explain(&e, head.0))?;
-    let last = last.map_or(0, unsigned);
+    let last = last.map_or(floor.position.0, unsigned);
     if last != head.0 {
         return Err(StoreError::Corrupt {
             position: last.min(head.0) + 1,
@@ -404,8 +407,10 @@ fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
         });
     }
     let kinds = reader::kinds(connection)?;
-    let newest = reader::read_all(connection, &kinds, Position(head.0.saturating_sub(TRUST)), usize::MAX, head)?;
-    let mut chain: Option<Chain> = (head.0 <= TRUST).then_some(Chain::after(EventHash::START));
+    // A log opens without its archive.
+    let from = Position(head.0.saturating_sub(TRUST)).max(floor.position);
+    let newest = reader::read_all(connection, &kinds, from, usize::MAX, head)?;
+    let mut chain: Option<Chain> = (from == floor.position).then_some(Chain::after(floor.hash));
     for event in &newest {
         // Earlier events are not checked here.
         let Some(chain) = &mut chain else {

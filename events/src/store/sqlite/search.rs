@@ -7,16 +7,18 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 use uuid::Uuid;
 
-use super::error;
 use super::reader::{head, next};
 use super::row::{COLUMNS, Kinds, RowReader};
 use super::schema::{bound, limit as sql_limit};
+use super::{error, floor};
 use crate::envelope::Position;
 use crate::store::StoreError;
 use crate::store::criteria::{Criteria, EventSearchResult, matches};
 
 /// The number of positions per query. A long search releases the connection between queries.
 const WINDOW: u64 = 65_536;
+/// The number of positions per query in the archive, where a position takes more time.
+const ARCHIVE_WINDOW: u64 = 8_192;
 
 /// The conditions of a search: terms that must all hold, and their parameters.
 #[derive(Default)]
@@ -104,6 +106,32 @@ fn glob(pattern: &str) -> String {
     if pattern.contains(['*', '?']) { escaped } else { escaped + "*" }
 }
 
+/// Searches the archive, which has no columns: each event is read and compared.
+fn search_archive(
+    connection: &Connection,
+    kinds: &Kinds,
+    after: Position,
+    last: u64,
+    limit: usize,
+    criteria: &Criteria,
+) -> Result<EventSearchResult, StoreError> {
+    let last = last.min(after.0.saturating_add(ARCHIVE_WINDOW));
+    let (cold, mut events, mut at) = (floor::archive(connection, kinds)?, Vec::new(), after.0);
+    while at < last {
+        for event in cold.read(at, last, kinds.keys.as_ref())? {
+            at = event.position.0;
+            if !criteria.admits(&event) {
+                continue;
+            }
+            events.push(Arc::new(event));
+            if events.len() >= limit.max(1) {
+                return Ok(EventSearchResult { events, until: Position(at) });
+            }
+        }
+    }
+    Ok(EventSearchResult { events, until: Position(last) })
+}
+
 pub(super) fn search(
     connection: &Connection,
     kinds: &Kinds,
@@ -112,9 +140,14 @@ pub(super) fn search(
     criteria: &Criteria,
     durable: Position,
 ) -> Result<EventSearchResult, StoreError> {
+    let _snapshot = floor::snapshot(connection)?;
     let last = head(connection)?.min(durable).0.min(after.0.saturating_add(WINDOW));
     if last <= after.0 {
         return Ok(EventSearchResult { events: Vec::new(), until: after });
+    }
+    let floor = floor::position(connection)?;
+    if after.0 < floor {
+        return search_archive(connection, kinds, after, last.min(floor), limit, criteria);
     }
     let fail = |e: rusqlite::Error| error::explain(&e, after.0 + 1);
     let mut terms = SqlTerms::of(criteria, kinds);

@@ -23,13 +23,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::by_stream::{self, UnindexedEvents};
 use super::data_file::DataFile;
+use super::floor::{self, FloorStep};
 use super::places::{StreamPlace, StreamPlaces};
 use super::row::{INSERT, finish_checksum, insert, signed};
 use super::schema::OpenedLog;
 use super::seals::Seals;
 use super::sync::{CommittedBatch, DiskActivity, PendingReply, Syncer};
 use super::watch::LogWatch;
-use super::{SqliteOptions, error, reader, schema, snapshots, wal};
+use super::{SqliteOptions, error, reader, retention, schema, snapshots, wal};
 use crate::chain::{self, Anchor, EventContent, EventHash};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::StoredPayload;
@@ -94,6 +95,11 @@ pub(super) enum WriteJob {
         streams: Vec<StreamId>,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
+    /// Removes events that are in the archive.
+    Archived {
+        step: FloorStep,
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
     /// Ends the writer after all queued requests.
     Close,
 }
@@ -103,6 +109,8 @@ impl WriteJob {
         match self {
             Self::Append(append) => append.events.iter().map(|event| event.data.len() + 256).sum(),
             Self::Snapshot { snapshot, .. } => snapshot.bytes.len(),
+            // Each page that loses events is written once.
+            Self::Archived { .. } => retention::STEP_BYTES,
             Self::Forget { .. } | Self::Close => 0,
         }
     }
@@ -111,7 +119,9 @@ impl WriteJob {
     fn refuse(self, failure: &StoreError, queue: &mut mpsc::Receiver<Self>) {
         match self {
             Self::Append(append) => drop(append.reply.send(Err(failure.clone().into()))),
-            Self::Snapshot { reply, .. } | Self::Forget { reply, .. } => drop(reply.send(Err(failure.clone()))),
+            Self::Snapshot { reply, .. } | Self::Forget { reply, .. } | Self::Archived { reply, .. } => {
+                drop(reply.send(Err(failure.clone())));
+            }
             Self::Close => queue.close(),
         }
     }
@@ -417,6 +427,11 @@ impl Writer {
                     snapshots::forget(&self.connection, &stream)?;
                 }
                 open.forgets = true;
+            }
+            WriteJob::Archived { step, reply } => {
+                open.batch.answers.push(PendingReply::Done(reply));
+                self.begin(open)?;
+                floor::raise(&self.connection, &step)?;
             }
             WriteJob::Close => {}
         }

@@ -1,6 +1,7 @@
 //! Firmware, TPM, real time and memory, as flavors, images and operators choose them.
 
 use super::*;
+use crate::pmem::PmemOptions;
 use crate::tpm::TpmVersion;
 
 fn with_firmware() -> HostFacts {
@@ -91,6 +92,9 @@ fn memory_is_locked_and_a_card_and_ports_are_as_requested() {
     let xml = golden("wished", &with(&wished), &host());
     assert!(xml.contains("<locked/>") && xml.contains("vram='16384'"), "{xml}");
     assert_eq!(xml.matches("<serial ").count(), 3);
+    // The console's log is that of the first port, which alone shows the boot.
+    let (first, others) = xml.split_once("<target port='0'/>").unwrap();
+    assert!(first.contains("_console.log'") && !others.contains("<log "), "{xml}");
 }
 
 #[test]
@@ -199,4 +203,56 @@ fn flavors_and_images_choose_the_watchdog_and_the_performance_counters() {
         }
     }
     assert!(!render(&guest(), &host()).unwrap().contains("<pmu"), "without a request, QEMU decides");
+}
+
+/// `[DEFAULT] config_drive_format = vfat`: as in Nova, the drive is a disk with the last name of its bus.
+#[test]
+fn a_vfat_config_drive_is_the_last_disk_of_its_bus() {
+    let image = bytes::Bytes::from(crate::vfat::write("config-2", &[]).unwrap());
+    for (bus, target, readonly) in [
+        ("virtio", "<target dev='vdz' bus='virtio'/>", true),
+        ("scsi", "<target dev='sdz' bus='scsi'/>", true),
+        ("sata", "<target dev='sdz' bus='sata'/>", false),
+        ("ide", "<target dev='hdd' bus='ide'/>", false),
+    ] {
+        let guest = GuestSpec { config_drive: Some(image.clone()), ..with(&[("hw_disk_bus", bus)]) };
+        let xml = render(&guest, &host()).unwrap();
+        let drive = xml.split("<disk ").find(|disk| disk.contains("_disk.config'")).unwrap();
+        let drive = drive.split("</disk>").next().unwrap();
+        assert!(drive.contains("device='disk'") && drive.contains("type='raw'"), "{drive}");
+        assert!(drive.contains(target), "{bus}: {drive}");
+        assert_eq!(drive.contains("<readonly/>"), readonly, "{bus}: {drive}");
+    }
+    // An ISO 9660 image is a CD-ROM.
+    let image = bytes::Bytes::from(crate::iso9660::write("config-2", &[]).unwrap());
+    let xml = render(&GuestSpec { config_drive: Some(image), ..guest() }, &host()).unwrap();
+    assert!(xml.contains("device='cdrom'"), "{xml}");
+}
+
+/// A host with persistent memory of two sizes.
+fn with_pmem() -> HostFacts {
+    let mut facts = host();
+    let texts = |list: [&str; 2]| list.map(str::to_owned);
+    let namespaces = texts(["6GB:ns0|ns1|ns2", "SMALL:ns3"]);
+    let sizes = texts(["6GB=6144", "SMALL=256"]);
+    facts.guests.pmem = PmemOptions::read(&namespaces, &sizes, Some("/mnt/pmem0".to_owned()), true).unwrap();
+    facts
+}
+
+#[test]
+fn persistent_memory_is_in_the_first_node_which_is_made_if_there_is_none() {
+    let guest = GuestSpec { vcpus: 2, ..with(&[("hw:pmem", "6GB,6GB,SMALL")]) };
+    golden("persistent-memory", &guest, &with_pmem());
+    // A guest with nodes keeps them.
+    let node = |cell, cpu| GuestNode { cell, cpus: vec![(cpu, vec![cpu])], memory_mib: 256, huge_page_kib: None };
+    let pinning = Pinning { nodes: vec![node(0, 0), node(1, 1)], ..Pinning::default() };
+    let xml = render(&GuestSpec { pinning, ..guest.clone() }, &with_pmem()).unwrap();
+    assert_eq!((xml.matches("<cell id='").count(), xml.matches("<node>0</node>").count()), (2, 3), "{xml}");
+    // On another file system, QEMU must not rely on it.
+    let mut trial = with_pmem();
+    trial.guests.pmem.is_persistent = false;
+    assert!(!render(&guest, &trial).unwrap().contains("<pmem/>"));
+    let unknown = render(&with(&[("hw:pmem", "6GB,HUGE")]), &with_pmem()).unwrap_err();
+    assert_eq!(unknown, HardwareError::NotOnThisHost { property: "hw:pmem", value: "HUGE".to_owned() });
+    assert!(render(&guest, &host()).is_err(), "a host without persistent memory");
 }

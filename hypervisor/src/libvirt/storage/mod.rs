@@ -10,25 +10,29 @@
 //! | [`qcow2`] | directory | `UUID_disk`, a copy-on-write file | the image in the cache as long as the disk exists |
 //! | [`flat`] | directory | `UUID_disk.raw` | nothing |
 //! | [`logical`] | volume group | `UUID_disk` | nothing |
-//! | [`rbd`] | Ceph pool | `UUID_disk` | nothing |
+//! | [`rbd`] | Ceph pool | `UUID_disk`, a clone if the cluster has the image | the image as long as a clone exists |
 //!
 //! Invariants: a volume's name and pool identify its back end. The content never identifies the back end, because the
 //! guest writes the content in all back ends except `qcow2`. Image cache, config drives, console logs and copies of
 //! disks are files of the directory in every case. Code outside of a back end's file never asks which back end a disk
 //! has. Every difference between back ends is a method of [`ImageBackend`].
 
+mod ceph;
 mod flat;
 mod logical;
+mod placed;
 mod qcow2;
 mod rbd;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use chronova_events::ids::InstanceId;
 use virt::connect::Connect;
 use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
 
+use self::placed::PlacedCopies;
 use super::error::Context;
 use super::{cached_image, pool};
 use crate::domain_xml::DiskSource;
@@ -80,6 +84,26 @@ trait ImageBackend: Sync {
     fn shares_disks_alone(&self) -> bool {
         false
     }
+    /// The size in bytes of the mark that a host leaves for hosts with the same storage.
+    fn mark_size(&self) -> u64 {
+        0
+    }
+    /// Whether the back end's storage may have this image already, because the image service stores it there.
+    fn may_have_image(&self, image: &ImageRef) -> bool {
+        let _ = image;
+        false
+    }
+    /// Looks for the image at the places that the image service names. If the back end's storage has the image, the
+    /// host's cache does not need it.
+    fn adopt_image(&self, site: HostStorage<'_>, image: &ImageRef, places: &[String]) -> DriverResult<bool> {
+        let _ = (site, image, places);
+        Ok(false)
+    }
+    /// Whether [`Self::adopt_image`] has found the image.
+    fn has_image(&self, site: HostStorage<'_>, image: &ImageRef) -> DriverResult<bool> {
+        let _ = (site, image);
+        Ok(false)
+    }
     /// The directory on a host that holds the back end's disks; `None`: the disks are not on a host.
     fn directory(&self, options: &LibvirtOptions) -> Option<String>;
     /// The back end that stores raw content when the operator has chosen this back end. A back end with a file format
@@ -120,6 +144,50 @@ trait ImageBackend: Sync {
     fn clear(&self, site: HostStorage<'_>, volume: &StorageVol) -> DriverResult<()> {
         let _ = (site, volume);
         Ok(())
+    }
+    fn delete(&self, site: HostStorage<'_>, volume: &StorageVol) -> DriverResult<()> {
+        let _ = site;
+        pool::delete(volume)
+    }
+    /// Makes a raw file of the disk in the host's directory, for a copy by libvirt; `None`: libvirt can copy the volume
+    /// itself. The caller removes the file.
+    fn as_file(
+        &self,
+        site: HostStorage<'_>,
+        disk: &StoredDisk,
+        directory: &StoragePool,
+    ) -> DriverResult<Option<StorageVol>> {
+        let _ = (site, disk, directory);
+        Ok(None)
+    }
+    /// The number of bytes of the volume, as a transfer sends them.
+    fn length(&self, volume: &StorageVol) -> DriverResult<u64> {
+        pool::physical_size(volume)
+    }
+    /// Gives the bytes of a disk to `take`, until it refuses. `false`: the caller reads the volume through libvirt.
+    fn read_whole(
+        &self,
+        site: HostStorage<'_>,
+        disk: &StoredDisk,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> DriverResult<bool> {
+        let _ = (site, disk, take);
+        Ok(false)
+    }
+    /// Replaces the content of a disk by the bytes that `send` writes. `false`: the caller writes the volume through
+    /// libvirt.
+    fn write_whole(
+        &self,
+        site: HostStorage<'_>,
+        disk: &StoredDisk,
+        send: &mut dyn FnMut(&mut dyn Write) -> DriverResult<()>,
+    ) -> DriverResult<bool> {
+        let _ = (site, disk, send);
+        Ok(false)
+    }
+    /// The part of a back end whose storage may also be that of the image service.
+    fn placing(&self) -> Option<&dyn PlacedCopies> {
+        None
     }
     /// The pool whose marks show which hosts share the disks; `None`: no other host has this host's disks.
     fn shared(&self, site: HostStorage<'_>) -> DriverResult<Option<StoragePool>> {
@@ -183,9 +251,37 @@ impl StoredDisk {
         }
     }
 
+    pub(super) fn placing(&self) -> Option<&'static dyn PlacedCopies> {
+        self.backend.placing()
+    }
+
+    /// See [`ImageBackend::length`].
+    pub(super) fn length(&self) -> DriverResult<u64> {
+        self.backend.length(&self.volume)
+    }
+
+    /// See [`ImageBackend::read_whole`].
+    pub(super) fn read_whole(&self, site: HostStorage<'_>, take: &mut dyn FnMut(&[u8]) -> bool) -> DriverResult<bool> {
+        self.backend.read_whole(site, self, take)
+    }
+
+    /// See [`ImageBackend::write_whole`].
+    pub(super) fn write_whole(
+        &self,
+        site: HostStorage<'_>,
+        send: &mut dyn FnMut(&mut dyn Write) -> DriverResult<()>,
+    ) -> DriverResult<bool> {
+        self.backend.write_whole(site, self, send)
+    }
+
+    /// See [`ImageBackend::as_file`].
+    pub(super) fn as_file(&self, site: HostStorage<'_>, directory: &StoragePool) -> DriverResult<Option<StorageVol>> {
+        self.backend.as_file(site, self, directory)
+    }
+
     pub(super) fn remove(&self, site: HostStorage<'_>) -> DriverResult<()> {
         self.backend.clear(site, &self.volume)?;
-        pool::delete(&self.volume)
+        self.backend.delete(site, &self.volume)
     }
 }
 
@@ -224,6 +320,21 @@ pub(super) fn shared_pool(connect: &Connect, options: &LibvirtOptions) -> Driver
     chosen(options).shared(HostStorage { connect, options })
 }
 
+/// The size in bytes of a mark in that pool.
+pub(super) fn mark_size(options: &LibvirtOptions) -> u64 {
+    chosen(options).mark_size()
+}
+
+/// Whether the storage of new disks may have this image already, because the image service stores it there.
+pub(super) fn may_have_image(options: &LibvirtOptions, image: &ImageRef) -> bool {
+    chosen(options).may_have_image(image)
+}
+
+/// Whether copies of new disks may be made in the image service's storage.
+pub(super) fn places_copies(options: &LibvirtOptions) -> bool {
+    chosen(options).placing().is_some()
+}
+
 /// Whether this path is in a directory of our disks on this host. Other hosts may share the directory.
 pub(super) fn is_local(options: &LibvirtOptions, path: &str) -> bool {
     let mut places = BACKENDS.iter().filter_map(|backend| backend.directory(options));
@@ -244,6 +355,17 @@ pub(super) fn shares_disks_alone(options: &LibvirtOptions) -> bool {
 impl<'a> HostStorage<'a> {
     pub(super) fn new(connect: &'a Connect, options: &'a LibvirtOptions) -> Self {
         Self { connect, options }
+    }
+
+    /// See [`ImageBackend::adopt_image`].
+    pub(super) fn adopt_image(self, image: &ImageRef, places: &[String]) -> DriverResult<bool> {
+        chosen(self.options).adopt_image(self, image, places)
+    }
+
+    /// Whether new disks can be made from this image: the host's cache has it, or the storage of new disks does.
+    pub(super) fn has_image(self, cache: &StoragePool, image: &ImageRef) -> DriverResult<bool> {
+        let cached = pool::lookup(cache, &volumes::base_complete(image))?.is_some();
+        Ok(cached || chosen(self.options).has_image(self, image)?)
     }
 
     fn backends(self) -> impl Iterator<Item = &'static dyn ImageBackend> {
@@ -373,7 +495,7 @@ impl<'a> HostStorage<'a> {
                     && let Some(volume) = pool::lookup(&pool, &name)?
                 {
                     backend.clear(self, &volume)?;
-                    pool::delete(&volume)?;
+                    backend.delete(self, &volume)?;
                 }
             }
         }
@@ -457,75 +579,4 @@ fn open_apart(connect: &Connect, name: &str, xml: &Element, setting: &str) -> Dr
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options(kind: ImagesType) -> LibvirtOptions {
-        let mut options = LibvirtOptions::default();
-        options.images.kind = kind;
-        options.images.volume_group = Some("nova-vol".to_owned());
-        options.images.rbd.pool = "vms".to_owned();
-        options
-    }
-
-    #[test]
-    fn disks_of_an_earlier_type_are_found_in_a_configured_group() {
-        let mut options = options(ImagesType::Qcow2);
-        assert!(backend_of(ImagesType::Lvm).is_set_up(&options));
-        assert!(!backend_of(ImagesType::Rbd).is_set_up(&options), "rbd needs an option that names a Ceph cluster");
-        options.images.volume_group = None;
-        assert!(!backend_of(ImagesType::Lvm).is_set_up(&options));
-    }
-
-    #[test]
-    fn every_type_has_one_back_end_that_names_identify() {
-        let id = InstanceId::random();
-        let disk = volumes::root(id);
-        for word in ImagesType::WORDS {
-            let kind = ImagesType::of_word(word, true).unwrap();
-            assert_eq!(BACKENDS.iter().filter(|backend| backend.kind() == kind).count(), 1, "{kind:?}");
-            let raw = backend_of(kind).for_raw().unwrap_or(backend_of(kind));
-            assert!(raw.is_raw(), "{kind:?}: the back end for raw content must store raw volumes");
-            let volume = backend_of(kind).volume(&disk);
-            assert_eq!(volumes::owner(&volume), Some(id), "{kind:?}: the volume must name its guest");
-            let in_directory = BACKENDS.iter().filter(|backend| !backend.is_apart());
-            let claimed: Vec<_> = in_directory
-                .filter(|backend| backend.disk(&volume) == Some(&disk))
-                .map(|backend| backend.kind())
-                .collect();
-            if !backend_of(kind).is_apart() {
-                assert_eq!(claimed, [kind], "{volume} must belong to one back end");
-            }
-        }
-    }
-
-    #[test]
-    fn a_source_comes_from_its_back_end() {
-        let disk = volumes::root(InstanceId::random());
-        let source = |kind| {
-            let backend = backend_of(kind);
-            backend.source(&options(kind), &backend.volume(&disk))
-        };
-        let path = format!("/var/lib/libvirt/chronova/{disk}");
-        assert_eq!(source(ImagesType::Qcow2), DiskSource::File { path: path.clone(), format: "qcow2" });
-        assert_eq!(source(ImagesType::Flat), DiskSource::File { path: path + ".raw", format: "raw" });
-        assert_eq!(source(ImagesType::Lvm), DiskSource::Block { path: format!("/dev/nova-vol/{disk}") });
-        assert!(matches!(source(ImagesType::Rbd), DiskSource::Rbd(image) if image.name == format!("vms/{disk}")));
-    }
-
-    #[test]
-    fn pools_and_volumes() {
-        let mut options = options(ImagesType::Lvm);
-        let golden = |name: &str, xml: &str| expectorate::assert_contents(format!("golden/{name}.xml"), xml);
-        golden("pool-lvm", &logical::pool_xml(&options, "nova-vol").render());
-        golden("volume-lvm", &logical::blank_xml(&options, "UUID_disk", 1 << 30));
-        options.images.sparse_logical_volumes = true;
-        golden("volume-lvm-sparse", &logical::blank_xml(&options, "UUID_disk", 1 << 30));
-        options.images.rbd.monitors = ["10.0.0.1:6789", "ceph-two"].map(str::to_owned).to_vec();
-        golden("pool-rbd-open", &rbd::pool_xml(&options).render());
-        options.images.rbd.user = Some("nova".to_owned());
-        options.images.rbd.secret = Some("457eb676-33da-42ec-9a8c-9293d545c337".to_owned());
-        golden("pool-rbd", &rbd::pool_xml(&options).render());
-        golden("volume-flat", &volume_xml("UUID_disk.raw", 1 << 30, 0, "raw"));
-    }
-}
+mod tests;

@@ -1,20 +1,21 @@
 //! `chronova audit archive`: old events in compressed files that can be verified and listed without the log.
 //!
-//! A segment is a file of JSON lines (zstd), one stored event each. A manifest beside the segment has its positions and
-//! the SHA-256 of its file. It also has the chain's hashes before the first event and at the last event. A manifest is
-//! written atomically after its segment, so a segment without a manifest is ignored. A manifest may be signed. Segments
-//! follow each other without gaps. Nothing is removed from the log: an archive is a copy that can be verified by itself.
-//! Personal fields are sealed in the archive under the same keys as in the log, so an erasure reaches the archive, too.
+//! [`chronova_events::archive`] describes the files. A manifest may be signed. This command only copies: an archive can
+//! be verified by itself. `chronova log prune` ([`super::super::retention`]) also removes the archived events from the
+//! log's file. Personal fields are sealed in the archive under the same keys as in the log, so an erasure reaches the
+//! archive, too.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{DirBuilder, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use chronova_events::archive::entry::ExportEntry;
+use chronova_events::archive::segment::{SignText, end_of, name_of, write};
 use chronova_events::chain::EventHash;
 use chronova_events::envelope::{Position, Recorded, Timestamp};
 use chronova_events::sealed::keys::KeyRing;
@@ -22,22 +23,16 @@ use chronova_events::store::EventStore;
 use chronova_events::store::criteria::Criteria;
 use chronova_web::audit::line::printable;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, Verifier as _, VerifyingKey};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::super::locks::taken;
 use super::super::moments::{MomentArg, NoTime};
 use super::super::progress_line::ProgressLine;
 use super::super::{CommandFailure, Exit};
-use super::export::record::ExportEntry;
 use super::export::{hash_at, keys};
 
-const FORMAT: &str = "chronova-archive";
-const VERSION: u32 = 1;
-/// Events in one segment.
-const SEGMENT: u64 = 250_000;
-const PAGE: usize = 1_024;
+pub use chronova_events::archive::Manifest;
+
 const LONGEST_LINE: u64 = 16 << 20;
 
 /// The first event that is not archived: its position, or a time.
@@ -81,44 +76,13 @@ pub struct ArchiveVerifyArgs {
     pub public_key: Option<PathBuf>,
 }
 
-/// The description of a segment, kept in a file beside it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    format: String,
-    version: u32,
-    pub file: String,
-    pub first: u64,
-    pub last: u64,
-    /// The chain's hash before the first event, and at the last one.
-    pub before: String,
-    pub end: String,
-    sha256: String,
-    archived_at: String,
-    /// The ed25519 signature of [`Manifest::text`], in base64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    signature: Option<String>,
-}
-
-impl Manifest {
-    /// The signed text.
-    fn text(&self) -> String {
-        let Self { format, version, file, first, last, before, end, sha256, archived_at, .. } = self;
-        format!("{format} {version}\n{file}\n{first}\n{last}\n{before}\n{end}\n{sha256}\n{archived_at}\n")
-    }
-
-    /// The reason, if `key` has not signed the manifest.
-    fn unsigned(&self, key: &VerifyingKey) -> Option<String> {
-        let Some(signature) = &self.signature else { return Some("it is not signed".to_owned()) };
-        let bytes = STANDARD.decode(signature).ok().and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
-        let valid =
-            bytes.is_some_and(|bytes| key.verify(self.text().as_bytes(), &Signature::from_bytes(&bytes)).is_ok());
-        (!valid).then(|| "it is not signed by this key".to_owned())
-    }
-
-    /// The name of the file that has this description.
-    pub fn described_in(&self) -> String {
-        self.file.trim_end_matches(".jsonl.zst").to_owned() + ".json"
-    }
+/// The reason, if `key` has not signed the manifest.
+fn unsigned(manifest: &Manifest, key: &VerifyingKey) -> Option<String> {
+    let Some(signature) = &manifest.signature else { return Some("it is not signed".to_owned()) };
+    let bytes = STANDARD.decode(signature).ok().and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
+    let valid =
+        bytes.is_some_and(|bytes| key.verify(manifest.text().as_bytes(), &Signature::from_bytes(&bytes)).is_ok());
+    (!valid).then(|| "it is not signed by this key".to_owned())
 }
 
 fn at(path: &Path) -> impl Fn(std::io::Error) -> CommandFailure + '_ {
@@ -127,28 +91,7 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> CommandFailure + '_ {
 
 /// The segments of an archive, in order.
 pub fn manifests(folder: &Path) -> Result<Vec<Manifest>, CommandFailure> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(at(folder))? {
-        let path = entry.map_err(at(folder))?.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            let text = std::fs::read(&path).map_err(at(&path))?;
-            let manifest: Manifest = serde_json::from_slice(&text)
-                .map_err(|error| CommandFailure::Usage(format!("{}: {error}", path.display())))?;
-            if manifest.format != FORMAT {
-                continue;
-            }
-            if manifest.version != VERSION {
-                return Err(CommandFailure::Usage(format!(
-                    "{} is of version {} of the format, and this program reads version {VERSION}",
-                    path.display(),
-                    manifest.version
-                )));
-            }
-            all.push(manifest);
-        }
-    }
-    all.sort_by_key(|manifest| manifest.first);
-    Ok(all)
+    Ok(chronova_events::archive::manifests(folder)?)
 }
 
 /// Archives the events that `args` select. The folder is locked meanwhile, because each command replaces temporary files
@@ -160,19 +103,12 @@ pub async fn run(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let key = args.sign_key.as_deref().map(keys::signing_key).transpose()?;
     let _locked = if args.dry_run { None } else { Some(locked(folder)?) };
     let known = if folder.exists() { manifests(folder)? } else { Vec::new() };
-    let mut next = known.last().map_or(1, |manifest| manifest.last.saturating_add(1));
-    if let Some(newest) = known.last()
-        && hash_at(store, newest.last).await?.to_string() != newest.end
-    {
-        let text = format!("the archive in {} belongs to another log", folder.display());
-        return Err(CommandFailure::Usage(text));
-    }
+    let mut next = continues(store, folder, &known).await?;
     let end = match args.before {
         ArchiveBound::Position(position) => position,
-        ArchiveBound::Time(when) => first_at(store, when.resolve(now)).await?,
+        ArchiveBound::Time(when) => first_at(store, Position::START, when.resolve(now)).await?,
     };
     let last = end.saturating_sub(1).min(store.head().0);
     if next > last {
@@ -184,12 +120,52 @@ pub async fn run(
         writeln!(out, "{} would be written: positions {next} to {end}", name_of(next, end))?;
         next = end + 1;
     }
+    if !args.dry_run {
+        write_to(store, folder, (next, last), now, (args.sign_key.as_deref(), out)).await?;
+    }
+    Ok(Exit::Yes)
+}
+
+/// Continues the archive up to `last`, as [`run`] does. Returns the lock of the folder.
+pub async fn extend(
+    store: &dyn EventStore,
+    folder: &Path,
+    last: u64,
+    now: Timestamp,
+    how: (Option<&Path>, &mut dyn Write),
+) -> Result<File, CommandFailure> {
+    let lock = locked(folder)?;
+    let next = continues(store, folder, &manifests(folder)?).await?;
+    write_to(store, folder, (next, last), now, how).await?;
+    Ok(lock)
+}
+
+/// Writes the segments with the events from `next` to `last`.
+async fn write_to(
+    store: &dyn EventStore,
+    folder: &Path,
+    (mut next, last): (u64, u64),
+    now: Timestamp,
+    (sign_key, out): (Option<&Path>, &mut dyn Write),
+) -> Result<(), CommandFailure> {
+    let key = sign_key.map(keys::signing_key).transpose()?;
     while next <= last {
         let manifest = segment(store, folder, (next, last), now, key.as_ref()).await?;
         writeln!(out, "{}: positions {} to {}", manifest.file, manifest.first, manifest.last)?;
         next = manifest.last + 1;
     }
-    Ok(Exit::Yes)
+    Ok(())
+}
+
+/// The first position that the archive lacks. Refuses the archive of another log.
+async fn continues(store: &dyn EventStore, folder: &Path, known: &[Manifest]) -> Result<u64, CommandFailure> {
+    if let Some(newest) = known.last()
+        && hash_at(store, newest.last).await?.to_string() != newest.end
+    {
+        let text = format!("the archive in {} belongs to another log", folder.display());
+        return Err(CommandFailure::Usage(text));
+    }
+    Ok(known.last().map_or(1, |newest| newest.last.saturating_add(1)))
 }
 
 /// Creates the folder if it is not there, and locks it until the returned file is closed.
@@ -200,11 +176,11 @@ fn locked(folder: &Path) -> Result<File, CommandFailure> {
     Ok(lock)
 }
 
-/// The first position recorded at or after `time`. All positions before it are older than `time`. Later positions may
-/// be older, too, because clocks may go back.
-async fn first_at(store: &dyn EventStore, time: Timestamp) -> Result<u64, CommandFailure> {
+/// The first position after `after` that was recorded at or after `time`. All positions between them are older than
+/// `time`. Later positions may be older, too, because clocks may go back.
+pub async fn first_at(store: &dyn EventStore, after: Position, time: Timestamp) -> Result<u64, CommandFailure> {
     let since = Criteria { since: Some(time), ..Criteria::default() };
-    let mut at = Position::START;
+    let mut at = after;
     loop {
         let found = store.search(at, 1, &since).await?;
         if let Some(first) = found.events.first() {
@@ -217,15 +193,6 @@ async fn first_at(store: &dyn EventStore, time: Timestamp) -> Result<u64, Comman
     }
 }
 
-/// The last position of the segment that begins at `first`.
-fn end_of(first: u64, last: u64) -> u64 {
-    last.min(first + SEGMENT - 1)
-}
-
-fn name_of(first: u64, last: u64) -> String {
-    format!("log-{first:020}-{last:020}.jsonl.zst")
-}
-
 /// Writes the next segment: the events from `first` to `last`, or fewer if there are too many for one segment. Signs its
 /// manifest with `key`.
 pub async fn segment(
@@ -235,74 +202,21 @@ pub async fn segment(
     now: Timestamp,
     key: Option<&SigningKey>,
 ) -> Result<Manifest, CommandFailure> {
-    let last = end_of(first, last);
-    let name = name_of(first, last);
-    let (target, temporary) = (folder.join(&name), folder.join(format!("{name}.tmp")));
-    let file = begin(&temporary)?;
-    let mut lines = zstd::Encoder::new(BufWriter::new(file), 9).map_err(at(&temporary))?;
-    let mut position = first - 1;
-    let mut progress = ProgressLine::new(&format!("writes {name}"), position, last);
-    while position < last {
-        progress.at(position);
-        let page =
-            store.read_all(Position(position), PAGE.min(usize::try_from(last - position).unwrap_or(PAGE))).await?;
-        for recorded in &page {
-            let line = serde_json::to_vec(&ExportEntry::shown(recorded, None)).map_err(io::Error::other)?;
-            lines.write_all(&line).and_then(|()| lines.write_all(b"\n")).map_err(at(&temporary))?;
-            position = recorded.position.0;
-        }
-        if page.is_empty() {
-            return Err(CommandFailure::Usage(format!("the log ends at position {position}")));
-        }
-    }
-    drop(progress);
-    let file = lines.finish().and_then(|file| file.into_inner().map_err(io::IntoInnerError::into_error));
-    file.and_then(|file| file.sync_all()).map_err(at(&temporary))?;
-    let mut manifest = Manifest {
-        format: FORMAT.to_owned(),
-        version: VERSION,
-        file: name,
-        first,
-        last,
-        before: hash_at(store, first - 1).await?.to_string(),
-        end: hash_at(store, last).await?.to_string(),
-        sha256: sha256(&temporary)?,
-        archived_at: now.to_string(),
-        signature: None,
-    };
-    manifest.signature = key.map(|key| STANDARD.encode(key.sign(manifest.text().as_bytes()).to_bytes()));
-    std::fs::rename(&temporary, &target).map_err(at(&target))?;
-    let described = target.with_extension("").with_extension("json");
-    let temporary = described.with_extension("tmp");
-    let mut file = begin(&temporary)?;
-    let text = serde_json::to_vec_pretty(&manifest).map_err(io::Error::other)?;
-    let written = file.write_all(&text).and_then(|()| file.write_all(b"\n"));
-    written.and_then(|()| file.sync_all()).map_err(at(&temporary))?;
-    std::fs::rename(&temporary, &described).map_err(at(&described))?;
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))?;
-    Ok(manifest)
+    let end = end_of(first, last);
+    let mut progress = ProgressLine::new(&format!("writes {}", name_of(first, end)), first.saturating_sub(1), end);
+    let sign = key.map(|key| move |text: &str| STANDARD.encode(key.sign(text.as_bytes()).to_bytes()));
+    let sign = sign.as_ref().map(|sign| sign as SignText<'_>);
+    Ok(write(store, folder, (first, last), now, sign, |position| progress.at(position)).await?)
 }
 
 /// Creates a file that only its owner may read, like the log itself. Replaces a file that a crash left.
 pub fn begin(path: &Path) -> Result<File, CommandFailure> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(path)(error)),
-        _ => {}
-    }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(at(path))
+    Ok(chronova_events::archive::begin(path)?)
 }
 
 /// The hash of a file's bytes, in hexadecimal digits.
 pub fn sha256(path: &Path) -> Result<String, CommandFailure> {
-    let mut file = File::open(path).map_err(at(path))?;
-    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
-    loop {
-        match file.read(&mut buffer).map_err(at(path))? {
-            0 => break,
-            read => hash.update(&buffer[..read]),
-        }
-    }
-    Ok(hash.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
+    Ok(chronova_events::archive::sha256(path)?)
 }
 
 /// Calls `each` for every event of a segment, one at a time, and shows the progress.
@@ -325,8 +239,7 @@ fn entries(
     manifest: &Manifest,
     mut each: impl FnMut(ExportEntry) -> Result<(), CommandFailure>,
 ) -> Result<(), CommandFailure> {
-    // The manifest names a file beside itself, and nothing else.
-    let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
+    let path = manifest.path(folder);
     let file = File::open(&path).map_err(at(&path))?;
     let mut lines = BufReader::new(zstd::Decoder::new(file).map_err(at(&path))?);
     let mut line = Vec::new();
@@ -366,7 +279,7 @@ pub async fn verify(
         if let (None, Some(store)) = (&problem, store) {
             problem = differs(store, manifest).await?;
         }
-        let problem = problem.or_else(|| manifest.unsigned(key?));
+        let problem = problem.or_else(|| unsigned(manifest, key?));
         // The segments after a damaged one are verified, too.
         if let Some(problem) = problem {
             writeln!(out, "NOT valid: {}: {}", printable(&manifest.file), printable(&problem))?;
@@ -415,7 +328,7 @@ pub fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Resu
     if manifest.first != next || manifest.before != chain {
         return Ok(Some(format!("it does not follow position {}", next.saturating_sub(1))));
     }
-    let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
+    let path = manifest.path(folder);
     if sha256(&path)? != manifest.sha256 {
         let whole = match last_whole(folder, manifest) {
             last if last < manifest.first => "no event in it is whole".to_owned(),

@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use chronova_actors::erasure::error::ErasureError;
 use chronova_actors::erasure::work::{Eraser, ErasurePlan};
 use chronova_actors::runtime::{Leadership, Member};
 use chronova_events::clock::SystemClock;
@@ -94,7 +95,13 @@ async fn erase(args: &EraseArgs, eraser: &Eraser, out: &mut dyn Write) -> Result
     }
     // Any user who may write the log's files counts as an operator; only the operating system knows that user.
     let meta = Meta::system("audit-erase");
-    let completed = eraser.erase(plan, args.reason.clone(), &meta).await.map_err(|e| failed(&e))?;
+    let completed = match eraser.erase(plan, args.reason.clone(), &meta).await {
+        Err(held @ ErasureError::Held { .. }) => {
+            writeln!(out, "refused: {held}")?;
+            return Ok(Exit::No);
+        }
+        done => done.map_err(|e| failed(&e))?,
+    };
     writeln!(out, "erased: {} keys destroyed (erasure {})", completed.keys, completed.erasure)?;
     Ok(Exit::Yes)
 }

@@ -5,12 +5,13 @@
 //! | `log.db.keys` | the keys of the personal fields |
 //! | `token.key` | the key that signs tokens |
 //! | `clouds.yaml` | the credentials of the first administrator |
+//! | `log.db.holds` | the legal holds |
 //! | `images/` | the content of images; the log has their names |
 //! | `secrets/` | the secrets of the embedded key manager |
 //!
 //! Everything else is rebuilt from the log (`views/`, `views.keys`, `log.db.seals`, `log.db.witness`,
 //! `log.db.tree`, `log.db.index`), belongs to a running process (`log.db.lock`, `log.db-wal`), is a copy of the log
-//! (`archive/`), identifies the file of the log (`log.db.home`), or simulates hosts (`sim/`).
+//! (`archive/`; a backup reads archived events through the log, and a restored log has all events in its file), identifies the file of the log (`log.db.home`), or simulates hosts (`sim/`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +27,7 @@ use super::super::{CommandFailure, DataDir};
 use super::folder::{BackupWriter, modified, names, store};
 use super::manifest::{BackupManifest, StoredFile};
 
-const SINGLE: [&str; 2] = ["token.key", "clouds.yaml"];
+const SINGLE: [&str; 3] = ["token.key", "clouds.yaml", "log.db.holds"];
 pub(super) const IMAGES: &str = "images";
 pub(super) const SECRETS: &str = "secrets";
 /// The name of the keys in a backup and in a data folder.

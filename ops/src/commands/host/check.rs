@@ -87,6 +87,7 @@ fn tell(uri: &str, asked: &DriverResult<HostCapabilities>, out: &mut dyn Write) 
         };
         writeln!(out, "  {mark}  guests {can} have {what}")?;
     }
+    tell_flags(found, out)?;
     match found.iommu {
         true => writeln!(out, "  ok    guests can have PCI devices of the host")?,
         false => writeln!(
@@ -96,6 +97,33 @@ fn tell(uri: &str, asked: &DriverResult<HostCapabilities>, out: &mut dyn Write) 
         )?,
     }
     Ok(true)
+}
+
+/// CPU flags by which a guest's kernel defends itself against flaws of the processor.
+const AGAINST_FLAWS: [&str; 7] = ["md-clear", "spec-ctrl", "ibpb", "stibp", "ssbd", "virt-ssbd", "arch-capabilities"];
+
+/// Writes which flags guests get. A guest that runs keeps its flags until it is stopped and started.
+fn tell_flags(found: &HostCapabilities, out: &mut dyn Write) -> std::io::Result<()> {
+    let has = |name: &str| found.guest_flags.iter().any(|flag| flag == name);
+    let against: Vec<&str> = AGAINST_FLAWS.into_iter().filter(|name| has(name)).collect();
+    let others = if against.is_empty() { "none".to_owned() } else { against.join(", ") };
+    match has("md-clear") {
+        true => writeln!(out, "  ok    guests get CPU flags against flaws of processors: {others}")?,
+        false => writeln!(
+            out,
+            "  note  guests get no CPU flag md-clear, with which their kernels clear buffers (MDS). Flags against other flaws: \
+             {others}. Update the host's microcode, kernel and libvirt; with cpu_mode = custom, name the flags in \
+             cpu_model_extra_flags"
+        )?,
+    }
+    match ["vmx", "svm"].into_iter().find(|name| has(name)) {
+        Some(flag) => writeln!(out, "  ok    guests can run guests of their own with KVM ({flag})"),
+        None => writeln!(
+            out,
+            "  note  guests cannot run guests of their own with KVM: load the host's module kvm_intel or kvm_amd with \
+             nested=1, and let [libvirt] cpu_mode pass on vmx or svm"
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -134,6 +162,26 @@ mod tests {
             report.starts_with("qemu+tls://h1/system\n  FAIL  ") && report.contains("no route to host"),
             "{report}"
         );
+    }
+
+    #[tokio::test]
+    async fn the_report_says_which_cpu_flags_guests_get() {
+        let driver = backend::open("sim://1", &DriverOptions::default()).unwrap().remove(0);
+        let mut found = driver.capabilities().await.unwrap();
+        let mut said = |flags: &[&str]| {
+            found.guest_flags = flags.iter().map(ToString::to_string).collect();
+            let mut out = Vec::new();
+            tell("sim://1", &Ok(found.clone()), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let all = said(&["aes", "md-clear", "ssbd", "svm"]);
+        assert!(all.contains("ok    guests get CPU flags against flaws of processors: md-clear, ssbd\n"), "{all}");
+        assert!(all.contains("ok    guests can run guests of their own with KVM (svm)\n"), "{all}");
+        let none = said(&["spec-ctrl"]);
+        assert!(none.contains("note  guests get no CPU flag md-clear"), "{none}");
+        assert!(none.contains("Flags against other flaws: spec-ctrl."), "{none}");
+        assert!(none.contains("note  guests cannot run guests of their own with KVM"), "{none}");
+        assert!(said(&[]).contains("Flags against other flaws: none."));
     }
 
     #[tokio::test]

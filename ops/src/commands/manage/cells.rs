@@ -1,6 +1,5 @@
-//! `cell_v2`: Chronova has one cell. Nova's `cell0` is shown and always empty, because servers that never got a host
-//! are in the one cell, too. A host belongs to the cell as soon as it is registered, so nothing has to be mapped or
-//! discovered.
+//! `cell_v2`: Chronova has one cell, and Nova's `cell0` for the servers whose build failed before they had a host. A
+//! host belongs to the cell as soon as it is registered, so nothing has to be mapped or discovered.
 
 use std::io::Write;
 
@@ -8,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::cloud::{RunningCloud, plain};
-use super::{Align, CommandFailure, ManageExit, PrettyTable, UNEXPECTED};
+use super::{Align, CommandFailure, ManageExit, PrettyTable, UNEXPECTED, transport};
 use crate::output::complain;
 
 /// Nova's id of `cell0`.
@@ -16,12 +15,14 @@ pub(super) const CELL0: &str = "00000000-0000-0000-0000-000000000000";
 /// The id of the one cell, the same in every cloud.
 const CELL1: &str = "c3110001-0000-4000-8000-000000000001";
 const CELL1_NAME: &str = "cell1";
+/// The address of the message queue of both cells: there is none.
+const TRANSPORT: &str = "none:///";
 const BAD_INPUT: ManageExit = 127;
 
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub enum CellCommand {
-    /// Set up the cells: both always exist.
+    /// Set up the cells: both always exist. Exit with 1 if no host has registered.
     SimpleCellSetup {
         #[arg(long = "transport-url", value_name = "URL")]
         transport_url: Option<String>,
@@ -32,7 +33,7 @@ pub enum CellCommand {
         #[arg(long = "database_connection", alias = "database-connection", value_name = "URL")]
         database_connection: Option<String>,
     },
-    /// Map servers to a cell: they are mapped when they are created.
+    /// Map servers to a cell: they are mapped when they get a host.
     MapInstances {
         #[arg(long = "cell_uuid", alias = "cell-uuid", value_name = "UUID")]
         cell_uuid: String,
@@ -57,7 +58,7 @@ pub enum CellCommand {
         #[arg(long)]
         quiet: bool,
     },
-    /// Create a cell: there is one, and there can be no other.
+    /// Create the one cell, before the first start of the server: there can be no other.
     CreateCell(NewCellArgs),
     /// Discover hosts: they register themselves.
     DiscoverHosts {
@@ -136,30 +137,24 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<ManageExit, CommandFailure> {
     match command {
-        CellCommand::SimpleCellSetup { .. } | CellCommand::MapCell0 { .. } => {
+        CellCommand::SimpleCellSetup { transport_url } => simple_cell_setup(transport_url.as_deref(), cloud, out),
+        CellCommand::MapCell0 { .. } => {
             writeln!(out, "Cell0 is already setup")?;
             Ok(0)
         }
         CellCommand::MapInstances { cell_uuid, max_count, .. } => map_instances(cell_uuid, max_count.as_deref(), out),
-        CellCommand::MapCellAndHosts { verbose, .. } => {
-            writeln!(out, "All hosts are already mapped to cell(s).")?;
-            if *verbose {
-                writeln!(out, "{CELL1}")?;
-            }
-            Ok(0)
+        CellCommand::MapCellAndHosts { transport_url, verbose, .. } => {
+            map_cell_and_hosts(transport_url.as_deref(), *verbose, cloud, out)
         }
         CellCommand::VerifyInstance { uuid, quiet } => verify_instance(uuid, *quiet, cloud, out),
-        CellCommand::CreateCell(_) => {
-            writeln!(out, "The cell {CELL1_NAME} ({CELL1}) exists already, and Chronova has no other cells.")?;
-            Ok(2)
-        }
+        CellCommand::CreateCell(args) => create_cell(args, cloud, out),
         CellCommand::DiscoverHosts { cell_uuid, verbose, strict, .. } => {
             discover(cell_uuid.as_deref(), *verbose, *strict, cloud, out)
         }
         CellCommand::ListCells { verbose } => list_cells(*verbose, cloud, out),
         CellCommand::DeleteCell { cell_uuid, force } => delete_cell(cell_uuid, *force, out),
         CellCommand::ListHosts { cell_uuid } => list_hosts(cell_uuid.as_deref(), cloud, out),
-        CellCommand::UpdateCell(args) => update_cell(args, out),
+        CellCommand::UpdateCell(args) => update_cell(args, cloud, out),
         CellCommand::DeleteHost { cell_uuid, host } => delete_host(cell_uuid, host, cloud, out),
     }
 }
@@ -178,6 +173,90 @@ fn not_found(cell: &str, code: ManageExit, out: &mut dyn Write) -> Result<Manage
     Ok(code)
 }
 
+/// Whether the address of the message queue is valid: that of the option, or `[DEFAULT] transport_url`. Writes why it
+/// is not. The cell has no message queue, so unlike in Nova, there may be no address.
+fn has_valid_transport(
+    given: Option<&str>,
+    cloud: &RunningCloud<'_>,
+    out: &mut dyn Write,
+) -> Result<bool, CommandFailure> {
+    let configured = cloud.config.default.transport_url.as_deref();
+    let Some(url) = given.filter(|url| !url.is_empty()).or(configured) else { return Ok(true) };
+    match transport::problem(url) {
+        Some(problem) => {
+            writeln!(out, "Invalid transport URL: {problem}")?;
+            Ok(false)
+        }
+        None => Ok(true),
+    }
+}
+
+const NO_HOSTS: &str = "No hosts found to map to cell, exiting.";
+const ALL_MAPPED: &str = "All hosts are already mapped to cell(s).";
+
+/// The cells are there. As in Nova, a cloud without hosts is not set up.
+fn simple_cell_setup(
+    transport: Option<&str>,
+    cloud: &RunningCloud<'_>,
+    out: &mut dyn Write,
+) -> Result<ManageExit, CommandFailure> {
+    if !has_valid_transport(transport, cloud, out)? {
+        return Ok(1);
+    }
+    writeln!(out, "Cell0 is already setup")?;
+    let is_empty = hosts(cloud)?.is_empty();
+    writeln!(out, "{}", if is_empty { NO_HOSTS } else { ALL_MAPPED })?;
+    Ok(u8::from(is_empty))
+}
+
+/// Only a verbose answer needs the server.
+fn map_cell_and_hosts(
+    transport: Option<&str>,
+    verbose: bool,
+    cloud: &RunningCloud<'_>,
+    out: &mut dyn Write,
+) -> Result<ManageExit, CommandFailure> {
+    if !has_valid_transport(transport, cloud, out)? {
+        return Ok(1);
+    }
+    if verbose {
+        let known = hosts(cloud)?;
+        if known.is_empty() {
+            writeln!(out, "{NO_HOSTS}")?;
+            return Ok(0);
+        }
+        for host in known {
+            let name = host["name"].as_str().unwrap_or_default();
+            writeln!(out, "Host {name} is already mapped to cell {CELL1}")?;
+        }
+    }
+    writeln!(out, "{ALL_MAPPED}")?;
+    Ok(0)
+}
+
+/// The cell is there from the first start of the server on. The set-up of a new deployment creates it before: then the
+/// data folder is missing or empty.
+fn create_cell(
+    args: &NewCellArgs,
+    cloud: &RunningCloud<'_>,
+    out: &mut dyn Write,
+) -> Result<ManageExit, CommandFailure> {
+    if !has_valid_transport(args.transport_url.as_deref(), cloud, out)? {
+        return Ok(1);
+    }
+    let files = std::fs::read_dir(&cloud.config.chronova.data_dir).into_iter().flatten().count();
+    let is_the_one = args.name.as_deref().is_none_or(|name| name == CELL1_NAME);
+    if files == 0 && is_the_one && !args.disabled {
+        if args.verbose {
+            writeln!(out, "{CELL1}")?;
+        }
+        complain("Chronova has one cell, which the first start of its server makes.\n");
+        return Ok(0);
+    }
+    writeln!(out, "The cell {CELL1_NAME} ({CELL1}) exists already, and Chronova has no other cells.")?;
+    Ok(2)
+}
+
 fn map_instances(cell: &str, max_count: Option<&str>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     if max_count.is_some_and(|text| !matches!(text.parse::<u64>(), Ok(1..))) {
         writeln!(out, "Must supply a positive value for max-count")?;
@@ -186,7 +265,7 @@ fn map_instances(cell: &str, max_count: Option<&str>, out: &mut dyn Write) -> Re
     if !is_known(cell) {
         return not_found(cell, UNEXPECTED, out);
     }
-    complain("Servers belong to the one cell from their creation on, so none is left to map.\n");
+    complain("Servers belong to the one cell from their first host on, so none is left to map.\n");
     Ok(0)
 }
 
@@ -196,21 +275,29 @@ fn verify_instance(
     cloud: &RunningCloud<'_>,
     out: &mut dyn Write,
 ) -> Result<ManageExit, CommandFailure> {
-    let server = cloud.server(uuid)?;
-    let (code, words) = match server {
-        None => {
-            (1, format!("Instance {uuid} is not mapped to a cell (upgrade is incomplete) or instance does not exist"))
-        }
-        Some(server) if server["deleted"] == true => (
-            3,
-            format!("The instance with uuid {uuid} has been deleted. The event log keeps it, as it keeps everything."),
-        ),
-        Some(_) => (0, format!("Instance {uuid} is in cell: {CELL1_NAME} ({CELL1})")),
-    };
+    let (code, words) = mapping(uuid, cloud.server(uuid)?.as_ref());
     if !quiet {
         writeln!(out, "{words}")?;
     }
     Ok(code)
+}
+
+/// The cell of a server, as Nova's mapping of the server names it. As in Nova, a server has no cell until the scheduler
+/// has chosen a host, and it is in `cell0` if the scheduler finds none.
+fn mapping(uuid: &str, server: Option<&Value>) -> (ManageExit, String) {
+    let unmapped = format!("Instance {uuid} is not mapped to a cell");
+    let Some(server) = server else {
+        return (1, format!("{unmapped} (upgrade is incomplete) or instance does not exist"));
+    };
+    if server["deleted"] == true {
+        let words = format!("The instance with uuid {uuid} has been deleted. The event log keeps it.");
+        return (3, words);
+    }
+    match (server["had_host"] == true, server["vm_state"] == "building") {
+        (true, _) => (0, format!("Instance {uuid} is in cell: {CELL1_NAME} ({CELL1})")),
+        (false, true) => (2, unmapped),
+        (false, false) => (0, format!("Instance {uuid} is in cell: cell0 ({CELL0})")),
+    }
 }
 
 fn hosts(cloud: &RunningCloud<'_>) -> Result<Vec<Value>, CommandFailure> {
@@ -256,17 +343,22 @@ fn masked(address: &str) -> String {
     }
 }
 
-fn list_cells(verbose: bool, cloud: &RunningCloud<'_>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+/// The address of the event log, which takes the place of the databases of both cells.
+fn store_of(cloud: &RunningCloud<'_>) -> String {
     let own = &cloud.config.chronova;
-    let store = match own.event_store.as_str() {
+    match own.event_store.as_str() {
         "" | "sqlite" => format!("sqlite:///{}", own.data_dir.join("log.db").display()),
         url => url.to_owned(),
-    };
+    }
+}
+
+fn list_cells(verbose: bool, cloud: &RunningCloud<'_>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+    let store = store_of(cloud);
     let store = if verbose { store } else { masked(&store) };
     let head = ["Name", "UUID", "Transport URL", "Database Connection", "Disabled"];
     let mut table = PrettyTable::new(Align::Centre, &head);
     for (name, id) in [("cell0", CELL0), (CELL1_NAME, CELL1)] {
-        table.row(vec![name.to_owned(), id.to_owned(), "none:///".to_owned(), store.clone(), "False".to_owned()]);
+        table.row(vec![name.to_owned(), id.to_owned(), TRANSPORT.to_owned(), store.clone(), "False".to_owned()]);
     }
     write!(out, "{}", table.render())?;
     Ok(0)
@@ -300,11 +392,26 @@ fn list_hosts(cell: Option<&str>, cloud: &RunningCloud<'_>, out: &mut dyn Write)
 }
 
 /// The order of the checks is Nova's. Deployment tools repeat the addresses in every run. So an address is accepted,
-/// and a message says that it is not kept.
-fn update_cell(args: &ChangedCellArgs, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+/// and a message says that it is not kept. But as in Nova, two cells cannot have the same address, and both cells here
+/// already have the same ones.
+fn update_cell(
+    args: &ChangedCellArgs,
+    cloud: &RunningCloud<'_>,
+    out: &mut dyn Write,
+) -> Result<ManageExit, CommandFailure> {
     let cell = &args.cell_uuid;
     if !is_known(cell) {
         return not_found(cell, 1, out);
+    }
+    let has_store = |address: &String| *address == store_of(cloud);
+    if args.transport_url.as_deref() == Some(TRANSPORT) || args.database_connection.as_ref().is_some_and(has_store) {
+        let other = if cell == CELL0 { CELL1 } else { CELL0 };
+        writeln!(
+            out,
+            "The specified transport_url and/or database_connection combination already exists for another cell with uuid \
+             {other}."
+        )?;
+        return Ok(3);
     }
     if args.disable && args.enable {
         writeln!(out, "Cell cannot be disabled and enabled at the same time.")?;
@@ -360,7 +467,22 @@ fn delete_host(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_server_has_no_cell_until_the_scheduler_has_chosen() {
+        let code = |had_host: bool, vm_state: &str| {
+            mapping("s", Some(&json!({"deleted": false, "had_host": had_host, "vm_state": vm_state})))
+        };
+        assert_eq!(code(false, "building"), (2, "Instance s is not mapped to a cell".to_owned()));
+        assert_eq!(code(true, "building").0, 0, "the scheduler has chosen a host");
+        assert_eq!(code(false, "error"), (0, format!("Instance s is in cell: cell0 ({CELL0})")));
+        assert_eq!(code(true, "error"), (0, format!("Instance s is in cell: cell1 ({CELL1})")));
+        assert_eq!(mapping("s", Some(&json!({"deleted": true, "had_host": true, "vm_state": null}))).0, 3);
+        assert_eq!(mapping("s", None).0, 1);
+    }
 
     #[test]
     fn passwords_of_addresses_are_masked() {

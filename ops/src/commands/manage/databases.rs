@@ -1,13 +1,16 @@
 //! `db` and `api_db`, for databases that Chronova does not have. The event log needs no synchronisation, because the
-//! server raises an older log by itself. It needs no archiving, because queries about existing servers do not read
-//! deleted ones. It needs no online migration, because old events are read in their own version.
+//! server raises an older log by itself. It needs no online migration, because old events are read in their own version.
+//! Its old events can be archived ([`super::archiving`]), and nothing purges them.
 
 use std::io::Write;
 
 use chronova_events::store::sqlite::FORMAT;
 use clap::Subcommand;
 
+use super::super::retention::prune::PruneEnd;
+use super::archiving::{self, ArchiveRequest};
 use super::{Align, CommandFailure, ManageExit, PrettyTable, UNEXPECTED, dates};
+use crate::config::Config;
 use crate::output::complain;
 
 /// The most rows that Nova accepts: the largest value of an INTEGER column.
@@ -27,7 +30,7 @@ pub enum DbCommand {
         local_cell: bool,
         version: Option<String>,
     },
-    /// Archive deleted rows: there are none.
+    /// Move old events of the log into its archive, as `chronova log prune` does.
     ArchiveDeletedRows {
         #[arg(
             long = "max_rows",
@@ -53,7 +56,7 @@ pub enum DbCommand {
         #[arg(long, value_name = "SECONDS", default_value_t = 0)]
         sleep: u64,
     },
-    /// Purge archived rows: there are none.
+    /// Purge archived rows: archived events stay.
     Purge {
         #[arg(long)]
         all: bool,
@@ -88,12 +91,13 @@ pub enum ApiDbCommand {
     Sync { version: Option<String> },
 }
 
-pub(super) fn run(command: &DbCommand, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+pub(super) fn run(command: &DbCommand, config: &Config, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     match command {
         DbCommand::Version => version(out),
         DbCommand::Sync { version, .. } => Ok(sync(version.as_deref())),
-        DbCommand::ArchiveDeletedRows { max_rows, before, verbose, .. } => {
-            archive(*max_rows, before.as_deref(), *verbose, out)
+        DbCommand::ArchiveDeletedRows { max_rows, before, verbose, until_complete, .. } => {
+            let most = (!until_complete).then_some(*max_rows);
+            archive((*max_rows, most), before.as_deref(), *verbose, config, out)
         }
         DbCommand::Purge { all, before, .. } => purge(*all, before.as_deref(), out),
         DbCommand::OnlineDataMigrations { max_count } => migrate(max_count.as_deref(), out),
@@ -128,9 +132,10 @@ fn sync(version: Option<&str>) -> ManageExit {
 }
 
 fn archive(
-    max_rows: i64,
+    (max_rows, most): (i64, Option<i64>),
     before: Option<&str>,
     verbose: bool,
+    config: &Config,
     out: &mut dyn Write,
 ) -> Result<ManageExit, CommandFailure> {
     if max_rows < 0 {
@@ -141,15 +146,34 @@ fn archive(
         writeln!(out, "max rows must be <= {MOST_ROWS}")?;
         return Ok(2);
     }
-    if let Some(Err(error)) = before.map(dates::parse) {
-        writeln!(out, "Invalid value for --before: {error}")?;
-        return Ok(4);
+    let before = match before.map(dates::parse).transpose() {
+        Ok(before) => before,
+        Err(error) => {
+            writeln!(out, "Invalid value for --before: {error}")?;
+            return Ok(4);
+        }
+    };
+    let most = most.and_then(|most| u64::try_from(most).ok());
+    match archiving::run(&ArchiveRequest { before, most, verbose }, config)? {
+        PruneEnd::Different => {
+            complain("Nothing was archived: the checkpoint of the read models differs from the log.\n");
+            Ok(UNEXPECTED)
+        }
+        PruneEnd::Nothing | PruneEnd::Moved(0) => {
+            if verbose {
+                writeln!(out, "Nothing was archived.")?;
+            }
+            Ok(0)
+        }
+        PruneEnd::Moved(events) => {
+            if verbose {
+                let mut table = PrettyTable::new(Align::Centre, &["Table", "Number of Rows Archived"]);
+                table.row(vec!["events".to_owned(), events.to_string()]);
+                write!(out, "{}", table.render())?;
+            }
+            Ok(1)
+        }
     }
-    if verbose {
-        writeln!(out, "Nothing was archived.")?;
-    }
-    complain("Chronova has no deleted rows: `chronova audit archive` copies old events of its log.\n");
-    Ok(0)
 }
 
 fn purge(all: bool, before: Option<&str>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
@@ -161,7 +185,7 @@ fn purge(all: bool, before: Option<&str>, out: &mut dyn Write) -> Result<ManageE
         writeln!(out, "Invalid value for --before: {error}")?;
         return Ok(2);
     }
-    complain("Chronova has no shadow tables to purge: `chronova audit erase` erases personal data.\n");
+    complain("Chronova purges no archived events: `chronova audit erase` erases personal data in them.\n");
     Ok(3)
 }
 

@@ -19,7 +19,7 @@ pub enum LibvirtCommand {
     UpdateMachineType {
         instance_uuid: String,
         machine_type: String,
-        /// Skip the checks.
+        /// Skip the checks of the state, the board and the version.
         #[arg(long)]
         force: bool,
     },
@@ -83,6 +83,34 @@ fn is_supported(machine: &str) -> bool {
     })
 }
 
+/// The states in which the machine type may change.
+const STATES: [&str; 3] = ["stopped", "shelved", "shelved_offloaded"];
+
+/// Makes Nova's first checks in Nova's order. The type that the server has already is always accepted.
+fn refusal(
+    server: &Value,
+    machine: &str,
+    force: bool,
+    out: &mut dyn Write,
+) -> Result<Option<ManageExit>, CommandFailure> {
+    if force || server["machine_type"] == machine {
+        return Ok(None);
+    }
+    let (id, state) = (server["id"].as_str().unwrap_or_default(), server["vm_state"].as_str().unwrap_or_default());
+    if !STATES.contains(&state) {
+        writeln!(
+            out,
+            "Instance {id} in vm_state {state}. Cannot update machine type while the instance is in this state."
+        )?;
+        return Ok(Some(3));
+    }
+    if !is_supported(machine) {
+        writeln!(out, "Machine type {machine} is not supported.")?;
+        return Ok(Some(5));
+    }
+    Ok(None)
+}
+
 fn update_machine_type(
     instance: &str,
     machine: &str,
@@ -94,9 +122,8 @@ fn update_machine_type(
         writeln!(out, "Forcing update of machine type.")?;
     }
     let Some(server) = cloud.live_server(instance)? else { return not_found(instance, out) };
-    if !is_supported(machine) && !force {
-        writeln!(out, "Machine type {machine} is not supported.")?;
-        return Ok(5);
+    if let Some(code) = refusal(&server, machine, force, out)? {
+        return Ok(code);
     }
     let body = json!({"machine_type": {"name": machine, "force": force}});
     match cloud.call("PUT", &format!("/chronova/v1/servers/{}/machine-type", plain(instance)), Some(&body))? {

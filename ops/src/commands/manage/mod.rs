@@ -3,9 +3,10 @@
 //!
 //! There are three kinds of sub-commands. Those that read or change the running cloud call the running server. Those
 //! about cells answer for the one cell that there is. Those about databases have nothing to do, because the event log
-//! needs neither synchronisation nor archiving. A sub-command about databases says so in one sentence on standard
-//! error, and exits with the code on which automation depends.
+//! needs no synchronisation. They say so in one sentence on standard error, and exit with the code on which automation
+//! depends. Only `db archive_deleted_rows` works: it moves old events of the log into its archive.
 
+mod archiving;
 mod cells;
 mod cloud;
 mod databases;
@@ -14,9 +15,11 @@ mod image_property;
 mod keystone;
 mod libvirt;
 mod limits;
+mod logging;
 mod options;
 mod placement;
 mod pretty_table;
+mod transport;
 mod volume_attachment;
 
 use std::io::{self, Write};
@@ -27,6 +30,7 @@ use super::CommandFailure;
 use crate::config::Config;
 
 pub(super) use cloud::{RefusedRequest, RunningCloud};
+pub use logging::LoggingOptions;
 pub use options::{NovaOptions, files_last};
 pub(super) use pretty_table::{Align, PrettyTable};
 
@@ -93,7 +97,7 @@ pub enum ManageCategory {
 pub fn run(args: &ManageArgs, config: &Config) -> ManageExit {
     let cloud = RunningCloud::new(config, args.options.access());
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let (done, unexpected) = perform(&args.category, &cloud, &mut out);
+    let (done, unexpected) = perform(&args.category, config, &cloud, &mut out);
     match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {
         Ok(code) => code,
         // `nova-manage cell_v2 list_cells | head`: the reader has closed the pipe.
@@ -109,11 +113,12 @@ pub fn run(args: &ManageArgs, config: &Config) -> ManageExit {
 /// Performs the sub-command. Also returns the exit code of an unexpected failure.
 fn perform(
     category: &ManageCategory,
+    config: &Config,
     cloud: &RunningCloud<'_>,
     out: &mut dyn Write,
 ) -> (Result<ManageExit, CommandFailure>, ManageExit) {
     match category {
-        ManageCategory::Db(command) => (databases::run(command, out), UNEXPECTED),
+        ManageCategory::Db(command) => (databases::run(command, config, out), UNEXPECTED),
         ManageCategory::ApiDb(command) => (databases::run_api(command, out), UNEXPECTED),
         ManageCategory::CellV2(command) => (cells::run(command, cloud, out), UNEXPECTED),
         ManageCategory::Placement(command) => (placement::run(command, cloud, out), command.unexpected()),

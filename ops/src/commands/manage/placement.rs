@@ -45,7 +45,7 @@ pub struct HealArgs {
     /// The one server to heal.
     #[arg(long, value_name = "UUID")]
     instance: Option<String>,
-    /// Accepted: no port here has allocations of its own.
+    /// Leave out the resources that ports request, and do not ask the network service.
     #[arg(long = "skip-port-allocations")]
     skip_port_allocations: bool,
     /// The cell whose servers are healed; not with --instance.
@@ -221,7 +221,8 @@ fn heal(
     cloud: &RunningCloud<'_>,
     out: &mut dyn Write,
 ) -> Result<Result<bool, ManageExit>, CommandFailure> {
-    let body = json!({"heal": {"force": args.force, "dry_run": args.dry_run}});
+    let skip_ports = args.skip_port_allocations;
+    let body = json!({"heal": {"force": args.force, "dry_run": args.dry_run, "skip_ports": skip_ports}});
     let path = format!("/chronova/v1/servers/{}/allocations/heal", plain(id));
     let answer = match cloud.call("POST", &path, Some(&body))? {
         Ok(answer) => answer,
@@ -243,6 +244,7 @@ fn heal(
 fn heal_code(refused: &RefusedRequest) -> ManageExit {
     match refused.key.as_str() {
         "computeHostNotFound" => 2,
+        "portsNotRead" => 5,
         "healNotSupported" => 8,
         _ => 3,
     }
@@ -430,6 +432,15 @@ mod tests {
         }
         let code = missing.tell(&mut out).unwrap();
         (code, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_refused_heal_has_novas_codes() {
+        let code =
+            |key: &str| heal_code(&RefusedRequest { status: 409, key: key.to_owned(), message: "no".to_owned() });
+        assert_eq!(code("computeHostNotFound"), 2);
+        assert_eq!(code("allocationUpdateFailed"), 3);
+        assert_eq!(code("healNotSupported"), 8);
     }
 
     #[test]

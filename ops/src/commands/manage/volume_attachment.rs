@@ -158,6 +158,8 @@ fn get_connector(
     let shown = cloud.get(&format!("/chronova/v1/hosts/{}", plain(name)))?;
     let connector = json!({
         "host": shown["host"]["name"],
+        "ip": shown["host"]["host_ip"],
+        "initiator": shown["host"]["initiator"],
         "platform": shown["host"]["cpu_arch"],
         "os_type": "linux",
         "do_local_attach": false,

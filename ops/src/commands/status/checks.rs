@@ -20,7 +20,7 @@ pub(super) async fn all(
 ) -> Vec<(&'static str, CheckResult)> {
     vec![
         ("Cells v2", CheckResult::success()),
-        ("Placement API", placement(cloud)),
+        ("Placement API", placement(cloud.get("/placement/"))),
         ("Cinder API", CheckResult::success()),
         ("Policy File JSON to YAML Migration", policy_file(config)),
         ("Older than N-1 computes", CheckResult::success()),
@@ -30,8 +30,8 @@ pub(super) async fn all(
     ]
 }
 
-fn placement(cloud: &RunningCloud<'_>) -> CheckResult {
-    let shown = match cloud.get("/placement/") {
+fn placement(versions: Result<Value, CommandFailure>) -> CheckResult {
+    let shown = match versions {
         Ok(shown) => shown,
         Err(failure) => {
             return CheckResult::new(Verdict::Failure, format!("Placement API does not seem to be running. {failure}"));
@@ -144,6 +144,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_older_placement_blocks_an_upgrade() {
+        let found = |newest: &str| placement(Ok(json!({"versions": [{"id": "v1.0", "max_version": newest}]})));
+        for newest in ["1.36", "1.39", "2.0"] {
+            assert_eq!(found(newest).verdict, Verdict::Success, "{newest}");
+        }
+        let old = found("1.35");
+        assert_eq!(old.verdict, Verdict::Failure);
+        assert_eq!(old.details.as_deref(), Some("Placement API version 1.36 needed, you have 1.35."));
+        assert_eq!(placement(Ok(json!({}))).verdict, Verdict::Failure, "an answer without versions");
+        let silent = placement(Err(CommandFailure::Usage("no answer".to_owned())));
+        assert_eq!(silent.details.as_deref(), Some("Placement API does not seem to be running. no answer"));
+    }
 
     #[test]
     fn a_refusal_is_told_from_silence() {

@@ -29,7 +29,7 @@ pub struct TopArgs {
     /// End after this many views; the first one has no rates [default: go on until Ctrl-C]
     #[arg(long, value_name = "N")]
     pub count: Option<u32>,
-    /// The largest number of hosts in a view, those with the most servers first
+    /// The largest number of hosts in a view: hosts that are down first, then those with the most servers
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub hosts: usize,
     #[command(flatten)]

@@ -7,12 +7,6 @@ use crate::config::Config;
 pub(super) fn choices(config: &Config) -> Vec<Clash> {
     let choices = [
         (
-            config.default.config_drive_format == "vfat",
-            ("DEFAULT", "config_drive_format"),
-            "[DEFAULT] config_drive_format = vfat is not supported: take it out. Config drives are made as iso9660, which \
-             cloud-init reads everywhere",
-        ),
-        (
             config.libvirt.snapshot_image_format.as_deref().is_some_and(|format| matches!(format, "vmdk" | "vdi")),
             ("libvirt", "snapshot_image_format"),
             "[libvirt] snapshot_image_format is not supported with this value: set it to raw or qcow2. Hosts make images \

@@ -76,8 +76,8 @@ section! {
         }
         hypervisors: Words => here {
             help: "The compute hosts: libvirt URIs (qemu:///system, qemu+tls://host/system, \
-                   qemu+ssh://root@host/system) or simulated fleets (sim://10 is ten hosts). Chronova installs nothing \
-                   on them.",
+                   qemu+ssh://root@host/system) or simulated fleets (sim://10 is ten hosts). A second fleet without \
+                   ?name=NAME is named sim2. Chronova installs nothing on the hosts.",
         }
         admin_password_file: Option<PathBuf> => here {
             help: "File holding the first administrator's password. Unset: one is generated at first start and written \
@@ -103,6 +103,21 @@ section! {
             help: "PCI devices of a host that differs from [pci] device_spec: the host's name, a blank, and a device \
                    spec; repeated for more specs and hosts. [pci] device_spec does not apply to a host named here.",
         }
+        pmem_path: Option<PathBuf> => here {
+            help: "Directory of a file system on the compute hosts' persistent memory, mounted with dax, for the namespaces \
+                   of [libvirt] pmem_namespaces. A host without this directory offers none. See docs/cpus.md.",
+        }
+        pmem_sizes: Vec<String> => here {
+            help: "Size of the namespaces of each label in MiB, an even number: 6GB=6144, LARGE=16384.",
+        }
+        pmem_is_persistent: bool => here {
+            default: Text("true"),
+            help: "Whether pmem_path is on persistent memory. Set it to false to try the feature on another file system.",
+        }
+        extra_spec_validators: Option<PathBuf> => here {
+            help: "File (JSON) that describes extra specs of your own filters, which are validated from API version 2.86 \
+                   on. See docs/scheduling.md. Unset: any value of a namespace that Nova does not have is accepted.",
+        }
         live_migration_interface: Option<String> => runtime.live.interface {
             help: "Network interface on which compute hosts receive live migrations, under the name that each host's \
                    libvirt gives it. A host whose libvirt does not report this interface receives no guest. \
@@ -115,7 +130,8 @@ section! {
         rbd_keyring: Option<PathBuf> => here {
             help: "Ceph keyring with the key of [libvirt] rbd_user. If rbd_user is unset, the keyring must name only \
                    one user. The compute hosts get the key as the libvirt secret that [libvirt] rbd_secret_uuid or \
-                   Cinder names. Unset: that secret must exist on each host.",
+                   Cinder names. Unset: that secret must exist on each host. With [libvirt] images_type rbd, Ceph's \
+                   programs beside Chronova use it, too.",
         }
         event_store: String => here {
             default: Text("sqlite"), secret: true,
@@ -140,6 +156,29 @@ section! {
         event_store_asynchronous: bool => here {
             default: Text("false"),
             help: "Accept a database without a synchronous standby. If that database is lost, the log is lost.",
+        }
+        retention_days: u32 => here {
+            default: Text("0"), max: Some(36500.0), unit: "days",
+            help: "Age at which events leave the file of the log (log.db) for its archive, where all queries still read \
+                   them. 0: events stay in the file whatever their age. A log in PostgreSQL keeps all its events.",
+        }
+        retention_size: u64 => here {
+            default: Text("0"), unit: "MiB",
+            help: "Size of the file of the log beyond which its oldest events leave it for the archive. 0: no limit. \
+                   The file does not shrink: later events use the space.",
+        }
+        retention_archive: Option<PathBuf> => here {
+            help: "Folder of the archive that takes the events. Unset: the folder that the log names already, or \
+                   `archive` in the data directory.",
+        }
+        retention_sign_key: Option<PathBuf> => here {
+            help: "Private key in PEM that signs the archive's manifests, as `chronova audit keygen` makes it. Unset: they \
+                   are not signed.",
+        }
+        retention_interval: u32 => here {
+            default: Text("24"), min: Some(1.0), max: Some(8760.0), unit: "hours",
+            help: "Time between two moves of old events into the archive. Each move first rebuilds the read models from \
+                   the whole log and compares them with the newest checkpoint.",
         }
         log_batch: u32 => store.batch_requests by Whole {
             min: Some(1.0), max: Some(65536.0),

@@ -1,5 +1,7 @@
 //! Consoles: the kinds that guests have, the URLs that users get, and the clients that the gateway accepts.
 
+use std::path::PathBuf;
+
 use super::super::option::Default::Text;
 
 section! {
@@ -35,6 +37,22 @@ section! {
             help: "Port of a further listener of the console gateway at its root, for URLs like those of Nova's \
                    proxy: http://HOST:6080/vnc_auto.html. Unset, or 0: no such listener. Nova's default is 6080. \
                    Chronova's is unset, because [chronova] listen serves the gateway.",
+        }
+        auth_schemes: Vec<String> => compute.consoles.vnc_security.schemes by VncSchemeWords {
+            choices: &["none", "vencrypt"],
+            help: "How the console gateway authenticates itself to hosts' VNC servers. The gateway uses the first scheme \
+                   that the host offers. `vencrypt` encrypts the connection with TLS, and both sides check certificates.",
+        }
+        vencrypt_client_key: Option<PathBuf> => compute.consoles.vnc_security.client_key {
+            help: "File with the key of vencrypt_client_cert (PEM).",
+        }
+        vencrypt_client_cert: Option<PathBuf> => compute.consoles.vnc_security.client_certificate {
+            help: "File with the certificate that the console gateway shows to hosts' VNC servers (PEM). Needed if \
+                   qemu.conf of the hosts has vnc_tls_x509_verify.",
+        }
+        vencrypt_ca_certs: Option<PathBuf> => compute.consoles.vnc_security.authorities {
+            help: "File with the authorities that sign the certificates of hosts' VNC servers (PEM). The scheme \
+                   vencrypt needs it. The name in a host's certificate does not matter, as in Nova.",
         }
     }
 }

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use chronova_actors::guest_name::NameTemplate;
 
-use super::super::option::Default::{HostAddress, HostName, Text};
+use super::super::option::{
+    Default::{HostAddress, HostName, Text},
+    Multi,
+};
 
 section! {
     /// Nova's `[DEFAULT]` with oslo.log's options.
@@ -51,6 +54,20 @@ section! {
         log_date_format: Option<String> => log.date_format {
             origin: super::super::OptionOrigin::Oslo,
             help: "Form of times in text lines, as in strftime. Unset: ISO 8601 with microseconds, in UTC.",
+        }
+        logging_context_format_string: Option<String> => log.context_format {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Form of text lines that a request caused, as in oslo.log: %(asctime)s, %(levelname)s, \
+                   %(request_id)s, %(message)s and so on. Unset: Chronova's own form, or oslo.log's if one of the \
+                   next two options is set.",
+        }
+        logging_default_format_string: Option<String> => log.default_format {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Form of all other text lines, as in oslo.log.",
+        }
+        logging_debug_format_suffix: Option<String> => log.debug_suffix {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "End of text lines of the level DEBUG, as in oslo.log.",
         }
         log_config_append: Option<PathBuf> => here {
             origin: super::super::OptionOrigin::Oslo,
@@ -154,6 +171,10 @@ section! {
             min: Some(0.0),
             help: "CPUs of each compute host that are reserved for the host itself.",
         }
+        reserved_huge_pages: Multi => here {
+            help: "Huge pages of each compute host that are reserved for the host itself, by NUMA cell and page size: \
+                   node:0,size:2048,count:64 or node:1,size:1GB,count:1; repeated for more.",
+        }
         cpu_allocation_ratio: Option<f64> => here {
             min: Some(0.0),
             help: "Virtual CPUs per host CPU. Chronova sets this ratio in every inventory of VCPU. Unset (or 0.0): a \
@@ -200,8 +221,8 @@ section! {
         }
         config_drive_format: String => here {
             default: Text("iso9660"), choices: &["iso9660", "vfat"],
-            help: "File system of config drives. Chronova makes iso9660. With vfat, which Nova keeps for old guests, \
-                   Chronova does not start.",
+            help: "File system of new config drives: iso9660 is a CD-ROM, vfat a disk of 64 MiB for guests that cannot read \
+                   CD-ROMs.",
         }
         enable_new_services: bool => runtime.hosts.enable_new_services {
             help: "Let new compute hosts take servers at once; otherwise they start disabled.",
@@ -331,6 +352,26 @@ section! {
         web: PathBuf => compute.consoles.pages {
             help: "Folder with the viewers for browsers (noVNC, spice-html5). The console gateway serves its files \
                    below /console/.",
+        }
+        record: Option<PathBuf> => compute.consoles.record {
+            help: "Beginning of the names of files that record consoles: the first console is recorded in RECORD.1, in \
+                   the format of websockify. A recording has all that a user types, also passwords. Unset: no recordings.",
+        }
+        cert: Option<PathBuf> => here {
+            help: "Certificate (PEM) of the listeners of Nova's console proxies ([vnc] novncproxy_port, [spice] \
+                   html5proxy_port, [serial_console] serialproxy_port), which then accept only TLS. Unset: they use TLS \
+                   as the APIs do. Nova's default is self.pem.",
+        }
+        key: Option<PathBuf> => here {
+            help: "Key of cert (PEM). Unset: the file of cert has the key, too.",
+        }
+        ssl_only: bool => here {
+            default: Text("false"),
+            help: "Stop the start if a listener of Nova's console proxies would be without TLS.",
+        }
+        source_is_ipv6: bool => here {
+            default: Text("false"),
+            help: "Listeners of Nova's console proxies prefer the IPv6 address of a name.",
         }
         pointer_model: Option<String> => drivers.libvirt.guests.tablet by PointerWords {
             choices: &["usbtablet", "ps2mouse"],

@@ -97,6 +97,19 @@ section! {
         rbd_secret_uuid: Option<String> => drivers.libvirt.images.rbd.secret {
             help: "libvirt secret that holds the Ceph user's key on the compute hosts.",
         }
+        rbd_connect_timeout: u32 => drivers.libvirt.images.rbd.connect_timeout by Seconds {
+            min: Some(1.0), unit: "seconds",
+            help: "How long Ceph's programs beside Chronova may take to reach the cluster, with images_type rbd.",
+        }
+        rbd_destroy_volume_retries: u32 => drivers.libvirt.images.rbd.destroy_retries {
+            min: Some(0.0),
+            help: "How often Chronova tries again to remove a guest's disk in Ceph while a client has the disk open. \
+                   Ceph waits half a minute for a client that has died.",
+        }
+        rbd_destroy_volume_retry_interval: u32 => drivers.libvirt.images.rbd.destroy_interval by Seconds {
+            min: Some(1.0), unit: "seconds",
+            help: "The pause between these attempts.",
+        }
         snapshot_image_format: Option<String> => runtime.servers.snapshot_format by SnapshotFormat {
             choices: &["raw", "qcow2", "vmdk", "vdi"],
             help: "Format of the images that are made of servers' disks: raw or qcow2. Unset: qcow2, where Nova takes the \
@@ -150,6 +163,11 @@ section! {
             min: Some(1.0),
             help: "Largest number of queues of one network card, if the image or flavor asks for one queue per CPU. \
                    Unset: 256.",
+        }
+        pmem_namespaces: Vec<String> => here {
+            help: "Virtual persistent memory of each host, as LABEL:NAME|NAME: 6GB:ns0|ns1|ns2, LARGE:ns3. A flavor asks for \
+                   labels with hw:pmem. It needs [chronova] pmem_path and pmem_sizes. In Nova the names are devices; here \
+                   only their number counts.",
         }
         file_backed_memory: u32 => drivers.libvirt.guests.file_backed_memory by SomeWhole {
             min: Some(0.0), unit: "MiB",

@@ -109,6 +109,7 @@ pub mod chronova;
 pub mod cluster;
 pub mod consoles;
 pub mod default;
+pub mod devices;
 pub mod eventstoredb;
 pub mod key_manager;
 pub mod keystone;
@@ -187,8 +188,11 @@ configuration! {
     workarounds: libvirt::Workarounds,
     scheduler: scheduling::Scheduler,
     filter_scheduler: scheduling::FilterScheduler,
+    scheduler_hook: scheduling::SchedulerHook,
     metrics: scheduling::Metrics,
     pci: pci::Pci,
+    devices: devices::Devices,
+    mdev_groups: devices::MdevGroups,
     keystone_authtoken: keystone::KeystoneAuthtoken,
     service_user: keystone::ServiceUser,
     /// Options of the embedded identity service.

@@ -1,4 +1,6 @@
-//! Choosing hosts: `[scheduler]`, `[filter_scheduler]`.
+//! Choosing hosts: `[scheduler]`, `[filter_scheduler]`, `[scheduler_hook]`.
+
+use std::path::PathBuf;
 
 use chronova_actors::scheduler::filters::NAMES;
 use chronova_actors::scheduler::weighers::CLASSES;
@@ -24,6 +26,10 @@ section! {
         placement_aggregate_required_for_tenants: bool
             => runtime.scheduler.prefilters.placement_aggregate_required_for_tenants {
             help: "With limit_tenants_to_placement_aggregate: refuse projects that no aggregate names.",
+        }
+        query_placement_for_availability_zone: bool => runtime.scheduler.prefilters.query_placement_for_availability_zone {
+            help: "Narrow the hosts to the zone of the request before the filters run. If false, only \
+                   AvailabilityZoneFilter heeds zones, so enable it then.",
         }
         query_placement_for_image_type_support: bool
             => runtime.scheduler.prefilters.query_placement_for_image_type_support {
@@ -151,6 +157,33 @@ section! {
             => runtime.scheduler.aggregate_image_properties_isolation_separator {
             deprecated: &[("DEFAULT", "aggregate_image_properties_isolation_separator")],
             help: "The separator of that namespace and a property's name.",
+        }
+    }
+}
+
+section! {
+    /// The scheduler hook: your own program that filters and weighs hosts. See docs/scheduling.md.
+    SchedulerHook = "scheduler_hook" from Chronova {
+        url: Option<String> => here {
+            help: "Address (http:// or https://) to which the scheduler posts each question about hosts. Unset: there is \
+                   no hook.",
+        }
+        timeout: u32 => here {
+            default: Text("2"), min: Some(1.0), max: Some(5.0), unit: "seconds",
+            help: "How long one answer may take.",
+        }
+        fail_open: bool => runtime.scheduler.hook.fails_open {
+            help: "Choose hosts without the hook if it gives no valid answer in time. If false, no host is chosen then.",
+        }
+        max_hosts: u32 => runtime.scheduler.hook.max_hosts by Whole {
+            min: Some(1.0), max: Some(10000.0),
+            help: "Most hosts in one question, the best ones by the other weighers. Hosts beyond this number are not chosen.",
+        }
+        weight_multiplier: f64 => runtime.scheduler.multipliers.hook {
+            help: "Weight of the numbers that the hook gives to hosts.",
+        }
+        cafile: Option<PathBuf> => here {
+            help: "File with certificates (PEM) of authorities that sign the hook's. Unset: the system's.",
         }
     }
 }

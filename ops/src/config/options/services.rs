@@ -77,6 +77,24 @@ section! {
             default: Text("false"),
             help: "Trust any certificate of Glance's.",
         }
+        enable_rbd_download: bool => here {
+            default: Text("false"),
+            help: "Read images that Glance keeps in Ceph from there, with Ceph's program rbd beside Chronova. Glance must \
+                   show their places (show_image_direct_url). If Ceph does not send an image, Glance does.",
+        }
+        rbd_user: Option<String> => here {
+            help: "Ceph user that reads images. Unset: admin.",
+        }
+        rbd_pool: Option<String> => here {
+            help: "Ceph pool of Glance's images. Images of other pools come from Glance. Unset: any pool.",
+        }
+        rbd_ceph_conf: Option<PathBuf> => here {
+            help: "Path of Ceph's configuration file on Chronova's machine. Unset: /etc/ceph/ceph.conf.",
+        }
+        rbd_connect_timeout: u32 => here {
+            default: Text("5"), min: Some(1.0), unit: "seconds",
+            help: "How long it may take to reach the cluster.",
+        }
         image_size_cap: u64 => here {
             default: Text("1099511627776"), min: Some(1.0), unit: "bytes", origin: super::super::OptionOrigin::Glance,
             help: "Largest image that may be uploaded. In Glance this option is in [DEFAULT].",

@@ -6,6 +6,7 @@ use chronova_actors::notifications::NotificationFormat;
 use chronova_actors::process::options::LiveOptions;
 use chronova_hypervisor::options::CpuMode;
 use chronova_web::auth::Secret;
+use chronova_web::console::{VncScheme, VncSecurity};
 
 use super::*;
 use crate::config::ini::{ConfigLine, IniAssignment};
@@ -145,6 +146,21 @@ fn options_of_consoles_reach_the_driver_and_the_api() {
     assert_eq!(set.compute.consoles.novnc_url, "https://cloud/vnc.html");
     let set = targets("[spice]\nserver_proxyclient_address = %s.spice\n").drivers.libvirt;
     assert_eq!((set.spice_address.as_deref(), set.vnc_address), (Some("%s.spice"), None));
+    let plain = targets("").compute.consoles;
+    assert_eq!((plain.vnc_security.schemes, plain.record), (vec![VncScheme::None], None));
+    let set = targets(
+        "[DEFAULT]\nrecord = /var/log/console\n[vnc]\nauth_schemes = vencrypt, none\n\
+         vencrypt_client_key = /pki/client-key.pem\nvencrypt_client_cert = /pki/client-cert.pem\n\
+         vencrypt_ca_certs = /pki/ca-cert.pem\n",
+    );
+    let security = VncSecurity {
+        schemes: vec![VncScheme::Vencrypt, VncScheme::None],
+        client_key: Some("/pki/client-key.pem".into()),
+        client_certificate: Some("/pki/client-cert.pem".into()),
+        authorities: Some("/pki/ca-cert.pem".into()),
+    };
+    assert_eq!(set.compute.consoles.vnc_security, security);
+    assert_eq!(set.compute.consoles.record.as_deref(), Some(std::path::Path::new("/var/log/console")));
 }
 
 #[test]

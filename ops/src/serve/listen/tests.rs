@@ -42,6 +42,33 @@ fn listeners_come_from_novas_options_too() {
 }
 
 #[test]
+fn the_listeners_of_consoles_may_have_a_certificate_of_their_own() {
+    let proxy = "[vnc]\nnovncproxy_port = 6080\n";
+    let all = |text: &str| listeners(&config(&format!("{text}{proxy}")));
+    let secure = |text: &str| -> Vec<bool> { all(text).unwrap().iter().map(|listener| listener.secure).collect() };
+    assert_eq!(secure(""), [false, false]);
+    assert_eq!(secure("[DEFAULT]\ncert = /c.pem\nkey = /c.key\n"), [false, true]);
+    assert_eq!(secure("[DEFAULT]\nssl_only = true\ncert = /c.pem\n"), [false, true]);
+    assert_eq!(
+        secure("[DEFAULT]\nssl_only = true\n[wsgi]\nssl_cert_file = /a.pem\nssl_key_file = /a.key\n"),
+        [true, true]
+    );
+    let refused = |text: &str| all(text).unwrap_err().to_string();
+    assert!(refused("[DEFAULT]\nssl_only = true\n").contains("0.0.0.0:6080 of the consoles needs a certificate"));
+    assert!(refused("[DEFAULT]\nkey = /c.key\n").contains("[DEFAULT] cert, which is not set"));
+}
+
+#[test]
+fn a_name_gives_the_address_of_the_preferred_family() {
+    let newer = |address: &SocketAddr| address.is_ipv6();
+    assert_eq!(resolve_to("[::1]:6080", newer).unwrap().to_string(), "[::1]:6080");
+    assert_eq!(resolve_to("127.0.0.1:6080", newer).unwrap().to_string(), "127.0.0.1:6080", "the only address");
+    assert!(resolve_to("nonsense", newer).is_err());
+    let proxy = "[DEFAULT]\nsource_is_ipv6 = true\n[vnc]\nnovncproxy_port = 6080\nnovncproxy_host = ::1\n";
+    assert_eq!(listeners(&config(proxy)).unwrap()[1].address.to_string(), "[::1]:6080");
+}
+
+#[test]
 fn apis_that_are_not_enabled_have_no_listener() {
     let nova = "[DEFAULT]\nmetadata_listen_port = 8775\nosapi_compute_listen_port = 9774\n";
     let offers = |apis: &str| -> Vec<Offer> {

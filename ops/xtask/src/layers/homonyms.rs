@@ -37,7 +37,7 @@ pub(crate) fn check(names: &BTreeMap<String, Vec<String>>, list: &str) -> Vec<Fi
         let limit = allowed.get(name.as_str()).copied().unwrap_or(1);
         if places.len() > limit {
             let places = places.join(", ");
-            findings.push(finding(format!("`{name}` is defined in more than {limit} places; rename one: {places}")));
+            findings.push(finding(format!("`{name}` is defined in more places than {limit}; rename one: {places}")));
         }
     }
     for (name, limit) in allowed {
@@ -85,11 +85,12 @@ fn types(source: &Source) -> Vec<(String, usize)> {
     types
 }
 
-/// Whether the keyword at `at` begins an item: it is the first token, or follows a bracket, a `;`, `pub` or `unsafe`.
+/// Whether the keyword at `at` begins an item: it is the first token, or follows a `{`, a closing bracket, a `;`,
+/// `pub` or `unsafe`. An `impl` after `(` is the type of an argument, so it begins no item.
 fn begins_item(source: &Source, at: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return true };
-    let closes = [';', '}', '{', ']', ')'].iter().any(|punct| source.is_punct(before, *punct));
-    closes || matches!(source.ident(before), Some("pub" | "unsafe"))
+    let ends = [';', '}', '{', ']', ')'].iter().any(|punct| source.is_punct(before, *punct));
+    ends || matches!(source.ident(before), Some("pub" | "unsafe"))
 }
 
 fn name(source: &Source, at: usize) -> Option<(String, usize)> {

@@ -1,9 +1,11 @@
 //! Validates a flavor's extra specs (from 2.86). A name in a known namespace must be a known name. The value of a known
-//! name must have its type and range. Names of unknown namespaces are the operator's own.
+//! name must have its type and range. Names of unknown namespaces are the operator's own, and [`custom`] may describe
+//! them.
 //!
 //! [`table`] lists the known names; resource classes and traits come from Placement's standard names. Source of the
 //! messages: nova `api/validation/extra_specs`.
 
+mod custom;
 mod table;
 
 use std::collections::BTreeMap;
@@ -13,6 +15,7 @@ use chronova_events::ledger::standard::{is_standard_class, is_standard_trait};
 use fancy_regex::Regex;
 
 use crate::fault::Fault;
+pub use custom::CustomExtraSpecs;
 use table::TABLE;
 
 /// A known extra spec.
@@ -109,35 +112,57 @@ fn value_of(name: &str) -> Result<Option<ExtraSpecType>, Fault> {
     }
     let known = TABLE.iter().filter_map(|spec| spec.name.stem().split_once(':')).any(|(known, _)| known == namespace);
     match known || is_group(namespace, "resources") || is_group(namespace, "trait") {
-        true => Err(Fault::bad_request(format!(
-            "Validation failed; extra spec '{name}' does not appear to be a valid extra spec."
-        ))),
+        true => Err(unknown(name)),
         false => Ok(None),
     }
 }
 
 /// Refuses an extra spec that Nova refuses, with Nova's message.
-pub(super) fn check(name: &str, value: &str) -> Result<(), Fault> {
-    let refused = |what: String| Err(Fault::bad_request(format!("Validation failed; '{value}' {what}")));
+pub(super) fn check(custom: &CustomExtraSpecs, name: &str, value: &str) -> Result<(), Fault> {
+    if custom.check(name, value)? {
+        return Ok(());
+    }
     match value_of(name)? {
         None | Some(ExtraSpecType::Text) => Ok(()),
-        Some(ExtraSpecType::Boolean) if is_boolean(value) => Ok(()),
-        Some(ExtraSpecType::Boolean) => refused("is not a valid boolean-like value.".to_owned()),
-        Some(ExtraSpecType::OneOf(words)) if words.contains(&value) => Ok(()),
-        Some(ExtraSpecType::OneOf(words)) => refused(format!("is not one of: {}.", words.join(", "))),
-        Some(ExtraSpecType::Pattern(pattern)) if matches(pattern, value) => Ok(()),
-        Some(ExtraSpecType::Pattern(pattern)) => refused(format!("is not of the format '{pattern}'.")),
-        Some(ExtraSpecType::Integer { min, max }) => match (integer(value), min, max) {
-            (None, _, _) => refused("is not a valid integer value.".to_owned()),
-            (Some(number), _, Some(max)) if max < number => Err(Fault::bad_request(format!(
-                "Validation failed; '{number}' is greater than the max value of '{max}'."
-            ))),
-            (Some(number), Some(min), _) if min > number => {
-                Err(Fault::bad_request(format!("Validation failed; '{number}' is less than the min value of '{min}'.")))
-            }
-            _ => Ok(()),
-        },
+        Some(ExtraSpecType::Boolean) => boolean(value),
+        Some(ExtraSpecType::OneOf(words)) => one_of(value, words),
+        Some(ExtraSpecType::Pattern(pattern)) => formatted(value, pattern, matches(pattern, value)),
+        Some(ExtraSpecType::Integer { min, max }) => number(value, min, max),
     }
+}
+
+fn refused(value: &str, what: &str) -> Result<(), Fault> {
+    Err(Fault::bad_request(format!("Validation failed; '{value}' {what}")))
+}
+
+fn boolean(value: &str) -> Result<(), Fault> {
+    if is_boolean(value) { Ok(()) } else { refused(value, "is not a valid boolean-like value.") }
+}
+
+fn one_of(value: &str, words: &[impl AsRef<str>]) -> Result<(), Fault> {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.contains(&value) {
+        true => Ok(()),
+        false => refused(value, &format!("is not one of: {}.", words.join(", "))),
+    }
+}
+
+fn formatted(value: &str, pattern: &str, matches: bool) -> Result<(), Fault> {
+    if matches { Ok(()) } else { refused(value, &format!("is not of the format '{pattern}'.")) }
+}
+
+fn number(value: &str, min: Option<i64>, max: Option<i64>) -> Result<(), Fault> {
+    let Some(number) = integer(value) else { return refused(value, "is not a valid integer value.") };
+    let number_text = number.to_string();
+    match (min, max) {
+        (_, Some(max)) if max < number => refused(&number_text, &format!("is greater than the max value of '{max}'.")),
+        (Some(min), _) if min > number => refused(&number_text, &format!("is less than the min value of '{min}'.")),
+        _ => Ok(()),
+    }
+}
+
+fn unknown(name: &str) -> Fault {
+    Fault::bad_request(format!("Validation failed; extra spec '{name}' does not appear to be a valid extra spec."))
 }
 
 /// A number as Python's `int()` reads it. A number beyond 64 bits becomes the nearest number that fits.
@@ -187,7 +212,7 @@ mod tests {
     use super::*;
 
     fn words(name: &str, value: &str) -> String {
-        check(name, value).err().map(|fault| fault.message).unwrap_or_default()
+        check(&CustomExtraSpecs::default(), name, value).err().map(|fault| fault.message).unwrap_or_default()
     }
 
     #[test]

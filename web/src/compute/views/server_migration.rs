@@ -1,4 +1,4 @@
-//! A live migration that is under way, as its server shows it.
+//! A live migration that is under way, as `/servers/{server_id}/migrations` shows it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ pub struct ServerMigrationView {
     /// The address of the destination.
     pub dest_ip: Option<String>,
     pub progress: LiveProgress,
-    /// `os_compute_api:servers:migrations:index:host`
+    /// Whether the caller may see the hosts: the rule `os_compute_api:servers:migrations:index:host`, for the list and
+    /// for one migration.
     pub hosts: bool,
 }
 

@@ -19,7 +19,7 @@ use super::documents::CinderAttachment;
 use crate::ports::{Connection, PortError};
 
 /// The name under which a host logs in to iSCSI targets. Cinder learns it with the connector.
-pub(super) fn initiator(host: &str) -> String {
+pub fn initiator(host: &str) -> String {
     let plain: String =
         host.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     format!("iqn.2008-11.org.linux-kvm:{plain}")

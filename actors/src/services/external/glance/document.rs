@@ -124,6 +124,17 @@ impl GlanceImage {
         }
     }
 
+    /// The URLs of the image's data in Glance's stores. Glance shows them with `show_image_direct_url` or
+    /// `show_multiple_locations`.
+    pub(super) fn places(&self) -> Vec<String> {
+        let direct = self.more.get("direct_url").and_then(Value::as_str);
+        let all = self.more.get("locations").and_then(Value::as_array);
+        let urls = all.into_iter().flatten().filter_map(|location| location["url"].as_str());
+        let mut places: Vec<String> = direct.into_iter().chain(urls).map(str::to_owned).collect();
+        places.dedup();
+        places
+    }
+
     fn properties(&self) -> SortedPairs {
         let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
         let mut properties: SortedPairs =
@@ -254,6 +265,17 @@ mod tests {
             let named = if is_md5(&recorded) { shown.checksum.as_deref().unwrap_or("(none)") } else { sha2.as_str() };
             assert!(refused.contains(&recorded) && refused.contains(named), "{refused}");
         }
+    }
+
+    #[test]
+    fn the_places_of_the_data_are_read_and_are_no_properties() {
+        let url = "rbd://fsid/images/one/snap";
+        let both =
+            image(&json!({"direct_url": url, "locations": [{"url": url, "metadata": {}}, {"url": "file:///a"}]}));
+        assert_eq!(both.places(), [url, "file:///a"]);
+        assert_eq!(both.snapshot().unwrap().properties.len(), 1);
+        assert!(image(&json!({"locations": [{"metadata": {}}]})).places().is_empty());
+        assert!(image(&json!({})).places().is_empty());
     }
 
     #[test]

@@ -7,10 +7,14 @@ use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId, RequestId};
 use chronova_events::instance::ImageSnapshot;
+use chronova_hypervisor::capability::snapshots::PlacedCopy;
 use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSource};
 use chronova_hypervisor::guest::ImageRef;
 use serde::Deserialize;
+use serde_json::json;
 
+use super::PATCH;
+use super::ceph_download::CephDownload;
 use super::content::{SentContent, counted, look, verified};
 use super::document::{GlanceImage, ImagePage, is_md5, new_image};
 use crate::ports::{ImageDraft, ImageResources, ImageService, PortError, ServiceCaller, UserToken};
@@ -30,11 +34,13 @@ pub struct GlanceImages {
     service: Arc<CalledService>,
     /// The tokens of the users whose requests began the calling processes.
     users: SharedUserTokens,
+    /// How images are read from Ceph; `None`: Glance sends all of them.
+    download: Option<CephDownload>,
 }
 
 impl GlanceImages {
-    pub fn new(service: Arc<CalledService>, users: SharedUserTokens) -> Arc<Self> {
-        Arc::new(Self { service, users })
+    pub fn new(service: Arc<CalledService>, users: SharedUserTokens, download: Option<CephDownload>) -> Arc<Self> {
+        Arc::new(Self { service, users, download })
     }
 
     pub fn service(&self) -> &Arc<CalledService> {
@@ -302,6 +308,32 @@ impl ImageService for GlanceImages {
         }
     }
 
+    fn takes_placed(&self) -> bool {
+        true
+    }
+
+    async fn adopt(&self, image: ImageId, copy: &PlacedCopy, meta: Arc<Meta>) -> Result<(), PortError> {
+        let user = self.users.of(&meta);
+        let (asker, request) = (asker_of(user.as_ref()), meta.request_id.as_ref());
+        if self.show_image(asker, image, request).await?.status != "queued" {
+            return Ok(());
+        }
+        // Without the hash, nobody could check the image's data later.
+        let hash = json!({"os_hash_algo": "sha512", "os_hash_value": copy.sha512});
+        let place = json!({"url": copy.url, "metadata": {}, "validation_data": hash});
+        let body = json!([{"op": "add", "path": "/locations/-", "value": place}]);
+        let call = |root: &str| ServiceRequest::patch(format!("{root}/images/{image}")).json(&body).kind(PATCH);
+        let answer = self.ask(asker, request, call).await?;
+        match answer.status {
+            200 => Ok(()),
+            // Glance's `show_multiple_locations` is off, or its policy or `hashing_algorithm` forbids this.
+            400 | 403 | 409 => {
+                Err(PortError::Forbidden(format!("Glance takes no place of data ({})", answer.complaint())))
+            }
+            _ => Err(refused("takes no place of data", asker, &answer)),
+        }
+    }
+
     /// Deletes the image with Chronova's own account if Glance does not accept the user's token any more. So failed
     /// work leaves nothing behind.
     async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError> {
@@ -342,6 +374,10 @@ impl ImageService for GlanceImages {
         self.open_content(image, Some(meta)).await
     }
 
+    async fn places_as(&self, image: &ImageRef, meta: &Meta) -> DriverResult<Vec<String>> {
+        Ok(self.shown_for_content(image, Some(meta)).await?.places())
+    }
+
     fn resources(&self) -> Option<&dyn ImageResources> {
         Some(self)
     }
@@ -353,29 +389,59 @@ impl GlanceImages {
     /// SHA-2, because other content may have the same MD5. Glance has no SHA-2 of an image that a release before Rocky
     /// stored.
     async fn open_content(&self, image: &ImageRef, meta: Option<&Meta>) -> DriverResult<ByteStream> {
-        let name = || image.id.to_string();
-        let unusable = |reason: String| DriverError::BadImage { image: name(), reason };
-        let unread = |error: PortError| match error {
-            PortError::Unavailable(reason) => DriverError::ImageUnread { image: name(), reason },
-            other => unusable(other.to_string()),
+        let unread = |error: PortError| unread(image, error);
+        let unusable = |reason: String| unusable(image, reason);
+        let found = self.shown_for_content(image, meta).await?;
+        let format = found.disk_format.clone().unwrap_or_default();
+        let checked = |bytes| match found.sha2().filter(|_| is_md5(&image.checksum)) {
+            Some(sha2) => verified(bytes, sha2),
+            None => bytes,
         };
+        let of_ceph = match self.download.as_ref().and_then(|download| download.open(&found.places())) {
+            Some(Ok(bytes)) => Some(look(checked(bytes), image.size, &format).await),
+            Some(Err(error)) => Some(Err(error)),
+            None => None,
+        };
+        let looked = match of_ceph {
+            Some(Ok(looked)) => {
+                tracing::info!(image = %image.id, "reading an image from Ceph");
+                Ok(looked)
+            }
+            failed => {
+                if let Some(Err(error)) = failed {
+                    tracing::warn!(image = %image.id, %error, "an image cannot be read from Ceph; Glance sends it");
+                }
+                let bytes = self.content(image.id, meta).await.map_err(unread)?;
+                look(checked(bytes), image.size, &format).await
+            }
+        };
+        let (judged, bytes) = looked.map_err(|error| unread(PortError::Unavailable(error.to_string())))?;
+        judged.map_err(|error| unusable(error.to_string()))?;
+        Ok(bytes)
+    }
+
+    /// The image, if it still has the content that `image` names.
+    async fn shown_for_content(&self, image: &ImageRef, meta: Option<&Meta>) -> DriverResult<GlanceImage> {
         let user = meta.and_then(|meta| self.users.of(meta));
         let request = meta.and_then(|meta| meta.request_id.as_ref());
         let found = match self.show_image(asker_of(user.as_ref()), image.id, request).await {
             Err(PortError::Forbidden(_)) if user.is_some() => self.show_image(Asker::Own, image.id, request).await,
             shown => shown,
         };
-        let found = found.map_err(unread)?;
-        found.has_content(&image.checksum).map_err(unusable)?;
-        let bytes = self.content(image.id, meta).await.map_err(unread)?;
-        let bytes = match found.sha2().filter(|_| is_md5(&image.checksum)) {
-            Some(sha2) => verified(bytes, sha2),
-            None => bytes,
-        };
-        let looked = look(bytes, image.size, &found.disk_format.unwrap_or_default()).await;
-        let (judged, bytes) = looked.map_err(|error| unread(PortError::Unavailable(error.to_string())))?;
-        judged.map_err(|error| unusable(error.to_string()))?;
-        Ok(bytes)
+        let found = found.map_err(|error| unread(image, error))?;
+        found.has_content(&image.checksum).map_err(|reason| unusable(image, reason))?;
+        Ok(found)
+    }
+}
+
+fn unusable(image: &ImageRef, reason: String) -> DriverError {
+    DriverError::BadImage { image: image.id.to_string(), reason }
+}
+
+fn unread(image: &ImageRef, error: PortError) -> DriverError {
+    match error {
+        PortError::Unavailable(reason) => DriverError::ImageUnread { image: image.id.to_string(), reason },
+        other => unusable(image, other.to_string()),
     }
 }
 

@@ -4,14 +4,12 @@ use async_trait::async_trait;
 use chronova_events::ids::ImageId;
 use serde_json::{Value, json};
 
+use super::PATCH;
 use super::document::GlanceImage;
 use super::images::{GlanceImages, not_found, refused};
 use crate::ports::{ImageInfo, ImageListRequest, ImageResources, PortError, PropertyChange, ServiceCaller};
 use crate::services::external::http::{ServiceRequest, query_of};
 use crate::services::external::keystone::Asker;
-
-/// The media type of a JSON patch (RFC 6902) in Glance's API.
-const PATCH: &str = "application/openstack-images-v2.1-json-patch";
 
 /// The account for a call: the user's token, or Chronova's own account for a part of Chronova. Any other caller without
 /// a token is refused.

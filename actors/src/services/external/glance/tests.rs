@@ -9,6 +9,7 @@ use bytes::Bytes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, ProjectId, RequestId};
+use chronova_hypervisor::capability::snapshots::PlacedCopy;
 use chronova_hypervisor::driver::{ByteStream, DriverError, ImageSource as _};
 use chronova_hypervisor::guest::{ImageFormat, ImageRef};
 use futures::StreamExt as _;
@@ -32,7 +33,7 @@ fn glance(stub: &StubService, timeout: Duration) -> Arc<GlanceImages> {
     let users = KeptUserTokens::default();
     let user = KeptUserToken { token: UserToken::new("user"), project: None };
     users.keep(&RequestId::new("req-1"), user, std::time::Instant::now());
-    GlanceImages::new(service, Arc::new(users))
+    GlanceImages::new(service, Arc::new(users), None)
 }
 
 const LONG: Duration = Duration::from_mins(1);
@@ -233,4 +234,43 @@ async fn calls_to_a_silent_glance_end() {
     let opened = glance.open(&wanted(&"a".repeat(128))).await.err();
     assert!(matches!(opened, Some(DriverError::ImageUnread { .. })), "{opened:?}");
     assert!(matches!(glance.delete(image(), work()).await, Err(PortError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn the_places_of_an_image_are_those_of_its_present_data() {
+    let mut document = shown("active");
+    document["direct_url"] = json!("rbd://fsid/images/7/snap");
+    let stub = StubService::beside_keystone(move |_| says(200, &document)).await;
+    let glance = glance(&stub, LONG);
+    let places = glance.places_as(&wanted(&"a".repeat(128)), &work()).await.unwrap();
+    assert_eq!(places, ["rbd://fsid/images/7/snap"]);
+    let other = glance.places_as(&wanted(&"b".repeat(128)), &work()).await.err();
+    assert!(matches!(other, Some(DriverError::BadImage { .. })), "{other:?}");
+}
+
+#[tokio::test]
+async fn a_copy_in_glances_storage_is_adopted_with_its_hash() {
+    let copy = PlacedCopy { url: "rbd://fsid/images/7/snap".to_owned(), sha512: "c".repeat(128) };
+    for (state, status, adopted, refused) in [
+        ("queued", 200, true, false),
+        ("queued", 403, true, true),
+        ("queued", 409, true, true),
+        // A repeated step finds the image with its data.
+        ("active", 500, false, false),
+    ] {
+        let stub = StubService::beside_keystone(move |call| match call.line.starts_with("PATCH ") {
+            true => says(status, &json!({})),
+            false => says(200, &shown(state)),
+        })
+        .await;
+        let done = glance(&stub, LONG).adopt(image(), &copy, work()).await;
+        assert_eq!(matches!(done, Err(PortError::Forbidden(_))), refused, "{state} {status}: {done:?}");
+        assert_eq!(done.is_ok(), !refused, "{state} {status}: {done:?}");
+        let calls = stub.calls();
+        let sent: Vec<_> = calls.iter().filter(|call| call.line.starts_with("PATCH ")).collect();
+        assert_eq!(!sent.is_empty(), adopted, "{state} {status}");
+        for call in sent {
+            assert!(call.body.contains(&copy.url) && call.body.contains(&copy.sha512), "{}", call.body);
+        }
+    }
 }

@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use super::NeutronNetworks;
 use super::bind::ensure_bound;
 use super::calls::{NeutronCaller, NeutronError, fields};
-use super::devices::device_change;
 use super::documents::NeutronPort;
-use crate::pci::ports::PortDevice;
-use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
+use super::grants::binding_change;
+use super::port_resources::requests_nothing;
+use crate::ports::{InterfaceRequest, InterfacesRequest, PortError, PortGrant};
 
 /// The key in `binding:profile` that marks a port as created by Chronova.
 const MARK: &str = "chronova_made_for";
@@ -106,11 +106,12 @@ impl NeutronNetworks {
         let mut ports = Vec::with_capacity(nics.len());
         for (index, nic) in nics.iter().enumerate() {
             let port = match nic.port {
-                Some(port) => {
-                    let device = wanted.devices.iter().find(|device| device.port == port);
-                    Some(self.take(port, &owner, device, asker).await?)
+                Some(port) => Some(self.take(port, &owner, wanted.grants.of(port), asker).await?),
+                None => {
+                    let mark = place(wanted.instance, index);
+                    let made = self.make(nic, mark, &owner, groups.as_deref(), &known, asker).await?;
+                    made.map(|port| requests_nothing(port, wanted.instance)).transpose()?
                 }
-                None => self.make(nic, place(wanted.instance, index), &owner, groups.as_deref(), &known, asker).await?,
             };
             ports.extend(port.map(|port| (port, nic)));
         }
@@ -127,10 +128,11 @@ impl NeutronNetworks {
             zone: &wanted.availability_zone,
         };
         let port = match wanted.nic.port {
-            Some(port) => Some(self.take(port, &owner, wanted.device.as_ref(), asker).await?),
+            Some(port) => Some(self.take(port, &owner, wanted.grants.of(port), asker).await?),
             None => {
                 let known = self.ports_of_server(asker, wanted.instance, &wanted.project).await?;
-                self.make(&wanted.nic, of_process(wanted.process), &owner, None, &known, asker).await?
+                let made = self.make(&wanted.nic, of_process(wanted.process), &owner, None, &known, asker).await?;
+                made.map(|port| requests_nothing(port, wanted.instance)).transpose()?
             }
         };
         let port = port.ok_or_else(|| no_network(&wanted.project))?;
@@ -157,7 +159,7 @@ impl NeutronNetworks {
         &self,
         id: PortId,
         owner: &PortOwner<'_>,
-        device: Option<&PortDevice>,
+        got: PortGrant<'_>,
         asker: NeutronCaller<'_>,
     ) -> Result<NeutronPort, PortError> {
         let missing = || PortError::Invalid(format!("Port id {id} could not be found."));
@@ -176,7 +178,7 @@ impl NeutronNetworks {
         // port is the user's now, so it stays when this server is deleted.
         let is_taken = is_marked(&port);
         let port = if is_taken { NeutronPort { profile: without_mark(&port), ..port } } else { port };
-        let change = device_change(&port, device);
+        let change = binding_change(&port, Some(got));
         if is_own && port.bound_to() == Some(owner.host) && change.is_empty() {
             return ensure_bound(port);
         }

@@ -10,10 +10,9 @@ use serde_json::{Map, Value, json};
 use super::NeutronNetworks;
 use super::allocate::is_marked;
 use super::calls::{NeutronCaller, fields};
-use super::devices::device_change;
 use super::documents::{NeutronPort, NeutronSubnet};
-use crate::pci::ports::PortDevice;
-use crate::ports::PortError;
+use super::grants::binding_change;
+use crate::ports::{PortError, PortGrant, PortGrants};
 
 /// Returns the port, or Nova's `PortBindingFailed` if no mechanism driver of Neutron can bind the port on its host.
 pub(super) fn ensure_bound(port: NeutronPort) -> Result<NeutronPort, PortError> {
@@ -94,28 +93,29 @@ impl NeutronNetworks {
         &self,
         instance: InstanceId,
         project: &ProjectId,
-        place: Option<(&str, &[PortDevice])>,
-        availability_zone: &str,
+        (host, availability_zone): (Option<&str>, &str),
+        grants: &PortGrants,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let asker = NeutronCaller::account(meta);
-        let owner = place.map(|_| format!("compute:{availability_zone}"));
+        let owner = host.map(|_| format!("compute:{availability_zone}"));
         for port in self.ports_of_server(asker, instance, project).await? {
-            let device = place.and_then(|(_, devices)| devices.iter().find(|device| device.port == port.id));
-            self.bind_one(port, (place.map(|(host, _)| host), device), owner.as_deref(), asker).await?;
+            let place = host.map(|host| (host, grants.of(port.id)));
+            self.bind_one(port, place, owner.as_deref(), asker).await?;
         }
         Ok(())
     }
 
-    /// Binds one port to the host; with `None`, unbinds it. If a live migration has already created a binding to the
-    /// host, that binding is activated. All other bindings of the port are deleted.
+    /// Binds one port to the host, with what the port got there; without a host, unbinds it. If a live migration has
+    /// already created a binding to the host, that binding is activated. All other bindings of the port are deleted.
     async fn bind_one(
         &self,
         port: NeutronPort,
-        (host, device): (Option<&str>, Option<&PortDevice>),
+        place: Option<(&str, PortGrant<'_>)>,
         owner: Option<&str>,
         asker: NeutronCaller<'_>,
     ) -> Result<(), PortError> {
+        let host = place.map(|(host, _)| host);
         let is_there = match host {
             Some(host) => self.activate(&port, host, asker).await?,
             None => port.bound_to().is_none(),
@@ -126,9 +126,9 @@ impl NeutronNetworks {
             self.drop_bindings(&port, |binding| Some(binding.host.as_str()) == host, asker).await?;
             body.insert("binding:host_id".to_owned(), json!(host));
         }
-        // A binding that a live migration created has its device already.
+        // If a binding to the host was activated, it has a profile of its own, which is not the one shown.
         if !is_there || port.bound_to() == host {
-            body.extend(device_change(&port, device));
+            body.extend(binding_change(&port, place.map(|(_, got)| got)));
         }
         body.extend(
             owner.filter(|owner| *owner != port.device_owner).map(|owner| ("device_owner".to_owned(), json!(owner))),

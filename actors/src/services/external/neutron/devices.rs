@@ -6,13 +6,13 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{NetworkId, PortId};
 use chronova_hypervisor::guest::NicPlug;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::NeutronNetworks;
 use super::calls::NeutronCaller;
 use super::documents::NeutronPort;
 use crate::pci::alias::PciNumaPolicy;
-use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice, is_trusted, profile_with};
+use crate::pci::ports::{DevicePort, DeviceVnic, is_trusted};
 use crate::ports::PortError;
 
 /// The provider attributes of a network, which only an administrator sees.
@@ -73,19 +73,6 @@ impl NeutronNetworks {
 
 fn vnic(port: &NeutronPort) -> Option<DeviceVnic> {
     port.vnic_type.as_deref().and_then(DeviceVnic::of_word)
-}
-
-/// The fields of a request that gives the port its device, or takes a former one from it. Empty if nothing changes.
-pub(super) fn device_change(port: &NeutronPort, device: Option<&PortDevice>) -> Map<String, Value> {
-    let before = port.profile.as_object().cloned().unwrap_or_default();
-    let after = profile_with(&before, device);
-    let mut body = Map::new();
-    if after != before {
-        body.insert("binding:profile".to_owned(), Value::Object(after));
-    }
-    let mac = device.and_then(PortDevice::own_mac).filter(|mac| !mac.eq_ignore_ascii_case(&port.mac_address));
-    body.extend(mac.map(|mac| ("mac_address".to_owned(), json!(mac))));
-    body
 }
 
 /// Types of ports that need other hardware than a PCI device, or a program on the host.

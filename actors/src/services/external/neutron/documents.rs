@@ -48,6 +48,9 @@ pub(super) struct NeutronPort {
     pub vnic_type: Option<String>,
     #[serde(default)]
     pub numa_affinity_policy: Option<String>,
+    /// The resources that the port requests; `null` without any.
+    #[serde(default)]
+    pub resource_request: Value,
 }
 
 /// One of the bindings of a port, as `ports/ID/bindings` shows it.

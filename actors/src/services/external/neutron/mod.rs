@@ -19,8 +19,10 @@ mod calls;
 mod check;
 mod devices;
 mod documents;
+mod grants;
 mod groups;
 mod plug;
+mod port_resources;
 mod read;
 mod resources;
 #[cfg(test)]
@@ -37,10 +39,10 @@ use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
 use tokio::sync::broadcast;
 
 use self::calls::NeutronCalls;
-use crate::pci::ports::{DevicePort, PortDevice};
+use crate::pci::ports::DevicePort;
 use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PlugState, PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    PlugState, PortError, PortGrants, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::external::keystone::CalledService;
 
@@ -126,6 +128,14 @@ impl NetworkService for NeutronNetworks {
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         self.undo_one(instance, project, process, &meta).await
+    }
+
+    async fn resource_requests(
+        &self,
+        ports: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<Vec<PortResourceRequest>, PortError> {
+        self.requests_of(ports, meta).await
     }
 
     async fn detach(
@@ -236,10 +246,10 @@ impl NetworkService for NeutronNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
-        devices: &[PortDevice],
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.bind_all(instance, project, host.map(|host| (host, devices)), availability_zone, &meta).await
+        self.bind_all(instance, project, (host, availability_zone), grants, &meta).await
     }
 
     async fn bind_destination(
@@ -247,10 +257,10 @@ impl NetworkService for NeutronNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
-        devices: &[PortDevice],
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.bind_all_to_destination(instance, project, (host, devices), &meta).await
+        self.bind_all_to_destination(instance, project, (host, grants), &meta).await
     }
 
     async fn activate_destination(

@@ -4,6 +4,7 @@
 
 mod bindings;
 mod devices;
+mod port_resources;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use super::documents::NeutronPort;
 use super::plug::plug;
 use super::{NeutronNetworks, NeutronOptions};
 use crate::ports::{
-    InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortError, ServiceCaller, UserToken,
+    InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortError, PortGrants, ServiceCaller, UserToken,
 };
 use crate::services::external::http::{CallOptions, ServiceClient, TlsTrust};
 use crate::services::external::keystone::{
@@ -51,6 +52,10 @@ struct NeutronState {
     status: Option<&'static str>,
     /// The inactive bindings; `None`: a Neutron without the extension.
     others: Option<Vec<Map<String, Value>>>,
+    /// The request of ports, if Neutron has the extension `port-resource-request`.
+    requests: Option<Value>,
+    /// Whether new ports on the network have the request.
+    has_policy: bool,
 }
 
 type SharedState = Arc<Mutex<NeutronState>>;
@@ -82,7 +87,8 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
                 return StubAnswer::Silence;
             }
             let several = state.others.iter().map(|_| json!({"alias": "binding-extended"}));
-            says(200, &json!({"extensions": several.collect::<Vec<_>>()}))
+            let requests = state.requests.iter().map(|_| json!({"alias": "port-resource-request"}));
+            says(200, &json!({"extensions": several.chain(requests).collect::<Vec<_>>()}))
         }
         ("GET", ["networks"]) => {
             let owner = if state.external { "ffffffffffffffffffffffffffffffff" } else { PROJECT };
@@ -119,6 +125,9 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
             port.insert("fixed_ips".to_owned(), json!([{"subnet_id": SUBNET, "ip_address": "10.0.0.7"}]));
             port.insert("binding:vif_type".to_owned(), json!(state.vif_type.unwrap_or("ovs")));
             port.insert("status".to_owned(), json!(state.status.unwrap_or("DOWN")));
+            if let Some(request) = state.requests.clone().filter(|_| state.has_policy) {
+                port.insert("resource_request".to_owned(), request);
+            }
             state.ports.push(port.clone());
             if state.loses > 0 {
                 state.loses -= 1;
@@ -214,7 +223,7 @@ fn wanted(nics: Vec<RequestedNic>) -> InterfacesRequest {
         availability_zone: "nova".to_owned(),
         networks: RequestedNetworks::These(nics),
         security_groups: vec!["default".to_owned()],
-        devices: vec![],
+        grants: PortGrants::default(),
     }
 }
 
@@ -324,7 +333,7 @@ async fn a_port_of_another_project_is_not_detached() {
         host: "h1".to_owned(),
         availability_zone: "nova".to_owned(),
         nic: on_network(),
-        device: None,
+        grants: PortGrants::default(),
     };
     let marked = neutron.networks.attach(attached, meta()).await.unwrap().port;
     let foreign = neutron.add("ffffffffffffffffffffffffffffffff", &server.to_string());

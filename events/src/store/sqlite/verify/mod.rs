@@ -7,6 +7,8 @@
 //! * **SQLite's own structures** (`PRAGMA integrity_check`): trees, indexes, free lists;
 //! * the **events**: checksum, chain, positions and revisions without gaps. Each payload is decoded. A payload of the
 //!   plain codec and of the newest version is encoded again, and must have the same bytes;
+//! * the **archive**, if the file does not have the first events any more: its events as those of the file, the seam
+//!   between both, and the index by stream against the archived events;
 //! * the **snapshots**;
 //! * **anchors** that were stored elsewhere: an attacker who can write the file can forge all of the above, but not
 //!   these.
@@ -25,9 +27,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::data_file::DataFile;
-use super::row::unsigned;
+use super::row::{Kinds, unsigned};
 use super::witness::NoteState;
-use super::{reader, schema};
+use super::{floor, reader, schema};
+use crate::archive::cold::ColdEvents;
 use crate::chain::{Anchor, EventHash};
 use crate::envelope::{Position, StreamId};
 use crate::store::StoreError;
@@ -216,22 +219,29 @@ fn check_database(
     let explain = |e: rusqlite::Error| super::error::explain(&e, 0);
     let last: Option<i64> =
         connection.query_row("SELECT max(position) FROM events", [], |row| row.get(0)).map_err(explain)?;
-    let last = last.map_or(0, unsigned);
+    let floor = floor::anchor(&connection)?.position;
+    let last = last.map_or(floor.0, unsigned);
     if last < head.0 {
         let what = format!("the last event is at {last}, but {head} events were written");
         findings.add(LogDamage { position: Some(Position(last + 1)), stream: None, page: None, what });
     }
     found.chained_until = chained_until(&connection).map_err(explain)?;
+    if floor != Position::START {
+        let (folder, how) = (floor::folder(&connection)?, if options.quick { " (not checked)" } else { "" });
+        found.remarks.push(format!("positions 1 to {floor} are in the archive in {}{how}", folder.display()));
+    }
     if !options.quick {
         options.progress.expect(head.0);
         check_contents(path, head, options, findings, found)?;
         rows::check_index(&connection, findings)?;
+        check_archive(&connection, floor, findings)?;
         rows::check_snapshots(&connection, findings, found)?;
     }
-    let hash = rows::hash_at(&connection, head)?;
+    let kinds = reader::kinds(&connection)?;
+    let hash = rows::hash_at(&connection, &kinds, head)?;
     found.head = hash.map(|hash| Anchor { position: head, hash });
     for anchor in &options.against {
-        check_anchor(&connection, *anchor, head, findings, found)?;
+        check_anchor(&connection, &kinds, *anchor, head, findings, found)?;
     }
     Ok(())
 }
@@ -250,6 +260,25 @@ fn check_contents(
         structures.join()
     });
     structures.map_err(|_| StoreError::Io("the check of the file's structure failed".to_owned()))?
+}
+
+/// Checks the files of the archive that has the events up to the floor. Some bits of a file change no event.
+fn check_archive(connection: &Connection, floor: Position, findings: &Findings) -> Result<(), StoreError> {
+    if floor == Position::START {
+        return Ok(());
+    }
+    let cold = ColdEvents::new(floor::folder(connection)?);
+    match cold.changed_files(floor.0) {
+        Ok(changed) => {
+            for path in changed {
+                findings.of_log(format!("{}: the file is not as it was written", path.display()));
+            }
+        }
+        Err(fault) => {
+            findings.of_log(fault.to_string());
+        }
+    }
+    Ok(())
 }
 
 fn chained_until(connection: &Connection) -> rusqlite::Result<Position> {
@@ -300,6 +329,7 @@ fn check_structures(path: &Path, findings: &Findings) -> Result<(), StoreError> 
 
 fn check_anchor(
     connection: &Connection,
+    kinds: &Kinds,
     anchor: Anchor,
     head: Position,
     findings: &Findings,
@@ -312,7 +342,7 @@ fn check_anchor(
     }
     let hash = match anchor.position {
         Position::START => Some(EventHash::START),
-        position => rows::hash_at(connection, position)?,
+        position => rows::hash_at(connection, kinds, position)?,
     };
     if hash == Some(anchor.hash) {
         found.anchors.push(anchor);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::{Findings, LogDamage, Verification, VerifyOptions};
-use crate::chain::{EventContent, EventHash, link};
+use crate::chain::{Anchor, EventContent, EventHash, link};
 use crate::codec::BINCODE_2;
 use crate::envelope::{Position, Recorded, StreamId};
 use crate::sealed::keys::KeyRing;
@@ -17,7 +17,7 @@ use crate::store::StoreError;
 use crate::store::sqlite::keys::SUFFIX;
 use crate::store::sqlite::row::{COLUMNS, Kinds, RowReader, unsigned};
 use crate::store::sqlite::schema::{beside, bound, connect};
-use crate::store::sqlite::{by_stream, error, reader};
+use crate::store::sqlite::{by_stream, error, floor, reader};
 
 /// The number of events in one part.
 const PART: u64 = 8_192;
@@ -124,11 +124,17 @@ impl<'a> RowVerifier<'a> {
     /// Checks the events after `after` up to `last`.
     fn check(&self, after: u64, last: u64) -> VerifiedRows {
         let mut part = VerifiedRows::default();
+        // A writer may raise the floor meanwhile, so the whole part is of one snapshot. An error shows again in the reads.
+        let _snapshot = floor::snapshot(&self.connection);
+        let floor = floor::anchor(&self.connection).unwrap_or(Anchor::START);
         let mut before = match after {
             0 => Some(EventHash::START),
-            _ => hash_at(&self.connection, Position(after)).unwrap_or(None),
+            _ => hash_at(&self.connection, &self.kinds, Position(after)).unwrap_or(None),
         };
         let mut at = after;
+        if at < floor.position.0 {
+            self.go_in_archive(&mut at, (last.min(floor.position.0), floor), &mut before, &mut part);
+        }
         // This loop usually runs once. If SQLite cannot read a row, the loop continues with the next row.
         while at < last {
             let stopped = self.go(&mut at, last, &mut before, &mut part);
@@ -199,6 +205,87 @@ impl<'a> RowVerifier<'a> {
         Ok(())
     }
 
+    /// Checks the events after `at` up to `last`, which are in the archive alone.
+    fn go_in_archive(
+        &self,
+        at: &mut u64,
+        (last, floor): (u64, Anchor),
+        before: &mut Option<EventHash>,
+        part: &mut VerifiedRows,
+    ) {
+        while *at < last {
+            let cold = match floor::archive(&self.connection, &self.kinds) {
+                Ok(cold) => cold,
+                Err(error) => {
+                    let lost = (*at + 1, last);
+                    self.damaged_archive(at, lost, &error, part);
+                    *before = None;
+                    return;
+                }
+            };
+            match cold.read(*at, last, None) {
+                Ok(events) => {
+                    for event in &events {
+                        *at = event.position.0;
+                        self.judge_archived(event, *before, floor, part);
+                        *before = event.hash;
+                    }
+                }
+                Err(error) => {
+                    let first = match &error {
+                        StoreError::Corrupt { position, .. } if *position > *at => *position,
+                        _ => *at + 1,
+                    };
+                    let end = cold.end_of_part(*at + 1).unwrap_or(last).min(last);
+                    self.damaged_archive(at, (first, end), &error, part);
+                    *before = None;
+                }
+            }
+        }
+    }
+
+    /// Checks one event of the archive: chain, payload, the seam to the file, and the entry in the index by stream.
+    fn judge_archived(&self, event: &Recorded, before: Option<EventHash>, floor: Anchor, part: &mut VerifiedRows) {
+        part.events += 1;
+        let corrupt = |reason: &str| StoreError::Corrupt { position: event.position.0, reason: reason.to_owned() };
+        let judged = Self::judge(event, before).and_then(|()| {
+            if event.position == floor.position && event.hash != Some(floor.hash) {
+                return Err(corrupt("the archive does not end where the file begins"));
+            }
+            match by_stream::at(&self.connection, &event.stream, event.revision) {
+                Ok(Some(position)) if position == event.position => Ok(()),
+                Ok(_) => Err(corrupt("the index by stream does not have the archived event")),
+                Err(error) => Err(error::explain(&error, event.position.0)),
+            }
+        });
+        if let Err(error) = judged {
+            let reason = match error {
+                StoreError::Corrupt { reason, .. } => reason,
+                other => other.to_string(),
+            };
+            self.damaged(event.position.0, reason, part);
+        } else {
+            self.count(event, part);
+        }
+    }
+
+    /// Reports that the archive lacks events from `first` on, and goes on after `end`. The index by stream still has
+    /// the places of all events up to `end`.
+    fn damaged_archive(&self, at: &mut u64, (first, end): (u64, u64), error: &StoreError, part: &mut VerifiedRows) {
+        let reason = match error {
+            StoreError::Corrupt { reason, .. } => reason.clone(),
+            other => other.to_string(),
+        };
+        let places = by_stream::places(&self.connection, *at, end).unwrap_or_default();
+        let stream = places.iter().find(|(position, ..)| position.0 == first).map(|(_, stream, _)| stream.clone());
+        for (position, stream, revision) in &places {
+            self.place(stream, revision.0, *position, part);
+        }
+        let rest = if first < end { format!(" (positions {first} to {end} cannot be checked)") } else { String::new() };
+        self.findings.add(LogDamage { position: Some(Position(first)), stream, page: None, what: reason + &rest });
+        *at = end.max(*at + 1);
+    }
+
     /// Whether the event is the next one of the chain and its payload is readable.
     fn judge(event: &Recorded, before: Option<EventHash>) -> Result<(), StoreError> {
         let corrupt = |reason: String| StoreError::Corrupt { position: event.position.0, reason };
@@ -258,9 +345,20 @@ impl<'a> RowVerifier<'a> {
     }
 }
 
-pub(super) fn hash_at(connection: &Connection, position: Position) -> Result<Option<EventHash>, StoreError> {
-    if position == Position::START {
-        return Ok(Some(EventHash::START));
+pub(super) fn hash_at(
+    connection: &Connection,
+    kinds: &Kinds,
+    position: Position,
+) -> Result<Option<EventHash>, StoreError> {
+    let floor = floor::anchor(connection)?;
+    if position == floor.position {
+        return Ok(Some(floor.hash));
+    }
+    if position < floor.position {
+        return match position {
+            Position::START => Ok(Some(EventHash::START)),
+            Position(position) => Ok(floor::archive(connection, kinds)?.event(position, None)?.hash),
+        };
     }
     let read = |row: &rusqlite::Row<'_>| Ok(EventHash::from_slice(row.get_ref(0)?.as_blob()?));
     connection

@@ -6,7 +6,6 @@
 //! bytes. The readable form has them only with `--personal`.
 
 pub mod keys;
-pub mod record;
 mod select;
 
 use std::fs::File;
@@ -15,6 +14,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use chronova_events::archive::entry::ExportEntry;
 use chronova_events::chain::{Anchor, EventHash};
 use chronova_events::envelope::{Position, Recorded, Timestamp};
 use chronova_events::sealed;
@@ -29,7 +29,6 @@ use super::super::log_pages::payload;
 use super::super::progress_line::ProgressLine;
 use super::super::{CommandFailure, Exit};
 use super::AuditTimeRange;
-use record::ExportEntry;
 use select::ExportSelection;
 
 const FORMAT: &str = "chronova-export";

@@ -11,6 +11,7 @@ pub mod tree;
 use std::io::{BufRead as _, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+use chronova_events::archive::entry::ExportEntry;
 use chronova_events::chain::EventHash;
 use chronova_events::envelope::{Position, Recorded, Timestamp};
 use chronova_events::ids::InstanceId;
@@ -20,7 +21,6 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{CommandFailure, Exit};
 use super::AuditTimeRange;
-use super::export::record::ExportEntry;
 use super::export::{hash_at, readable};
 use merkle::{MerkleHash, TreeHead};
 use tree::LogTree;

@@ -186,19 +186,25 @@ pub(super) fn assignment(identity: &Identity, grant: &Grant) -> String {
 
 fn write(told: &ProjectRoles, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "project {} ({}) at {}", printable(&told.project.name), told.project.id, told.moment)?;
-    if told.users.is_empty() {
-        writeln!(out, "  nobody has a role on it")?;
+    write_holders(&told.users, &told.administrators, "nobody has a role on it", write_holder, out)
+}
+
+/// Writes the users with a role on the project, or `nobody`, and then the administrators of other scopes.
+pub(super) fn write_holders<T>(
+    users: &[T],
+    administrators: &[T],
+    nobody: &str,
+    write_holder: fn(&T, &mut dyn Write) -> io::Result<()>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if users.is_empty() {
+        writeln!(out, "  {nobody}")?;
     }
-    for holder in &told.users {
-        write_holder(holder, out)?;
-    }
-    if !told.administrators.is_empty() {
+    users.iter().try_for_each(|holder| write_holder(holder, out))?;
+    if !administrators.is_empty() {
         writeln!(out, "administrators of other scopes, whom the default policies allow everything")?;
     }
-    for holder in &told.administrators {
-        write_holder(holder, out)?;
-    }
-    Ok(())
+    administrators.iter().try_for_each(|holder| write_holder(holder, out))
 }
 
 fn write_holder(holder: &RoleHolder, out: &mut dyn Write) -> io::Result<()> {

@@ -167,19 +167,7 @@ fn write(project: &str, told: &PeriodRoles, out: &mut dyn Write) -> io::Result<(
     writeln!(out, "project {project} ({})", told.projects.join(", "))?;
     writeln!(out, "from {}", told.since)?;
     writeln!(out, "to   {}", told.until)?;
-    if told.users.is_empty() {
-        writeln!(out, "  nobody had a role on it")?;
-    }
-    for holder in &told.users {
-        write_holder(holder, out)?;
-    }
-    if !told.administrators.is_empty() {
-        writeln!(out, "administrators of other scopes, whom the default policies allow everything")?;
-    }
-    for holder in &told.administrators {
-        write_holder(holder, out)?;
-    }
-    Ok(())
+    super::write_holders(&told.users, &told.administrators, "nobody had a role on it", write_holder, out)
 }
 
 fn write_holder(holder: &PeriodHolder, out: &mut dyn Write) -> io::Result<()> {

@@ -2,14 +2,14 @@
 //! order.
 
 use chronova_actors::operations::Queries;
-use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
+use chronova_events::ids::{FlavorId, PortId, ProjectId, ServerGroupId};
 use chronova_events::instance::{BlockDevicesMapped, FilesGiven, FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
 
 use super::request::CreateServerRequest;
 use super::volumes::{self, RequestedDisks};
 use crate::compute::servers::topology;
-use crate::compute::{quotas, reject, zones};
+use crate::compute::{quotas, reject, versions, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
@@ -64,6 +64,13 @@ pub(super) async fn admit(
     networks.check(&project, &request.networks, &request.security_groups, &by).await.map_err(reject::network)?;
     if request.auto_network {
         networks.check_auto(&project, &by).await.map_err(reject::network)?;
+    }
+    if !versions::ports_may_request_resources(ctx.version) {
+        let ports: Vec<PortId> = request.networks.listed().iter().filter_map(|nic| nic.port).collect();
+        let requests = networks.resource_requests(&ports, &by.meta).await.map_err(reject::network)?;
+        if !requests.is_empty() {
+            return Err(reject::ports_with_requests());
+        }
     }
     let group = group(ctx, queries, request)?;
     let mapped = disks.mapped;

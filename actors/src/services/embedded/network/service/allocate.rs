@@ -43,8 +43,8 @@ impl EmbeddedNetworks {
         self.take_room(&wanted.project, new, meta).await?;
         self.touched.note(wanted.instance, planned.iter().map(|nic| nic.network));
         for nic in &planned {
-            let device = wanted.devices.iter().find(|device| device.port == nic.port);
             if nic.given {
+                let device = wanted.grants.of(nic.port).device;
                 seen = seen.max(self.equip_given(nic.port, &wanted.instance.to_string(), device, meta).await?);
             }
             let command = command(wanted, nic, &groups)?;

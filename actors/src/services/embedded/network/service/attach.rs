@@ -151,7 +151,7 @@ impl EmbeddedNetworks {
             // As in Nova, the request names no groups, so the network's port security decides whether the default group
             // applies.
             security_groups: Vec::new(),
-            devices: wanted.device.into_iter().collect(),
+            grants: wanted.grants,
         };
         let mut seen = self.ensure_default_group(&wanted.project, meta).await?;
         let command = command(&all, &nic, &[])?;
@@ -159,7 +159,7 @@ impl EmbeddedNetworks {
         self.take_room(&wanted.project, new.clone(), meta).await?;
         self.touched.note(wanted.instance, [network]);
         if nic.given {
-            seen = seen.max(self.equip_given(own, &device, all.devices.first(), meta).await?);
+            seen = seen.max(self.equip_given(own, &device, all.grants.of(own).device, meta).await?);
         }
         let sent = match self.send(network, command, meta).await {
             Ok(sent) => sent,

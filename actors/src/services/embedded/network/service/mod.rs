@@ -39,10 +39,10 @@ use crate::aggregate::CommandError;
 use crate::coordination::project_turns::ProjectTurns;
 use crate::coordination::touched_networks::TouchedNetworks;
 use crate::gateway::CommandGateway;
-use crate::pci::ports::{DevicePort, PortDevice};
+use crate::pci::ports::DevicePort;
 use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    PortError, PortGrants, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaReject, NetworkQuotaRoot, room};
 
@@ -316,13 +316,12 @@ impl NetworkService for EmbeddedNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
-        devices: &[PortDevice],
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         let mut seen = Position::START;
         for port in self.ports_of(project, instance) {
-            let device = devices.iter().find(|device| device.port == port.created.port);
-            seen = seen.max(self.equip(&port, device, &meta).await?);
+            seen = seen.max(self.equip(&port, grants.of(port.created.port).device, &meta).await?);
             let (created, now) = (&port.created, port.binding().clone());
             let owner = match host {
                 Some(_) => format!("compute:{availability_zone}"),

@@ -14,7 +14,7 @@ use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_events::volume::{Volume, VolumeRecord, VolumeSource};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::volume_store::VolumeContent;
-use chronova_hypervisor::driver::{Driver, ImageSource};
+use chronova_hypervisor::driver::{BytesAlone, Driver, ImageSource};
 use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -141,6 +141,8 @@ async fn content(
             let known = &image.snapshot;
             let image = image_ref(known);
             let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&work.context.images, &work.meta));
+            // The volume is made from the copy in the host's cache.
+            let source: Arc<dyn ImageSource> = Arc::new(BytesAlone(source));
             work.context.image_holds.hold(work.running.process, host, &image.checksum).await;
             let properties = known.properties.as_slice();
             let wanted = ImageToPlace { image: &image, properties, trusted: &[], work: &work.meta };

@@ -13,7 +13,7 @@ use chronova_events::ids::ImageId;
 use chronova_events::process::{ProcessOutcome, StepOutput, Task, VolumeWork};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::volume_store::VolumeContent;
-use chronova_hypervisor::driver::ImageSource;
+use chronova_hypervisor::driver::{BytesAlone, ImageSource};
 use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -64,6 +64,8 @@ async fn write_image(work: &StepRun) -> Result<StepOutput, StepError> {
     };
     let (driver, image, process) = (work.must_reach(*host)?, image_ref(known), work.running.process);
     let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&work.context.images, &work.meta));
+    // The volume is made from the copy in the host's cache.
+    let source: Arc<dyn ImageSource> = Arc::new(BytesAlone(source));
     work.context.image_holds.hold(process, *host, &image.checksum).await;
     let properties = known.properties.as_slice();
     let wanted = ImageToPlace { image: &image, properties, trusted: &[], work: &work.meta };

@@ -66,7 +66,7 @@ async fn a_port_is_bound_with_its_device_and_without_it_when_it_is_released() {
     let own = add(&neutron, "direct");
     let given = RequestedNic { network: None, port: Some(own), fixed_ip: None, tag: None };
     let mut request = wanted(vec![given]);
-    request.devices = vec![device(own, "0000:81:00.1")];
+    request.grants.devices = vec![device(own, "0000:81:00.1")];
     for _ in 0..2 {
         neutron.networks.allocate(request.clone(), meta()).await.unwrap();
         assert_eq!(neutron.ports()[0]["binding:profile"], profile("0000:81:00.1"));
@@ -76,13 +76,13 @@ async fn a_port_is_bound_with_its_device_and_without_it_when_it_is_released() {
     let bodies: Vec<_> = bound.map(|call| call.body.contains("binding:host_id")).collect();
     assert_eq!(bodies, [true], "one request must bind the port and name its device");
     let (id, project) = (request.instance, &request.project);
-    let there = [device(own, "0000:82:00.3")];
+    let there = PortGrants { devices: vec![device(own, "0000:82:00.3")], ..PortGrants::default() };
     neutron.networks.rebind(id, project, Some("h2"), "nova", &there, meta()).await.unwrap();
     let port = &neutron.ports()[0];
     assert_eq!((&port["binding:host_id"], &port["binding:profile"]), (&json!("h2"), &profile("0000:82:00.3")));
-    neutron.networks.rebind(id, project, None, "nova", &[], meta()).await.unwrap();
+    neutron.networks.rebind(id, project, None, "nova", &PortGrants::default(), meta()).await.unwrap();
     assert_eq!(neutron.ports()[0]["binding:profile"], json!({}), "an unbound port keeps a device");
-    neutron.networks.rebind(id, project, Some("h1"), "nova", &request.devices, meta()).await.unwrap();
+    neutron.networks.rebind(id, project, Some("h1"), "nova", &request.grants, meta()).await.unwrap();
     neutron.networks.release(id, project, &[], meta()).await.unwrap();
     assert_eq!(neutron.ports()[0]["binding:profile"], json!({}));
 }

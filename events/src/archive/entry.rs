@@ -1,17 +1,19 @@
-//! Events as JSON with all inputs of their hashes, so that a reader can verify them without the log.
+//! Events as JSON with all inputs of their hashes, so that a reader can verify them without the log. Archives and
+//! exports consist of such lines.
 
 use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chronova_events::chain::{EventContent, EventHash, link};
-use chronova_events::codec;
-use chronova_events::envelope::{Cause, Meta, Position, Recorded, RequestSource, Revision, StreamId, Timestamp};
-use chronova_events::ids::EventId;
-use chronova_events::sealed::keys::KeyRing;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
+
+use crate::chain::{EventContent, EventHash, link};
+use crate::codec;
+use crate::envelope::{Cause, Meta, Position, Recorded, RequestSource, Revision, StreamId, Timestamp};
+use crate::ids::EventId;
+use crate::sealed::keys::KeyRing;
 
 /// One event of a file: shown, or left out and represented by the hash of its content.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -104,9 +106,7 @@ impl StoredEvent {
                     roles: roles.clone(),
                     source: source.clone().map(Arc::new),
                 },
-                StoredCause::Process { process } => {
-                    Cause::Process { process: chronova_events::ids::ProcessId(*process) }
-                }
+                StoredCause::Process { process } => Cause::Process { process: crate::ids::ProcessId(*process) },
                 StoredCause::System { part } => Cause::System { part: part.clone() },
             },
         }

@@ -1,0 +1,257 @@
+//! Reads single events of an archive, for a log whose first events are in the archive alone.
+//!
+//! A read unpacks the frames with the wanted events, and keeps the unpacked bytes of a few frames in memory. When a
+//! frame is unpacked, each of its events is compared with the hash chain. So a changed byte is an error that names the
+//! file and the first event that is not whole. The bytes in memory are those of the file: personal fields are sealed in
+//! them. So an erasure need not forget them.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::entry::ExportEntry;
+use super::{ArchiveFault, Manifest, SegmentFrame, at, manifests, sha256};
+use crate::chain::EventHash;
+use crate::envelope::Recorded;
+use crate::sealed::keys::KeyRing;
+use crate::store::StoreError;
+
+/// The number of unpacked bytes in memory. The frame that was read last stays, however large it is.
+const KEPT: usize = 32 << 20;
+
+/// The events of an archive.
+#[derive(Debug)]
+pub struct ColdEvents {
+    folder: PathBuf,
+    state: Mutex<ColdState>,
+}
+
+#[derive(Debug, Default)]
+struct ColdState {
+    segments: Arc<Vec<Manifest>>,
+    frames: VecDeque<Arc<ColdFrame>>,
+    bytes: usize,
+}
+
+/// The unpacked lines of one frame. All of them follow the chain.
+#[derive(Debug)]
+struct ColdFrame {
+    first: u64,
+    lines: Vec<u8>,
+    /// Where each line ends.
+    ends: Vec<usize>,
+}
+
+/// A frame's place in the archive.
+struct FramePlace<'a> {
+    segment: &'a Manifest,
+    /// `None` in a segment without frames, whose file is read as a whole.
+    frame: Option<&'a SegmentFrame>,
+    next: Option<&'a SegmentFrame>,
+}
+
+impl FramePlace<'_> {
+    fn first(&self) -> u64 {
+        self.frame.map_or(self.segment.first, |frame| frame.first)
+    }
+
+    fn last(&self) -> u64 {
+        self.next.map_or(self.segment.last, |next| next.first.saturating_sub(1))
+    }
+
+    /// The chain's hash before the first event.
+    fn before(&self) -> &str {
+        self.frame.map_or(&self.segment.before, |frame| &frame.before)
+    }
+
+    /// The chain's hash at the last event.
+    fn end(&self) -> &str {
+        self.next.map_or(&self.segment.end, |next| &next.before)
+    }
+
+    fn bytes(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let from = self.frame.map_or(0, |frame| frame.offset);
+        file.seek(SeekFrom::Start(from))?;
+        let (length, mut bytes) = (self.next.map(|next| next.offset.saturating_sub(from)), Vec::new());
+        file.take(length.unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+impl ColdFrame {
+    fn last(&self) -> u64 {
+        self.first + self.ends.len() as u64 - 1
+    }
+
+    fn line(&self, position: u64) -> Option<&[u8]> {
+        let nth = usize::try_from(position.checked_sub(self.first)?).ok()?;
+        let begin = match nth.checked_sub(1) {
+            Some(before) => *self.ends.get(before)?,
+            None => 0,
+        };
+        self.lines.get(begin..*self.ends.get(nth)?)
+    }
+
+    fn event(&self, position: u64, keys: Option<&Arc<KeyRing>>) -> Result<Recorded, StoreError> {
+        let entry = self.line(position).and_then(|line| serde_json::from_slice::<ExportEntry>(line).ok());
+        let malformed = || StoreError::Corrupt { position, reason: "the archive has a malformed event".to_owned() };
+        entry.and_then(|entry| entry.recorded(keys)).ok_or_else(malformed)
+    }
+
+    /// Unpacks a frame, and compares its events with the chain.
+    fn read(folder: &Path, place: &FramePlace<'_>) -> Result<Self, StoreError> {
+        let path = place.segment.path(folder);
+        let lost = |error: std::io::Error| StoreError::Corrupt {
+            position: place.first(),
+            reason: format!("the archive cannot be read: {}: {error}", path.display()),
+        };
+        let bytes = place.bytes(&path).map_err(lost)?;
+        let mut lines = Vec::new();
+        // After damage, `lines` has the lines before it.
+        let unpacked = zstd::Decoder::new(&bytes[..]).and_then(|mut decoder| decoder.read_to_end(&mut lines).map(drop));
+        let (first, mut position) = (place.first(), place.first());
+        let corrupt = |position: u64, reason: &dyn std::fmt::Display| StoreError::Corrupt {
+            position,
+            reason: format!("{}: {reason}", path.display()),
+        };
+        let mut hash = place.before().parse::<EventHash>().map_err(|error| corrupt(position, &error))?;
+        let (mut ends, mut end) = (Vec::new(), 0);
+        for line in lines.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+            let entry: ExportEntry = serde_json::from_slice(line).map_err(|error| corrupt(position, &error))?;
+            hash = entry.follows(&hash, position).map_err(|reason| corrupt(position, &reason))?;
+            end += line.len();
+            ends.push(end);
+            position += 1;
+        }
+        unpacked.map_err(|error| corrupt(position, &error))?;
+        if position != place.last().saturating_add(1) || hash.to_string() != place.end() {
+            return Err(corrupt(position, &"it does not end as its manifest says"));
+        }
+        Ok(Self { first, lines, ends })
+    }
+}
+
+impl ColdEvents {
+    /// The archive in `folder`, which is opened at the first read.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder, state: Mutex::default() }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn state(&self) -> MutexGuard<'_, ColdState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads events after `after` and up to `last`: at least one, and at most those of one frame.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] names the first event that the archive does not have as it was written, and says whether
+    /// the archive can be read at all.
+    pub fn read(&self, after: u64, last: u64, keys: Option<&Arc<KeyRing>>) -> Result<Vec<Recorded>, StoreError> {
+        let frame = self.frame(after + 1)?;
+        (after + 1..=last.min(frame.last())).map(|position| frame.event(position, keys)).collect()
+    }
+
+    /// Reads the event at `position`.
+    ///
+    /// # Errors
+    /// As for [`ColdEvents::read`].
+    pub fn event(&self, position: u64, keys: Option<&Arc<KeyRing>>) -> Result<Recorded, StoreError> {
+        self.frame(position)?.event(position, keys)
+    }
+
+    /// The last position of the frame that should have the event at `position`, if any should.
+    pub fn end_of_part(&self, position: u64) -> Option<u64> {
+        let segments = self.segments(position).ok()?;
+        place_of(&segments, position).map(|place| place.last())
+    }
+
+    /// Checks that the segments up to `last` follow each other from the first event on, and syncs them to disk.
+    ///
+    /// # Errors
+    /// A segment is missing or belongs to another chain, or a file cannot be synced.
+    pub fn make_durable(&self, last: u64) -> Result<(), StoreError> {
+        let (mut next, mut before) = (1, EventHash::START.to_string());
+        for segment in manifests(&self.folder)? {
+            if next > last {
+                break;
+            }
+            if segment.first != next || segment.before != before {
+                let what =
+                    format!("the archive in {} does not continue after position {}", self.folder.display(), next - 1);
+                return Err(StoreError::Io(what));
+            }
+            for path in [segment.path(&self.folder), self.folder.join(segment.described_in())] {
+                File::open(&path).and_then(|file| file.sync_all()).map_err(at(&path)).map_err(StoreError::from)?;
+            }
+            (next, before) = (segment.last.saturating_add(1), segment.end);
+        }
+        if next <= last {
+            let what = format!("the archive in {} ends at position {}", self.folder.display(), next - 1);
+            return Err(StoreError::Io(what));
+        }
+        let folder = &self.folder;
+        File::open(folder).and_then(|file| file.sync_all()).map_err(at(folder)).map_err(StoreError::from)
+    }
+
+    /// The segments' files that are not as they were written, up to the one with the event at `last`.
+    ///
+    /// # Errors
+    /// The folder or a manifest cannot be read.
+    pub fn changed_files(&self, last: u64) -> Result<Vec<PathBuf>, ArchiveFault> {
+        let segments = manifests(&self.folder)?;
+        let changed = |segment: &Manifest| {
+            let path = segment.path(&self.folder);
+            (sha256(&path).ok().as_ref() != Some(&segment.sha256)).then_some(path)
+        };
+        Ok(segments.iter().filter(|segment| segment.first <= last).filter_map(changed).collect())
+    }
+
+    /// The segments. The folder is read again if none of them has `position`, because an archive grows.
+    fn segments(&self, position: u64) -> Result<Arc<Vec<Manifest>>, ArchiveFault> {
+        let known = Arc::clone(&self.state().segments);
+        if place_of(&known, position).is_some() {
+            return Ok(known);
+        }
+        let found = Arc::new(manifests(&self.folder)?);
+        self.state().segments = Arc::clone(&found);
+        Ok(found)
+    }
+
+    fn frame(&self, position: u64) -> Result<Arc<ColdFrame>, StoreError> {
+        let has = |frame: &&Arc<ColdFrame>| (frame.first..=frame.last()).contains(&position);
+        if let Some(frame) = self.state().frames.iter().find(has) {
+            return Ok(Arc::clone(frame));
+        }
+        let lost = |reason: String| StoreError::Corrupt { position, reason };
+        let segments = self.segments(position);
+        let segments = segments.map_err(|fault| lost(format!("the archive cannot be read: {fault}")))?;
+        let Some(place) = place_of(&segments, position) else {
+            return Err(lost(format!("the archive in {} does not have the event", self.folder.display())));
+        };
+        let frame = Arc::new(ColdFrame::read(&self.folder, &place)?);
+        let mut state = self.state();
+        state.bytes += frame.lines.len();
+        state.frames.push_back(Arc::clone(&frame));
+        while state.bytes > KEPT && state.frames.len() > 1 {
+            let gone = state.frames.pop_front().map_or(0, |gone| gone.lines.len());
+            state.bytes -= gone;
+        }
+        Ok(frame)
+    }
+}
+
+/// The frame that should have the event at `position`.
+fn place_of(segments: &[Manifest], position: u64) -> Option<FramePlace<'_>> {
+    let segment = segments.iter().find(|segment| (segment.first..=segment.last).contains(&position))?;
+    let after = segment.frames.partition_point(|frame| frame.first <= position);
+    let frame = after.checked_sub(1).and_then(|nth| segment.frames.get(nth));
+    let next = if frame.is_some() { segment.frames.get(after) } else { None };
+    Some(FramePlace { segment, frame, next })
+}

@@ -1,0 +1,122 @@
+//! The floor: the last event that is in the archive alone.
+//!
+//! The row `floor` of the table `meta` has its position, `floor_hash` its hash, and `archive` the archive's folder. The
+//! step that removes events from the file also raises the floor, in one transaction. So at every moment an event is in
+//! the file, or it is at or below the floor. Readers take their rows and the floor from one snapshot of the file, and
+//! read the events up to the floor from the archive.
+//!
+//! The index by stream and the names of streams keep their rows. So the events of a stream are found in the archive by
+//! their positions, and revisions go on after the removed ones.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension, Transaction};
+
+use super::row::{Kinds, signed, unsigned};
+use super::schema::{ARCHIVED, bound};
+use super::{by_stream, error};
+use crate::archive::cold::ColdEvents;
+use crate::chain::{Anchor, EventHash};
+use crate::envelope::Position;
+use crate::store::StoreError;
+
+/// Opens the archive once for all readers of a log.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ArchiveReader(Arc<Mutex<Option<Arc<ColdEvents>>>>);
+
+/// One step of a removal: the new floor, and the archive that has the events up to it.
+#[derive(Debug)]
+pub(super) struct FloorStep {
+    pub(super) to: Anchor,
+    pub(super) archive: String,
+}
+
+/// A snapshot of the file for several queries, unless the caller has one already.
+pub(super) fn snapshot(connection: &Connection) -> Result<Option<Transaction<'_>>, StoreError> {
+    let begin = connection.is_autocommit().then(|| connection.unchecked_transaction());
+    begin.transpose().map_err(|e| error::explain(&e, 0))
+}
+
+/// The floor's position.
+pub(super) fn position(connection: &Connection) -> Result<u64, StoreError> {
+    connection
+        .prepare_cached("SELECT value FROM meta WHERE key = 'floor'")
+        .and_then(|mut statement| statement.query_row([], |row| row.get::<_, i64>(0)).optional())
+        .map(|position| position.map_or(0, unsigned))
+        .map_err(|e| error::explain(&e, 0))
+}
+
+/// The floor, and the hash of its event; [`Anchor::START`] if the file has all events.
+pub(super) fn anchor(connection: &Connection) -> Result<Anchor, StoreError> {
+    let position = position(connection)?;
+    if position == 0 {
+        return Ok(Anchor::START);
+    }
+    let hash: Option<Vec<u8>> = connection
+        .prepare_cached("SELECT value FROM meta WHERE key = 'floor_hash'")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)).optional())
+        .map_err(|e| error::explain(&e, position))?;
+    let damaged =
+        || StoreError::Corrupt { position, reason: "the hash at the floor of the file is damaged".to_owned() };
+    let hash = hash.and_then(|bytes| EventHash::from_slice(&bytes)).ok_or_else(damaged)?;
+    Ok(Anchor { position: Position(position), hash })
+}
+
+/// The folder of the archive that has the events up to the floor.
+pub(super) fn folder(connection: &Connection) -> Result<PathBuf, StoreError> {
+    let text: String = connection
+        .prepare_cached("SELECT value FROM meta WHERE key = 'archive'")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(|e| error::explain(&e, 0))?;
+    let beside = connection.path().and_then(|path| Path::new(path).parent()).unwrap_or(Path::new(""));
+    Ok(beside.join(text))
+}
+
+/// The note of a folder in the log at `path`. A folder beside the log is noted without its beginning, so that both can
+/// be moved together.
+pub(super) fn note_of(path: &Path, folder: &Path) -> Result<String, StoreError> {
+    let io = |reason: &dyn std::fmt::Display| StoreError::Io(format!("{}: {reason}", folder.display()));
+    let whole = std::path::absolute(folder).map_err(|error| io(&error))?;
+    let inside = path.parent().and_then(|beside| whole.strip_prefix(beside).ok()).unwrap_or(&whole);
+    inside.to_str().map(ToOwned::to_owned).ok_or_else(|| io(&"the name is not UTF-8"))
+}
+
+/// The archive of this log. The first call compares it with the floor, so that the archive of another log is refused.
+pub(super) fn archive(connection: &Connection, kinds: &Kinds) -> Result<Arc<ColdEvents>, StoreError> {
+    let folder = folder(connection)?;
+    let mut opened = kinds.archive.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(cold) = opened.as_ref().filter(|cold| cold.folder() == folder) {
+        return Ok(Arc::clone(cold));
+    }
+    let (floor, cold) = (anchor(connection)?, Arc::new(ColdEvents::new(folder)));
+    match cold.event(floor.position.0, None) {
+        Ok(event) if event.hash != Some(floor.hash) => Err(foreign(&cold, floor.position)),
+        Ok(_) => {
+            *opened = Some(Arc::clone(&cold));
+            Ok(cold)
+        }
+        // A damaged part of the archive does not hide its other parts. The next read looks again.
+        Err(StoreError::Corrupt { .. }) => Ok(cold),
+        Err(error) => Err(error),
+    }
+}
+
+/// The error for an archive that has another event at the floor.
+pub(super) fn foreign(cold: &ColdEvents, position: Position) -> StoreError {
+    let reason = format!("the archive in {} is of another log, or was changed", cold.folder().display());
+    StoreError::Corrupt { position: position.0, reason }
+}
+
+/// Removes the events up to `step.to` from the file, within the transaction of the caller.
+pub(super) fn raise(connection: &Connection, step: &FloorStep) -> rusqlite::Result<()> {
+    let to = step.to.position;
+    by_stream::add(connection, to)?;
+    connection.prepare_cached("DELETE FROM events WHERE position <= ?1")?.execute([bound(to.0)])?;
+    let put = "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    let mut put = connection.prepare_cached(put)?;
+    put.execute(rusqlite::params!["floor", signed(to.0)])?;
+    put.execute(rusqlite::params!["floor_hash", step.to.hash.0.as_slice()])?;
+    put.execute(rusqlite::params!["archive", step.archive])?;
+    connection.pragma_update(None, "user_version", ARCHIVED)
+}

@@ -1,0 +1,170 @@
+//! Moves the first events of a log out of its file, into an archive that has them already.
+//!
+//! The move has steps of some thousand events. Each step compares the events of the archive with those of the file, and
+//! then one transaction removes them from the file and raises the [`super::floor`]. So a crash at any moment leaves a
+//! whole log: a step was done or it was not. The next move goes on where the last one stopped. Appends and reads go on
+//! meanwhile.
+//!
+//! The file does not become smaller. Later events use the space of the removed ones.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::floor::{self, FloorStep};
+use super::row::{Kinds, unsigned};
+use super::writer::WriteJob;
+use super::{ReadOnlyLog, SqliteStore, error, reader};
+use crate::archive::cold::ColdEvents;
+use crate::chain::Anchor;
+use crate::envelope::Position;
+use crate::store::StoreError;
+
+/// The number of events that one transaction removes.
+pub const STEP: u64 = 4_096;
+/// The approximate number of bytes of these events.
+pub(super) const STEP_BYTES: usize = 4_096 * 305;
+
+/// The sizes of a log's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogSize {
+    /// The bytes of the pages that hold something.
+    pub used: u64,
+    /// The bytes of the pages that later events will use.
+    pub free: u64,
+}
+
+/// The part of a log that is in the archive alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivedPart {
+    /// Its last event.
+    pub end: Anchor,
+    /// The archive's folder; `None` if the file has all events.
+    pub folder: Option<PathBuf>,
+}
+
+impl SqliteStore {
+    /// The part of the log that is in the archive alone.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub async fn archived(&self) -> Result<ArchivedPart, StoreError> {
+        self.readers.run(|connection, _| archived(connection)).await
+    }
+
+    /// The sizes of the log's file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub async fn size(&self) -> Result<LogSize, StoreError> {
+        self.readers.run(|connection, _| size(connection)).await
+    }
+
+    /// Removes the events up to `to` from the file. The archive in `folder` must have them; from now on the log reads
+    /// them there. After each step, `tell` gets the position that was reached, and may end the move. Returns the last
+    /// event that is in the archive alone.
+    ///
+    /// # Errors
+    /// The archive lacks an event or has another one, or the file cannot be written. Earlier steps are done.
+    pub async fn move_to_archive(
+        &self,
+        to: Position,
+        folder: &Path,
+        mut tell: impl FnMut(Position) -> ControlFlow<()>,
+    ) -> Result<Anchor, StoreError> {
+        if to > self.tail.head() {
+            return Err(StoreError::Io(format!("the log ends at position {}, before {to}", self.tail.head())));
+        }
+        let mut at = self.archived().await?.end;
+        let to = to.max(at.position);
+        if to == Position::START {
+            return Ok(at);
+        }
+        let archive = floor::note_of(&self.path, folder)?;
+        let whole = std::path::absolute(folder).map_err(|e| StoreError::Io(format!("{}: {e}", folder.display())))?;
+        let cold = Arc::new(ColdEvents::new(whole));
+        let checked = Arc::clone(&cold);
+        let durable = tokio::task::spawn_blocking(move || checked.make_durable(to.0)).await;
+        durable.map_err(|error| StoreError::Io(error.to_string()))??;
+        loop {
+            let (next, begin, cold) = (Position(to.0.min(at.position.0 + STEP)), at, Arc::clone(&cold));
+            at = self.readers.run(move |connection, kinds| compare(connection, kinds, &cold, begin, next)).await?;
+            let (reply, answer) = oneshot::channel();
+            let step = FloorStep { to: at, archive: archive.clone() };
+            self.submit(WriteJob::Archived { step, reply }, answer).await??;
+            if tell(at.position).is_break() || at.position >= to {
+                return Ok(at);
+            }
+        }
+    }
+}
+
+impl ReadOnlyLog {
+    /// The part of the log that is in the archive alone.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub async fn archived(&self) -> Result<ArchivedPart, StoreError> {
+        self.readers.run(|connection, _| archived(connection)).await
+    }
+
+    /// The sizes of the log's file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub async fn size(&self) -> Result<LogSize, StoreError> {
+        self.readers.run(|connection, _| size(connection)).await
+    }
+}
+
+fn archived(connection: &Connection) -> Result<ArchivedPart, StoreError> {
+    let _snapshot = floor::snapshot(connection)?;
+    let end = floor::anchor(connection)?;
+    let folder = if end.position == Position::START { None } else { Some(floor::folder(connection)?) };
+    Ok(ArchivedPart { end, folder })
+}
+
+fn size(connection: &Connection) -> Result<LogSize, StoreError> {
+    let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(unsigned);
+    let read = || {
+        let (page, free) = (ask("PRAGMA page_size")?, ask("PRAGMA freelist_count")?);
+        let used = ask("PRAGMA page_count")?.saturating_sub(free);
+        Ok(LogSize { used: used * page, free: free * page })
+    };
+    read().map_err(|e| error::explain(&e, 0))
+}
+
+/// Compares the events after `begin` up to `to` in the archive with those in the file. Returns the last one. If there
+/// are none, the event at `begin` is compared.
+fn compare(
+    connection: &Connection,
+    kinds: &Kinds,
+    cold: &ColdEvents,
+    begin: Anchor,
+    to: Position,
+) -> Result<Anchor, StoreError> {
+    if to == begin.position {
+        let same = cold.event(to.0, None)?.hash == Some(begin.hash);
+        return if same { Ok(begin) } else { Err(floor::foreign(cold, to)) };
+    }
+    let mut at = begin;
+    while at.position < to {
+        let archived = cold.read(at.position.0, to.0, None)?;
+        let kept = reader::read_all(connection, kinds, at.position, archived.len(), to)?;
+        if kept.len() != archived.len() {
+            return Err(StoreError::Io(format!("the log ends before position {to}")));
+        }
+        for (archived, kept) in archived.iter().zip(&kept) {
+            match kept.hash {
+                Some(hash) if archived.hash == Some(hash) && archived.position == kept.position => {
+                    at = Anchor { position: kept.position, hash };
+                }
+                _ => return Err(floor::foreign(cold, kept.position)),
+            }
+        }
+    }
+    Ok(at)
+}

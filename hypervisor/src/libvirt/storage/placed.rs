@@ -1,0 +1,22 @@
+//! Copies of disks in the storage of the image service. Only the storage itself moves bytes for such a copy.
+
+use chronova_events::ids::ImageId;
+
+use super::{HostStorage, StoredDisk};
+use crate::driver::DriverResult;
+
+/// A back end whose storage may also be that of the image service. The steps are idempotent.
+pub(in crate::libvirt) trait PlacedCopies: Sync {
+    /// Whether this disk and the images are in one storage.
+    fn may_place(&self, site: HostStorage<'_>, disk: &StoredDisk) -> DriverResult<bool>;
+    /// Keeps the disk's content of this moment.
+    fn take(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<()>;
+    /// Makes the copy from the content that [`Self::take`] has kept. The copy does not depend on the disk.
+    fn place(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<()>;
+    /// The URL of a complete copy.
+    fn placed(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<Option<String>>;
+    /// The SHA-512 of a complete copy.
+    fn digest(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<String>;
+    /// Removes the copy, complete or not.
+    fn unplace(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<()>;
+}

@@ -1,0 +1,67 @@
+//! `db archive_deleted_rows`: moves old events of the log into its archive, as `chronova log prune` does.
+//!
+//! Nova's shadow tables keep deleted rows, and Chronova's archive keeps old events. Automation repeats the command while
+//! its code is 1, and stops at 0. While a server runs, nothing is moved, because only one process may write the log. The
+//! server moves old events by itself.
+
+use chrono::NaiveDateTime;
+use chronova_events::clock::{Clock as _, SystemClock};
+use chronova_events::envelope::Timestamp;
+
+use super::super::retention::prune::{LogPrune, PruneEnd, RetentionPolicy, in_file, lock};
+use super::super::{CommandFailure, LogPlace};
+use crate::config::Config;
+use crate::output::complain;
+
+/// The events that the command line names.
+#[derive(Debug)]
+pub(super) struct ArchiveRequest {
+    /// Only events recorded before this time, in UTC.
+    pub before: Option<NaiveDateTime>,
+    /// The largest number of events.
+    pub most: Option<u64>,
+    pub verbose: bool,
+}
+
+/// Moves the events.
+pub(super) fn run(request: &ArchiveRequest, config: &Config) -> Result<PruneEnd, CommandFailure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(archive(request, config))
+}
+
+async fn archive(request: &ArchiveRequest, config: &Config) -> Result<PruneEnd, CommandFailure> {
+    let place = LogPlace::of(config).map_err(CommandFailure::Usage)?;
+    let log = match in_file(&place) {
+        Ok(()) if !place.data.log().exists() => {
+            complain("Nothing was archived: there is no log yet.\n");
+            return Ok(PruneEnd::Nothing);
+        }
+        Ok(()) => lock(&place).await,
+        Err(refused) => Err(refused),
+    };
+    let log = match log {
+        Ok(log) => log,
+        // A database, or a server that runs: both are states in which there is nothing to archive.
+        Err(CommandFailure::Usage(reason)) => {
+            complain(&format!("Nothing was archived: {reason}.\n"));
+            return Ok(PruneEnd::Nothing);
+        }
+        Err(failure) => return Err(failure),
+    };
+    let before = request.before.map_or(Timestamp(i64::MAX), |before| Timestamp(before.and_utc().timestamp_micros()));
+    let policy = RetentionPolicy { before: Some(before), keep_bytes: None, at_most: request.most };
+    let run = LogPrune {
+        log: &log,
+        data: &place.data,
+        archives: config.chronova.retention_archive.clone(),
+        sign_key: None,
+        policy,
+        least: 1,
+    };
+    let mut told = Vec::new();
+    let done = run.run(SystemClock.now(), &mut told).await;
+    log.close().await;
+    if request.verbose {
+        complain(&String::from_utf8_lossy(&told));
+    }
+    done
+}

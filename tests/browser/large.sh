@@ -1,0 +1,34 @@
+#!/bin/bash
+# large.sh [HOSTS [SERVERS]]   measures the dashboard in Chromium on a large simulated fleet (10,000 hosts with 100,000
+#                              servers)
+#
+# Prints a table of every page: the time until it is ready, the times of typing, scrolling and sorting in its list, and
+# the longest task of the browser. Judges no time, because times depend on the machine. Fails if a page is not ready, if
+# a list is not whole, or if a list renders rows out of view.
+#
+# CHRONOVA_BIN is the program, built for release; `chronova-dev` is beside it. CHRONOVA_SCREENSHOTS is a folder for
+# screenshots. Needs some 3 GB of memory, and some minutes.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/sim.sh"
+TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+HOSTS=${1:-10000} SERVERS=${2:-100000}
+command -v chromium >/dev/null && command -v chromedriver >/dev/null || cannot "no chromium and chromedriver are installed"
+DEV=$(dirname "${CHRONOVA_BIN:-}")/chronova-dev
+[ -x "$DEV" ] || cannot "there is no chronova-dev beside CHRONOVA_BIN"
+# A fleet of this size registers for some time, and the first start with its servers folds a long log.
+answers() { house_start || wait_for 900 curl -fsS -m 5 -o /dev/null "$URL/healthz" 2>/dev/null; }
+sim_open large '[chronova]' "hypervisors = sim://$HOSTS?vcpus=1000&memory_mib=1000000&disk_gib=100000" \
+  '[quota]' 'instances = -1' 'cores = -1' 'ram = -1'
+SHOTS=${CHRONOVA_SCREENSHOTS:-$WORK/shots}; mkdir -p "$SHOTS"
+PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
+timeout 3000 python3 "$TESTS/large.py" "$URL" "$PASSWORD" "$SHOTS" "$WORK/fleet" "$HOSTS" "$SERVERS" & BROWSER=$!
+# The measurement begins when this file exists. large.py writes it when one server is built on a whole fleet.
+while kill -0 $BROWSER 2>/dev/null && [ ! -e "$WORK/fleet.ready" ]; do sleep 0.5; done
+if [ -e "$WORK/fleet.ready" ]; then
+  house_stop
+  expect "the servers are copied" "$DEV" copy-servers "$DATA" --servers $((SERVERS - 1))
+  expect "the control plane starts again" answers
+  touch "$WORK/fleet.filled"
+fi
+wait $BROWSER; same "every page is ready and every list is whole" $? 0
+verdict

@@ -1,0 +1,127 @@
+#!/bin/bash
+# A volume of a real Cinder reaches two real hosts by iSCSI with CHAP, from a real tgt. QEMU itself logs in: no host has
+# an initiator of its own. A guest writes on the volume and migrates live with it; another guest reads the word. The
+# password is in no log and in no definition, and leaves the host with the volume. A wrong password is a clear fault.
+# With CHRONOVA_SOAK=1 also: a hard reboot, a restart of libvirtd, which loses the password, a power failure of the host
+# with an evacuation, and a target that is gone.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/served.sh"
+served_needs tgtd tgtadm
+SERVED_BY=TargetDriver
+server_up() {
+  bash "$TESTBED/tgt.sh" up "$CLOUD/tgt" $MACHINE || return 1
+  export SERVED_FOLDER=$CLOUD/tgt/volumes TGT_IPC_SOCKET=$CLOUD/tgt/socket SERVED_ADDRESS
+  SERVED_ADDRESS=$(cat "$CLOUD/tgt/portal")
+}
+server_down() { bash "$TESTBED/tgt.sh" down "$CLOUD/tgt"; }
+served_open iscsi is 10.87
+target() { bash "$TESTBED/tgt.sh" run "$CLOUD/tgt" tgtadm --lld iscsi "$@"; }
+sessions() { target --op show --mode target | grep -c 'Initiator: iqn.2008-11.org.linux-kvm:'; }
+has_sessions() { [ "$(sessions)" = "$1" ]; } # number
+password() { mariadb --no-defaults --socket="$CLOUD/cinder/mariadb.sock" -uroot -N cinder -e "SELECT provider_auth FROM volumes WHERE id = '$VOLUME'" | awk '{print $3}'; }
+
+# ------------------------------------------------------------------------------------------------------- write and move
+
+attach "$ONE" "$FIRST" h1
+DEFINED=$(on h1 dumpxml --security-info "$FIRST" | tr -d '\n')
+like "QEMU itself connects to the target" "$DEFINED" "<source protocol='iscsi' name='iqn.2010-10.org.openstack:volume-$VOLUME/1'[^>]*> *<host name='$MACHINE' port='${SERVED_ADDRESS##*:}'"
+like "QEMU logs in with CHAP and under the host's name" "$DEFINED" "<initiator> *<iqn name='iqn.2008-11.org.linux-kvm:h1'"
+within 20 "the target has one session" has_sessions 1
+like "the secret is private, and only in libvirtd's memory" "$(on h1 secret-dumpxml "$VOLUME" | head -n 1)" "ephemeral='yes' private='yes'"
+PASSWORD=$(password)
+same "the password of ${#PASSWORD} characters is in no definition" "$(grep -cF "$PASSWORD" <<<"$DEFINED")" 0
+same "the password is in no log" "$(cat "$DATA"/log.db* "$WORK/chronova.log" | grep -acF "$PASSWORD")" 0
+expect "the guest writes a word on the volume" put h1 "$FIRST" carried
+within 60 "the guest counts" ticks_on "$ONE" 2
+expect "a live migration is requested" asked server migrate --live-migration --host h2 "$ONE" --os-compute-api-version 2.79
+within 300 "the server is ACTIVE on h2" is_at "$ONE" h2
+same "the guest runs on one host" "$(runs "$FIRST")" 1
+counts_on "$ONE"
+same "the volume has its word on h2" "$(take h2 "$FIRST")" carried
+same "Cinder has one attachment after the migration" "$(attachments)" "$FIRST attached"
+within 20 "the target has one session after the migration" has_sessions 1
+expect "the guest writes on h2" put h2 "$FIRST" moved
+detach "$ONE" "$FIRST" h2
+same "the host does not have the secret any more" "$(on h2 secret-list | grep -c "$VOLUME")" 0
+within 20 "the target has no session any more" has_sessions 0
+same "Cinder has no attachment any more" "$(attachments)" ""
+attach "$TWO" "$SECOND" h2
+same "the other guest reads the last word" "$(take h2 "$SECOND")" moved
+detach "$TWO" "$SECOND" h2
+
+# ------------------------------------------------------------------------------------------------------ a wrong password
+
+# Cinder says one password, and the target wants another one.
+asked volume create --size 1 wrong
+within 60 "Cinder has made another volume" volume_is wrong available
+cat >"$WORK/spoil" <<'SH'
+# Waits until Cinder has made the target, and gives its account another password.
+until tgtadm --lld iscsi --op show --mode target | sed -n "/volume-$3\$/,/^Target/p" | grep -q ALL; do sleep 0.02; done
+tgtadm --lld iscsi --op delete --mode account --user "$1"
+tgtadm --lld iscsi --op new --mode account --user "$1" --password another-password
+tgtadm --lld iscsi --op bind --mode account --tid "$2" --user "$1"
+SH
+WRONG=$(get volume wrong id)
+bash "$TESTBED/tgt.sh" run "$CLOUD/tgt" bash "$WORK/spoil" "u${WRONG:0:8}" $((16#${WRONG:0:7} + 1)) "$WRONG" >"$WORK/spoiled" 2>&1 &
+expect "an attachment with a wrong password is requested" asked server add volume "$TWO" wrong
+wait $!
+within 90 "the volume is available after the failed attachment" eval '[ -z "$(attachments)" ] && volume_is wrong available'
+like "the server's action gives the reason" "$(failure_of "$TWO")" 'log ?in|[Aa]uthoriz|[Aa]uthentic|CHAP'
+unlike "the guest has no disk after the failed attachment" "$(on h2 dumpxml "$SECOND")" "$WRONG"
+same "the server is ACTIVE after the failed attachment" "$(status_of "$TWO")" ACTIVE
+expect "the volume with the wrong password is deleted" asked volume delete wrong
+within 60 "Cinder does not have that volume any more" no_volume wrong
+
+ends_clean() {
+  expect "the servers are deleted" asked server delete --wait "$ONE" "$TWO"
+  within 60 "the volume is available after the deletion" volume_is data available
+  expect "the volume is deleted" asked volume delete data
+  within 60 "Cinder does not have the volume any more" no_volume data
+  same "no file of a volume is left" "$(ls "$SERVED_FOLDER")" ""
+  same "no attachment is left in Cinder" "$(attachments)" ""
+  for host in h1 h2; do same "no secret is left on $host" "$(on $host secret-list | grep -cE '[0-9a-f]{8}-')" 0; done
+  verdict
+}
+long_run || ends_clean
+
+# ------------------------------------------------------------------------------- reboots, and a libvirtd that has forgotten
+
+attach "$ONE" "$FIRST" h2
+expect "the server is rebooted hard" asked server reboot --hard --wait "$ONE"
+ready "$ONE" "the guest is booted again" 2
+same "the volume has its word after the hard reboot" "$(take h2 "$FIRST")" moved
+expect "libvirtd of h2 is restarted" hosts restart h2
+within 60 "h2 is up again" host_stands h2 up
+same "the guest still uses the volume" "$(take h2 "$FIRST")" moved
+expect "the server is rebooted hard after libvirtd has forgotten the password" asked server reboot --hard --wait "$ONE"
+ready "$ONE" "the guest is booted after libvirtd has forgotten the password" 3
+same "the volume has its word after both" "$(take h2 "$FIRST")" moved
+
+# ------------------------------------------------------------------------------------------------------- a power failure
+
+hosts crash h2 >/dev/null 2>&1
+within 60 "host h2, which lost its power, is shown as down" host_stands h2 down
+expect "an evacuation is requested" os server evacuate "$ONE" --os-compute-api-version 2.29 >"$WORK/did"
+within 180 "the evacuated server is ACTIVE" at_rest "$ONE" ACTIVE
+ready "$ONE" "the evacuated guest is booted"
+same "the volume has its word after the evacuation" "$(take h1 "$FIRST")" moved
+like "Cinder has one attachment, of the new host" "$(attachments)" "^$FIRST attached$"
+hosts boot h2 >/dev/null 2>&1
+within 90 "host h2 is up again after its power failure" host_stands h2 up
+same "the guest runs on one host after the evacuation" "$(runs "$FIRST")" 1
+
+# ----------------------------------------------------------------------------------------------- a target that goes away
+
+# The session ends without a detachment. The guest gets errors or waits, and its data are whole afterwards.
+bash "$TESTBED/tgt.sh" down "$CLOUD/tgt"
+sleep 5
+bash "$TESTBED/tgt.sh" up "$CLOUD/tgt" $MACHINE
+NUMBER=$((16#${VOLUME:0:7} + 1)) ACCOUNT=u${VOLUME:0:8}
+target --op new --mode target --tid $NUMBER -T "iqn.2010-10.org.openstack:volume-$VOLUME"
+target --op new --mode logicalunit --tid $NUMBER --lun 1 -b "$SERVED_FOLDER/volume-$VOLUME"
+target --op new --mode account --user "$ACCOUNT" --password "$(password)"
+target --op bind --mode account --tid $NUMBER --user "$ACCOUNT"
+target --op bind --mode target --tid $NUMBER -I ALL
+within 120 "QEMU has logged in to the target again" eval '[ "$(take h1 "$FIRST")" = moved ]'
+within 60 "the second server is at rest after the power failure" eval 'at_rest "$TWO" SHUTOFF || at_rest "$TWO" ACTIVE'
+ends_clean

@@ -1,0 +1,212 @@
+//! Servers with ports that request bandwidth, with a crash after every append. At each end the world's check requires
+//! that every server has the bandwidth of its ports on its host, and that the bindings name the provider.
+
+use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
+use chronova_actors::operations::heal_allocations::{HealRequest, HealedServer};
+use chronova_actors::process::{
+    attach_interface, build_instance, delete_instance, detach_interface, evacuate, live_migrate, move_instance,
+    revert_resize, unshelve,
+};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ConsumerId, InstanceId, ProviderId};
+use chronova_events::ledger::Ledger;
+use chronova_tests::bandwidth::{CLASS, KILOBITS, bridge_of, held, port};
+use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::world::{Life, World};
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
+use super::{Ask, case};
+
+fn bridged(life: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
+    life.add_bridges(2 * KILOBITS).boxed_local()
+}
+
+/// A server with a port that requests bandwidth.
+fn built(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        bridged(life, id).await;
+        life.build_with_bandwidth(id, port(1)).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+/// A server with an ordinary port.
+fn plain(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        bridged(life, id).await;
+        life.build(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn attached(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        plain(life, id).await;
+        life.attach_bandwidth(id, port(1)).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn moved(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.migrate(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.shelve(id).await.unwrap();
+        life.settled().await;
+        life.offload(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+#[actix_rt::test]
+async fn build_with_bandwidth_is_proven() {
+    let ask: Ask = |life, id| life.build_with_bandwidth(id, port(1)).boxed_local();
+    let case = Case { failed: "ERROR", ..case(bridged, ask, "ABSENT", "ACTIVE") };
+    prove(&Case { definition: &build_instance::DEFINITION, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn delete_with_bandwidth_is_proven() {
+    let ask: Ask = |life, id| life.delete(id).boxed_local();
+    let case = case(built, ask, "ACTIVE", "DELETED");
+    prove(&Case { definition: &delete_instance::DEFINITION, failed: "DELETED", ..case }).await;
+}
+
+#[actix_rt::test]
+async fn attachment_of_a_port_with_bandwidth_is_proven() {
+    let ask: Ask = |life, id| life.attach_bandwidth(id, port(1)).boxed_local();
+    prove(&Case { definition: &attach_interface::DEFINITION, ..case(plain, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn detachment_of_a_port_with_bandwidth_is_proven() {
+    let ask: Ask = |life, id| life.detach_nic(id).boxed_local();
+    prove(&Case { definition: &detach_interface::DEFINITION, ..case(attached, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn migration_with_bandwidth_is_proven() {
+    let ask: Ask = |life, id| life.migrate(id).boxed_local();
+    prove(&Case { definition: &move_instance::DEFINITION, ..case(built, ask, "ACTIVE", "VERIFY_RESIZE") }).await;
+}
+
+#[actix_rt::test]
+async fn revert_with_bandwidth_is_proven() {
+    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
+    prove(&Case { definition: &revert_resize::DEFINITION, ..case(moved, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn evacuation_with_bandwidth_is_proven() {
+    let ask: Ask = |life, id| life.evacuate(id).boxed_local();
+    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
+    prove(&Case { definition: &evacuate::DEFINITION, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn unshelving_with_bandwidth_is_proven() {
+    let ask: Ask = |life, id| life.unshelve(id).boxed_local();
+    let case = case(offloaded, ask, "SHELVED_OFFLOADED", "ACTIVE");
+    prove(&Case { definition: &unshelve::DEFINITION, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn live_migration_with_bandwidth_is_proven() {
+    let ask: Ask = |life, id| life.live_migrate(id).boxed_local();
+    prove(&Case { definition: &live_migrate::DEFINITION, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+fn id(n: u128) -> InstanceId {
+    InstanceId(uuid::Uuid::from_u128(n))
+}
+
+fn ledger<T>(life: &Life, read: impl FnOnce(&Ledger) -> T) -> T {
+    life.context().views.placement.read(|view| read(&view.ledger))
+}
+
+/// Two hosts have bandwidth for two ports each.
+#[actix_rt::test]
+async fn ports_get_bandwidth_of_their_host_as_long_as_it_lasts() {
+    let world = World::new(2);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    life.add_bridges(2 * KILOBITS).await;
+    for n in 1..=5 {
+        life.build_with_bandwidth(id(u128::from(n)), port(n)).await.unwrap();
+        life.settled().await;
+    }
+    let status: Vec<&str> = (1..=5).map(|n| life.status(id(n))).collect();
+    assert_eq!(status, ["ACTIVE", "ACTIVE", "ACTIVE", "ACTIVE", "ERROR"]);
+    assert!(life.fault(id(5)).starts_with("No valid host was found."), "{}", life.fault(id(5)));
+    // The host of a server has no bandwidth left for one more port.
+    life.attach_bandwidth(id(1), port(6)).await.unwrap();
+    life.settled().await;
+    let consumer = ConsumerId::new(id(1).to_string());
+    let host = ProviderId(world.fleet.uri().host_id(life.host_of(&world, id(1)).unwrap()).0);
+    assert_eq!(ledger(&life, |ledger| held(ledger, &consumer)), [(bridge_of(host), KILOBITS)]);
+    // A deleted neighbour makes room for it.
+    let neighbour = (2..=4).map(id).find(|other| life.host_of(&world, *other) == life.host_of(&world, id(1))).unwrap();
+    life.delete(neighbour).await.unwrap();
+    life.settled().await;
+    life.attach_bandwidth(id(1), port(6)).await.unwrap();
+    life.settled().await;
+    assert_eq!(ledger(&life, |ledger| held(ledger, &consumer)), [(bridge_of(host), 2 * KILOBITS)]);
+    life.detach_nic(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(ledger(&life, |ledger| held(ledger, &consumer)), [(bridge_of(host), KILOBITS)]);
+    let used = ledger(&life, |ledger| ledger.providers[&bridge_of(host)].inventories[CLASS].used);
+    assert_eq!(used, KILOBITS);
+    life.stop().await;
+    world.check().await;
+}
+
+/// `placement heal_allocations`: the bindings of the ports name the providers.
+#[actix_rt::test]
+async fn a_heal_gives_ports_their_bandwidth_back() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    life.add_bridges(2 * KILOBITS).await;
+    life.build_with_bandwidth(id(1), port(1)).await.unwrap();
+    life.settled().await;
+    let consumer = ConsumerId::new(id(1).to_string());
+    let before = ledger(&life, |ledger| ledger.consumers[&consumer].claim.allocations.clone());
+    let lose = async || {
+        let release = LedgerCommand::Release { consumer: consumer.clone() };
+        let sent = life.context().gateway.send::<LedgerRoot>(&CELL, release, Meta::system("test")).await;
+        let position = sent.unwrap().position;
+        life.until(|context| context.views.position() >= position).await;
+    };
+    let heal = async |request: HealRequest| {
+        let healed = life.operations().heal_allocations(id(1), request, Meta::system("test")).await;
+        let (healed, position) = healed.unwrap();
+        life.until(|context| context.views.position() >= position).await;
+        healed
+    };
+    lose().await;
+    assert_eq!(heal(HealRequest::default()).await, HealedServer::Created(before.clone()));
+    let forced = heal(HealRequest { force: true, ..HealRequest::default() }).await;
+    assert_eq!(forced, HealedServer::Updated(before.clone()), "a forced heal keeps the bandwidth");
+    assert_eq!(heal(HealRequest::default()).await, HealedServer::UpToDate);
+    lose().await;
+    let HealedServer::Created(without) = heal(HealRequest { skips_ports: true, ..HealRequest::default() }).await else {
+        panic!("nothing was healed")
+    };
+    assert_eq!(without.len() + 1, before.len(), "the bandwidth was to be left out");
+    heal(HealRequest { force: true, ..HealRequest::default() }).await;
+    life.stop().await;
+    world.check().await;
+}
