@@ -127,8 +127,10 @@ struct CardOfFunction {
 }
 
 /// The keys of `binding:profile` that describe a device.
-const KEYS: [&str; 6] =
-    ["pci_vendor_info", "pci_slot", "physical_network", "card_serial_number", "pf_mac_address", "vf_num"];
+const KEYS: [&str; 7] =
+    ["pci_vendor_info", "pci_slot", "physical_network", "card_serial_number", "pf_mac_address", "vf_num", CARD_MAC];
+/// The MAC address that flows from a whole card to its port.
+const CARD_MAC: &str = "device_mac_address";
 
 impl PortDevice {
     /// `None`: the device is not a port's. `known`: the device in the ledger. `found`: the host's own description, if
@@ -178,6 +180,9 @@ impl PortDevice {
         add("pci_vendor_info", json!(self.ids));
         add("pci_slot", json!(self.device.address.to_string()));
         add("physical_network", json!(self.network));
+        if let Some(mac) = self.own_mac() {
+            add(CARD_MAC, json!(mac));
+        }
         if let (Some(card), Some(number)) = (&self.card, self.nic.function) {
             if let Some(mac) = &card.mac {
                 add("pf_mac_address", json!(mac));
@@ -194,6 +199,11 @@ impl PortDevice {
 /// Whether the profile of a port asks for a trusted device.
 pub fn is_trusted(profile: &Map<String, Value>) -> bool {
     take_flag(&mut profile.clone(), "trusted") == Ok(Some(true))
+}
+
+/// The MAC address of the whole card that a port has according to its profile.
+pub fn card_mac(profile: &Map<String, Value>) -> Option<&str> {
+    profile.get(CARD_MAC).and_then(Value::as_str)
 }
 
 /// The profile of a port that has this device, or none. Other keys stay.

@@ -129,9 +129,13 @@ pub(crate) async fn of_server(
     if of_users(server).is_empty() {
         return Ok(Vec::new());
     }
-    let found = driver.capabilities().await.map_err(StepError::again)?;
     let consumer = ConsumerId::new(instance.to_string());
-    Ok(views.placement.read(|view| of_consumer(&view.ledger, host, &consumer, Some(&found.pci))))
+    let read = |found: Option<&HostPci>| views.placement.read(|view| of_consumer(&view.ledger, host, &consumer, found));
+    if read(None).is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = driver.capabilities().await.map_err(StepError::again)?;
+    Ok(read(Some(&found.pci)))
 }
 
 /// Whether a port of the server gives it a whole card. A guest gets such a card with its definition alone.

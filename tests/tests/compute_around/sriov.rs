@@ -110,6 +110,28 @@ async fn a_direct_port_has_the_device_of_its_server_in_its_profile() {
     cloud.api.stop().await;
 }
 
+/// The next port on the card needs the address of the card.
+#[actix_rt::test]
+async fn a_port_gives_the_mac_address_of_its_card_back() {
+    let cloud = Cloud::start_in(World::with_pci(2, "15b3:1019/101a*1", PciTracking::Untracked)).await;
+    let network = vlan(&cloud, "physnet1", 103).await;
+    let card = json!("02:51:00:10:00:00");
+    for _ in 0..2 {
+        let port = port(&cloud, &network, "direct-physical", json!({})).await;
+        let before = shown(&cloud, &port).await["mac_address"].clone();
+        let server = cloud.api.server(USER, wish(&port)).await;
+        assert_eq!(cloud.show(&server).await["status"], "ACTIVE");
+        let bound = shown(&cloud, &port).await;
+        assert_eq!((&bound["mac_address"], &bound["binding:profile"]["device_mac_address"]), (&card, &card));
+        let gone = cloud.api.call("DELETE", &format!("/servers/{server}"), "2.1", USER, None).await;
+        assert_eq!(gone.status, 204);
+        cloud.api.life.settled().await;
+        let left = shown(&cloud, &port).await;
+        assert_eq!((&left["mac_address"], &left["binding:profile"]), (&before, &json!({})));
+    }
+    cloud.api.stop().await;
+}
+
 #[actix_rt::test]
 async fn a_port_on_another_physical_network_finds_no_host() {
     let cloud = start().await;

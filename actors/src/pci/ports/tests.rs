@@ -119,6 +119,22 @@ fn the_profile_describes_the_device_of_the_port() {
 }
 
 #[test]
+fn a_port_takes_the_mac_address_of_its_whole_card() {
+    let card = HeldPciDevice { address: "0000:81:00.0".parse().unwrap(), ..held() };
+    let known = device(PciDeviceType::Pf, Some(Some("physnet1")), false);
+    let own = PortDevice::of(&card, &known, Some(&found())).unwrap();
+    assert_eq!((own.is_whole_card(), own.own_mac()), (true, Some("52:54:00:00:00:01")));
+    let profile = profile_with(&Map::new(), Some(&own));
+    let expected = json!({
+        "pci_vendor_info": "8086:10ed", "pci_slot": "0000:81:00.0", "physical_network": "physnet1",
+        "device_mac_address": "52:54:00:00:00:01",
+    });
+    assert_eq!(card_mac(&profile), Some("52:54:00:00:00:01"));
+    assert_eq!(Value::Object(profile.clone()), expected);
+    assert_eq!(profile_with(&profile, None), Map::new());
+}
+
+#[test]
 fn an_interface_gets_the_device_with_the_name_that_its_form_needs() {
     let known = device(PciDeviceType::Vf, Some(None), false);
     let own = PortDevice::of(&held(), &known, Some(&found())).unwrap();

@@ -24,7 +24,8 @@ pub(super) fn binding_change(port: &NeutronPort, got: Option<PortGrant<'_>>) -> 
     if after != before {
         body.insert("binding:profile".to_owned(), Value::Object(after));
     }
-    let mac = got.and_then(|got| got.device).and_then(PortDevice::own_mac);
+    // Neutron refuses another address for a bound port. There, it takes the address of a whole card from the profile.
+    let mac = got.and_then(|got| got.device).and_then(PortDevice::own_mac).filter(|_| port.bound_to().is_none());
     let mac = mac.filter(|mac| !mac.eq_ignore_ascii_case(&port.mac_address));
     body.extend(mac.map(|mac| ("mac_address".to_owned(), json!(mac))));
     body

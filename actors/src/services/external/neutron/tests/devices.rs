@@ -1,17 +1,43 @@
 //! Ports that are PCI devices of their hosts: their request, their `binding:profile` and their plug.
 
 use chronova_events::ledger::{HeldPciDevice, HostPciDevice, PciDeviceType};
+use chronova_events::pci::PciAddress;
 use chronova_hypervisor::guest::{NicDevice, NicDeviceForm};
+use chronova_hypervisor::pci::{HostPci, PciDevice, PciNic};
 
+use super::super::grants::binding_change;
 use super::*;
 use crate::pci::alias::PciNumaPolicy;
 use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice};
+use crate::ports::PortGrant;
 
 /// A virtual function that the port got.
 fn device(port: PortId, address: &str) -> PortDevice {
     let address = address.parse().unwrap();
     let held = HeldPciDevice { address, alias: HeldPciDevice::requested_by(port), tracked: None };
-    let known = HostPciDevice {
+    PortDevice::of(&held, &known(address), None).unwrap()
+}
+
+/// A whole card with this MAC address.
+fn card(port: PortId, mac: &str) -> PortDevice {
+    let address = "0000:83:00.0".parse().unwrap();
+    let held = HeldPciDevice { address, alias: HeldPciDevice::requested_by(port), tracked: None };
+    let described = PciDevice {
+        address,
+        vendor: "8086".into(),
+        product: "154c".into(),
+        kind: PciDeviceType::Pf,
+        parent: None,
+        cell: None,
+        card_serial: None,
+        nic: PciNic { mac: Some(mac.to_owned()), ..PciNic::default() },
+    };
+    let found = HostPci { devices: vec![described], sockets: vec![] };
+    PortDevice::of(&held, &HostPciDevice { kind: PciDeviceType::Pf, ..known(address) }, Some(&found)).unwrap()
+}
+
+fn known(address: PciAddress) -> HostPciDevice {
+    HostPciDevice {
         address,
         vendor: "8086".into(),
         product: "154c".into(),
@@ -25,8 +51,7 @@ fn device(port: PortId, address: &str) -> PortDevice {
         remote_managed: false,
         managed: true,
         offered: true,
-    };
-    PortDevice::of(&held, &known, None).unwrap()
+    }
 }
 
 fn profile(slot: &str) -> Value {
@@ -85,6 +110,22 @@ async fn a_port_is_bound_with_its_device_and_without_it_when_it_is_released() {
     neutron.networks.rebind(id, project, Some("h1"), "nova", &request.grants, meta()).await.unwrap();
     neutron.networks.release(id, project, &[], meta()).await.unwrap();
     assert_eq!(neutron.ports()[0]["binding:profile"], json!({}));
+}
+
+/// Neutron refuses another MAC address for a bound port, and takes that of a whole card from the profile.
+#[test]
+fn only_an_unbound_port_is_given_the_mac_address_of_its_card() {
+    let card = card(SUBNET.parse().unwrap(), "52:54:00:00:00:01");
+    let change = |host: &str| {
+        let port: NeutronPort = serde_json::from_value(json!({"id": SUBNET, "network_id": NETWORK,
+            "mac_address": "fa:16:3e:00:00:01", "binding:host_id": host, "binding:profile": {}}))
+        .unwrap();
+        let body = binding_change(&port, Some(PortGrant { device: Some(&card), providers: None }));
+        (body.get("mac_address").cloned(), body["binding:profile"]["device_mac_address"].clone())
+    };
+    let mac = json!("52:54:00:00:00:01");
+    assert_eq!(change(""), (Some(mac.clone()), mac.clone()));
+    assert_eq!(change("h1"), (None, mac));
 }
 
 #[test]
