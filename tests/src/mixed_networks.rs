@@ -232,8 +232,8 @@ impl NetworkService for MixedNetworks {
         self.service.floating_addresses(ports, caller).await
     }
 
-    async fn device_ports(&self, ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
-        self.ports.device_ports(ports).await
+    async fn device_ports(&self, ports: &[PortId], meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
+        self.ports.device_ports(ports, meta).await
     }
 
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {

@@ -363,7 +363,7 @@ impl NetworkService for OneNetwork {
         Ok(vec![])
     }
 
-    async fn device_ports(&self, ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
+    async fn device_ports(&self, ports: &[PortId], _: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
         let wanted = ports.iter().filter_map(|port| {
             let network = Some("physnet1".to_owned());
             Some(DevicePort { port: *port, vnic: vnic_of(*port)?, network, policy: None, trusted: false })

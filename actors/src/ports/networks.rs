@@ -269,8 +269,9 @@ pub trait NetworkService: Send + Sync + 'static {
         caller: &ServiceCaller,
     ) -> Result<Vec<FloatingAddress>, PortError>;
 
-    /// Those of these ports that need a PCI device of their host. Other ids are left out.
-    async fn device_ports(&self, _ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
+    /// Those of these ports that need a PCI device of their host. Other ids are left out. The service is asked for
+    /// Chronova, because users cannot see the physical networks of networks.
+    async fn device_ports(&self, _ports: &[PortId], _meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
         Ok(Vec::new())
     }
 

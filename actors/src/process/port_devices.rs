@@ -36,7 +36,7 @@ pub(super) async fn requested(work: &StepRun, server: &Alive) -> Result<Vec<Devi
 pub(super) async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<DevicePort>, StepError> {
     match ports.is_empty() {
         true => Ok(Vec::new()),
-        false => Ok(work.context.networks.device_ports(ports).await?),
+        false => Ok(work.context.networks.device_ports(ports, &work.meta).await?),
     }
 }
 

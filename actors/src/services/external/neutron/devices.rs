@@ -1,6 +1,7 @@
 //! Ports whose interfaces are PCI devices of their hosts (SR-IOV, vDPA).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{NetworkId, PortId};
@@ -41,9 +42,12 @@ impl NeutronSegments {
 }
 
 impl NeutronNetworks {
-    pub(super) async fn ports_with_devices(&self, ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
-        let meta = Meta::system("neutron");
-        let asker = NeutronCaller::account(&meta);
+    pub(super) async fn ports_with_devices(
+        &self,
+        ports: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<Vec<DevicePort>, PortError> {
+        let asker = NeutronCaller::account(meta);
         let ids: Vec<String> = ports.iter().map(PortId::to_string).collect();
         let mut found: Vec<NeutronPort> = self.calls.list_by(asker, "ports", "id", &ids, "").await?;
         found.retain(|port| vnic(port).is_some());

@@ -214,8 +214,8 @@ impl NetworkService for NeutronNetworks {
         self.floating_of(ports, caller).await
     }
 
-    async fn device_ports(&self, ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
-        self.ports_with_devices(ports).await
+    async fn device_ports(&self, ports: &[PortId], meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
+        self.ports_with_devices(ports, meta).await
     }
 
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {

@@ -268,7 +268,7 @@ impl NetworkService for EmbeddedNetworks {
         Ok(self.views.networks.read(|view| reads::floating_addresses(view, ports)))
     }
 
-    async fn device_ports(&self, ports: &[PortId]) -> Result<Vec<DevicePort>, PortError> {
+    async fn device_ports(&self, ports: &[PortId], _: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
         Ok(self.views.networks.read(|view| devices::requested(view, ports)))
     }
 

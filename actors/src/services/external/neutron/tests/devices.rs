@@ -79,9 +79,9 @@ async fn a_port_requests_a_device_on_the_physical_network_of_its_network() {
         policy: Some(PciNumaPolicy::Required),
         trusted: false,
     };
-    assert_eq!(neutron.networks.device_ports(&[direct, normal]).await.unwrap(), [wanted]);
+    assert_eq!(neutron.networks.device_ports(&[direct, normal], &meta()).await.unwrap(), [wanted]);
     let calls = neutron.service.calls().len();
-    assert_eq!(neutron.networks.device_ports(&[normal]).await.unwrap(), []);
+    assert_eq!(neutron.networks.device_ports(&[normal], &meta()).await.unwrap(), []);
     assert_eq!(neutron.service.calls().len(), calls + 1, "no network is asked for an ordinary port");
 }
 
