@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
+use chronova_actors::operations::heal_allocations::{HealReject, HealRequest};
 use chronova_actors::process::{
     attach_interface, build_instance, confirm_resize, delete_instance, detach_interface, evacuate, live_migrate,
     move_instance, power, revert_resize, unshelve,
 };
-use chronova_events::ids::InstanceId;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ConsumerId, InstanceId};
 use chronova_events::instance::PowerAction;
 use chronova_events::pci::PciAddress;
 use chronova_tests::pci::{PciTracking, devices};
@@ -251,6 +254,28 @@ async fn a_whole_card_is_not_plugged_in_later_and_not_migrated_live() {
     assert!(devices(&world.fleet, id(2)).values().all(Vec::is_empty), "the attached card is in the guest");
     life.stop().await;
     world.check().await;
+}
+
+/// Nothing says which device a guest has. So a heal could not keep other guests from this device.
+#[actix_rt::test]
+async fn a_server_with_a_device_port_is_not_healed() {
+    let world = World::with_pci(1, CARDS, PciTracking::Untracked);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    life.build_with_port(id(1), "direct").await.unwrap();
+    life.settled().await;
+    let is_refused = async |force: bool| {
+        let request = HealRequest { force, ..HealRequest::default() };
+        let healed = life.operations().heal_allocations(id(1), request, Meta::system("test")).await;
+        matches!(healed, Err(HealReject::NestedResources("PCI device")))
+    };
+    assert!(is_refused(true).await, "a forced heal loses the device");
+    let release = LedgerCommand::Release { consumer: ConsumerId::new(id(1).to_string()) };
+    let sent = life.context().gateway.send::<LedgerRoot>(&CELL, release, Meta::system("test")).await;
+    let position = sent.unwrap().position;
+    life.until(|context| context.views.position() >= position).await;
+    assert!(is_refused(false).await, "a heal leaves out the device");
+    life.stop().await;
 }
 
 /// The claim of the last device is refused before the port is bound.
