@@ -208,13 +208,20 @@ pub fn card_mac(profile: &Map<String, Value>) -> Option<&str> {
 
 /// The profile of a port that has this device, or none. Other keys stay.
 pub fn profile_with(profile: &Map<String, Value>, device: Option<&PortDevice>) -> Map<String, Value> {
-    let mut profile = profile.clone();
+    let mut after = profile.clone();
     // A user may have set a key of the same name for a port without a device.
     if device.is_some() || profile.contains_key("pci_slot") {
-        profile.retain(|key, _| !KEYS.contains(&key.as_str()));
+        after.retain(|key, _| !KEYS.contains(&key.as_str()));
     }
-    profile.extend(device.map(PortDevice::entries).unwrap_or_default());
-    profile
+    if let Some(device) = device {
+        let entries = device.entries();
+        // While a guest uses a card, the host does not see the card's address.
+        let is_same = device.is_whole_card() && profile.get("pci_slot") == entries.get("pci_slot");
+        let seen_before = profile.get(CARD_MAC).filter(|_| is_same);
+        after.extend(seen_before.map(|mac| (CARD_MAC.to_owned(), mac.clone())));
+        after.extend(entries);
+    }
+    after
 }
 
 #[cfg(test)]

@@ -131,6 +131,9 @@ fn a_port_takes_the_mac_address_of_its_whole_card() {
     });
     assert_eq!(card_mac(&profile), Some("52:54:00:00:00:01"));
     assert_eq!(Value::Object(profile.clone()), expected);
+    let unseen = PortDevice::of(&card, &known, None).unwrap();
+    assert_eq!(unseen.own_mac(), None);
+    assert_eq!(profile_with(&profile, Some(&unseen)), profile, "the card is the same");
     assert_eq!(profile_with(&profile, None), Map::new());
 }
 
