@@ -11,6 +11,7 @@ pub mod images;
 pub mod keys;
 pub mod network_resources;
 pub mod networks;
+pub mod port_grants;
 pub mod port_resources;
 pub mod scheduler_hook;
 pub mod volumes;
@@ -31,6 +32,7 @@ pub use networks::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkPlane, NetworkService,
     PlaneRemovals, PlugState, PortInfo, SecurityGroupInfo, SecurityRuleInfo,
 };
+pub use port_grants::{PortGrant, PortGrants};
 pub use port_resources::{PortAllocations, PortProviders, PortRequestGroup, PortResourceRequest};
 pub use volumes::{
     AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumeService, SnapshotInfo, UserVolumeCall,

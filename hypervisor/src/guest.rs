@@ -230,6 +230,35 @@ pub enum NicPlug {
     Bridge { bridge: String },
     /// Only a tap device. An agent of the network service connects this device to a network.
     Tap,
+    /// A PCI device of the host, which only this guest has (SR-IOV, vDPA).
+    Device(NicDevice),
+}
+
+/// A PCI device of the host as a guest's interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicDevice {
+    pub form: NicDeviceForm,
+    /// The VLAN that the host sets on the device.
+    pub vlan: Option<u16>,
+    /// The device. The network service describes an interface without it; the placement ledger knows it. A driver
+    /// refuses an interface without its device.
+    pub device: Option<PassedDevice>,
+    /// The host's name of the device: the network interface of [`NicDeviceForm::Macvtap`], the character device of
+    /// [`NicDeviceForm::Vdpa`].
+    pub name: Option<String>,
+}
+
+/// How a guest gets the device of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum NicDeviceForm {
+    /// The guest gets a virtual function. The host sets its MAC address and its VLAN.
+    HostDevice,
+    /// The guest gets a whole card, with the card's own MAC address.
+    WholeCard,
+    /// A macvtap device has the virtual function for itself.
+    Macvtap,
+    /// The guest drives the device by virtio.
+    Vdpa,
 }
 
 /// A virtual network on a host.

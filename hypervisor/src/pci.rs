@@ -28,6 +28,20 @@ pub struct PciDevice {
     pub cell: Option<u32>,
     /// The card's serial number, from its vital product data. It identifies a remote-managed NIC.
     pub card_serial: Option<String>,
+    pub nic: PciNic,
+}
+
+/// The properties of a network card, or of a virtual function of a network card.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciNic {
+    /// The host's network interface, for example `ens1f0v2`. A guest that has the device takes it from the host.
+    pub interface: Option<String>,
+    /// The MAC address of that interface.
+    pub mac: Option<String>,
+    /// The number of a virtual function within its physical function.
+    pub function: Option<u32>,
+    /// The character device of a vDPA device, for example `/dev/vhost-vdpa-0`.
+    pub vdpa: Option<String>,
 }
 
 /// A device of the host that a guest gets.

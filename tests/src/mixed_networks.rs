@@ -8,9 +8,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chronova_actors::pci::ports::DevicePort;
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PortAllocations, PortError, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
+    PortError, PortGrants, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_actors::runtime::Leadership;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
@@ -141,10 +142,10 @@ impl NetworkService for MixedNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
-        given: &PortAllocations,
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.ports.rebind(instance, project, host, availability_zone, given, meta).await
+        self.ports.rebind(instance, project, host, availability_zone, grants, meta).await
     }
 
     async fn bind_destination(
@@ -152,10 +153,10 @@ impl NetworkService for MixedNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
-        given: &PortAllocations,
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.ports.bind_destination(instance, project, host, given, meta).await
+        self.ports.bind_destination(instance, project, host, grants, meta).await
     }
 
     async fn activate_destination(
@@ -229,6 +230,10 @@ impl NetworkService for MixedNetworks {
         caller: &ServiceCaller,
     ) -> Result<Vec<FloatingAddress>, PortError> {
         self.service.floating_addresses(ports, caller).await
+    }
+
+    async fn device_ports(&self, ports: &[PortId], meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
+        self.ports.device_ports(ports, meta).await
     }
 
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {

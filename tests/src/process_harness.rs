@@ -140,7 +140,7 @@ fn subject() -> InstanceId {
 /// A world in which `before` has happened.
 async fn prepared(case: &Case) -> World {
     let mut world = match case.pci {
-        Some(tracking) => World::with_pci(HOSTS, "10de:1eb8*3", tracking),
+        Some(tracking) => World::with_pci(HOSTS, "10de:1eb8*3,8086:1572/154c*3,15b3:101d/101ev*2", tracking),
         None if case.gpus => World::with_gpus(HOSTS, "nvidia-35*3"),
         None if case.tpm => World::with_tpms(HOSTS),
         None => World::new(HOSTS),

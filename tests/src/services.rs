@@ -7,13 +7,16 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chronova_actors::pci::ports::{DevicePort, DeviceVnic, PortDevice};
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, ImageDraft, ImageService, InterfaceRequest, InterfacesRequest, NetworkService,
-    PortAllocations, PortError, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
+    PortAllocations, PortError, PortGrants, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo,
+    ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{FixedIp, ImageSnapshot, NicInfo, RequestedNetworks, RequestedNic};
+use chronova_events::pci::PciAddress;
 use chronova_hypervisor::driver::{ByteStream, DriverResult, ImageSource};
 use chronova_hypervisor::guest::{ImageRef, NetworkSpec, Nic, NicPlug};
 use futures::StreamExt;
@@ -35,6 +38,8 @@ pub struct OneNetwork {
     unsuitable: Mutex<Option<String>>,
     /// The number of allocations that fail from now on.
     refused_allocations: Mutex<u32>,
+    /// The devices in the profiles of ports that are devices of their hosts.
+    equipped: Mutex<BTreeMap<PortId, PortDevice>>,
     /// The providers that the bindings of ports name.
     given: Mutex<PortAllocations>,
 }
@@ -72,6 +77,21 @@ impl OneNetwork {
         *self.refused_allocations.lock().unwrap() = number;
     }
 
+    /// The devices in the profiles of ports.
+    pub fn equipped(&self) -> BTreeMap<PortId, PciAddress> {
+        self.equipped.lock().unwrap().iter().map(|(port, device)| (*port, device.device.address)).collect()
+    }
+
+    /// The server's ports have these devices from now on, and no others.
+    fn equip(&self, instance: InstanceId, devices: &[PortDevice]) {
+        let own = self.ports_of(instance);
+        let mut equipped = self.equipped.lock().unwrap();
+        equipped.retain(|port, _| !own.contains(port));
+        equipped.extend(
+            devices.iter().filter(|device| own.contains(&device.port)).map(|device| (device.port, device.clone())),
+        );
+    }
+
     /// The providers that the port's binding names.
     pub fn given_to(&self, port: PortId) -> Option<PortProviders> {
         self.given.lock().unwrap().get(&port).cloned()
@@ -89,6 +109,28 @@ fn port_of(process: ProcessId) -> PortId {
     PortId::derive(process.0, "port")
 }
 
+/// The words of `vnic_type` that a port's id can have.
+const VNICS: [&str; 5] = ["direct", "direct-physical", "macvtap", "vdpa", "remote-managed"];
+/// Marks the id of a port that a user made with a `vnic_type`.
+const DEVICE_PORT: u128 = 0x5110_c0de;
+
+/// A port of the server's user that is a device of its host. Its id says its `vnic_type`, so that it outlives crashes.
+pub fn device_port(instance: InstanceId, vnic: &str) -> PortId {
+    let kind = VNICS.iter().position(|word| *word == vnic).unwrap() as u128;
+    PortId(Uuid::from_u128((DEVICE_PORT << 96) | (kind << 80) | (instance.0.as_u128() & u128::from(u64::MAX))))
+}
+
+/// Whether the port is one of [`device_port`].
+pub fn is_device_port(port: PortId) -> bool {
+    vnic_of(port).is_some()
+}
+
+fn vnic_of(port: PortId) -> Option<DeviceVnic> {
+    let id = port.0.as_u128();
+    let kind = usize::try_from((id >> 80) & 0xffff).unwrap();
+    (id >> 96 == DEVICE_PORT).then(|| DeviceVnic::of_word(VNICS[kind]).unwrap())
+}
+
 fn nic(port: PortId, number: usize, tag: Option<String>) -> NicInfo {
     NicInfo {
         port,
@@ -104,7 +146,7 @@ fn nic(port: PortId, number: usize, tag: Option<String>) -> NicInfo {
             dhcp: true,
         }],
         tag,
-        owned: true,
+        owned: vnic_of(port).is_none(),
         security_groups: vec!["default".to_owned()],
     }
 }
@@ -136,9 +178,11 @@ impl NetworkService for OneNetwork {
         let named = wanted.networks.listed().iter().find_map(|nic| nic.port);
         let port = named.unwrap_or_else(|| PortId::derive(wanted.instance.0, "port-0"));
         let made = || NicInfo { owned: named.is_none(), ..nic(port, number, None) };
-        let nic = ports.entry(wanted.instance).or_insert_with(made);
-        self.given.lock().unwrap().extend(wanted.allocations);
-        Ok(vec![nic.clone()])
+        let nic = ports.entry(wanted.instance).or_insert_with(made).clone();
+        drop(ports);
+        self.equip(wanted.instance, &wanted.grants.devices);
+        self.given.lock().unwrap().extend(wanted.grants.allocations);
+        Ok(vec![nic])
     }
 
     async fn resource_requests(&self, ports: &[PortId], _: &Arc<Meta>) -> Result<Vec<PortResourceRequest>, PortError> {
@@ -146,6 +190,7 @@ impl NetworkService for OneNetwork {
     }
 
     async fn release(&self, instance: InstanceId, _: &ProjectId, _: &[PortId], _: Arc<Meta>) -> Result<(), PortError> {
+        self.equip(instance, &[]);
         for port in self.ports_of(instance) {
             self.given.lock().unwrap().remove(&port);
         }
@@ -162,12 +207,13 @@ impl NetworkService for OneNetwork {
         _: &ProjectId,
         host: Option<&str>,
         _: &str,
-        given: &PortAllocations,
+        grants: &PortGrants,
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
+        self.equip(instance, &grants.devices);
         for port in self.ports_of(instance) {
             let mut known = self.given.lock().unwrap();
-            match (host, given.get(&port)) {
+            match (host, grants.allocations.get(&port)) {
                 (Some(_), Some(given)) => drop(known.insert(port, given.clone())),
                 (Some(_), None) => {}
                 (None, _) => drop(known.remove(&port)),
@@ -185,7 +231,7 @@ impl NetworkService for OneNetwork {
         instance: InstanceId,
         _: &ProjectId,
         host: &str,
-        _: &PortAllocations,
+        _: &PortGrants,
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.unsuitable.lock().unwrap().as_deref() == Some(host) {
@@ -234,8 +280,11 @@ impl NetworkService for OneNetwork {
         let number = more.len() + 130;
         let owned = wanted.nic.port.is_none();
         let made = || (wanted.instance, NicInfo { owned, ..nic(port, number, wanted.nic.tag.clone()) });
-        self.given.lock().unwrap().extend(wanted.allocations.clone());
-        Ok(more.entry(port).or_insert_with(made).1.clone())
+        let nic = more.entry(port).or_insert_with(made).1.clone();
+        let PortGrants { devices, allocations } = wanted.grants;
+        self.equipped.lock().unwrap().extend(devices.into_iter().map(|device| (port, device)));
+        self.given.lock().unwrap().extend(allocations);
+        Ok(nic)
     }
 
     async fn detach(
@@ -246,6 +295,7 @@ impl NetworkService for OneNetwork {
         _: bool,
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
+        self.equipped.lock().unwrap().remove(&port);
         self.more.lock().unwrap().remove(&port);
         self.given.lock().unwrap().remove(&port);
         self.ports.lock().unwrap().retain(|of, nic| (*of, nic.port) != (instance, port));
@@ -313,6 +363,14 @@ impl NetworkService for OneNetwork {
         Ok(vec![])
     }
 
+    async fn device_ports(&self, ports: &[PortId], _: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
+        let wanted = ports.iter().filter_map(|port| {
+            let network = Some("physnet1".to_owned());
+            Some(DevicePort { port: *port, vnic: vnic_of(*port)?, network, policy: None, trusted: false })
+        });
+        Ok(wanted.collect())
+    }
+
     async fn find_ports(&self, _: &[PortId], _: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
         Ok(vec![])
     }
@@ -337,7 +395,7 @@ impl NetworkService for OneNetwork {
             mtu: nic.mtu,
             filter: None,
             tap: format!("tap{}", &nic.port.to_string()[..11]),
-            plug: NicPlug::Network,
+            plug: vnic_of(nic.port).map_or(NicPlug::Network, |vnic| vnic.plug(None)),
         });
         let network = NetworkSpec { network: NetworkId(Uuid::nil()), mtu: 1500, subnets: vec![], reservations: vec![] };
         Ok(HostNetworkSetup { nics: nics.collect(), networks: vec![network], ..HostNetworkSetup::default() })
@@ -346,7 +404,7 @@ impl NetworkService for OneNetwork {
     /// Each destination has its own bridge, named after the host.
     async fn realise_at(&self, nics: &[NicInfo], host: &str) -> Result<HostNetworkSetup, PortError> {
         let mut setup = self.realise(nics).await?;
-        for nic in &mut setup.nics {
+        for nic in setup.nics.iter_mut().filter(|nic| nic.plug == NicPlug::Network) {
             nic.plug = NicPlug::Bridge { bridge: format!("br-{host}") };
         }
         Ok(setup)

@@ -222,6 +222,7 @@ impl World {
         assert_eq!(spoilt, [], "a disk is removed or overwritten while another host uses it");
         views.placement.read(|view| crate::pinned::check(&self.fleet, &view.ledger));
         views.placement.read(|view| crate::pci::check(&self.fleet, &view.ledger));
+        views.placement.read(|view| crate::pci::check_ports(&self.network.equipped(), &view.ledger));
         crate::bandwidth::check(&self.network, &views);
         views.placement.read(|view| crate::gpus::check(&self.fleet, &view.ledger, &self.options.servers.mdevs));
         assert_eq!(self.fleet.leaks(), [], "a disk is left behind");
@@ -280,7 +281,8 @@ impl World {
     fn check_interfaces(&self, views: &Views, id: InstanceId, server: &Alive) {
         let macs: BTreeSet<String> = server.nics.iter().map(|nic| nic.mac.clone()).collect();
         let guests = (0..self.fleet.len()).find_map(|host| self.fleet.guests(host).remove(&id));
-        assert_eq!(guests.map(|guest| guest.nics), Some(macs), "the guest of {id} has other interfaces");
+        let found = guests.map(|guest| crate::pci::with_saved(server, guest.nics));
+        assert_eq!(found, Some(macs), "the guest of {id} has other interfaces");
         let ports: BTreeSet<PortId> = server.nics.iter().map(|nic| nic.port).collect();
         let mut bound: BTreeSet<PortId> = self.network.ports_of(id).into_iter().collect();
         bound.extend(

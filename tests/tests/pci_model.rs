@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 //! Compares the ledger's PCI devices with an independent model under random traffic: reports that offer other devices
-//! and begin to track them, claims of one or several servers, moves, and releases.
+//! and begin to track them, claims of one or several servers, ports that come and go, moves, and releases.
 //!
 //! The model knows sets of device numbers only. After every command, both must agree on its acceptance and on the
 //! devices of each server. No device has two holders. The allocations of tracked devices are those of their holders.
@@ -9,17 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_actors::aggregate::AggregateRoot;
 use chronova_actors::ledger::{GuestClaim, LedgerCommand, LedgerRoot, ReportedPci, ServerClaim};
-use chronova_actors::pci::alias::PciAliases;
+use chronova_actors::pci::alias::{PciAliases, PciRequest};
 use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_actors::pci::host::offered;
+use chronova_actors::pci::ports::{DevicePort, DeviceVnic};
 use chronova_actors::topology::host::HostNumaCells;
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
-use chronova_events::ids::{ConsumerId, FlavorId, ProviderId};
+use chronova_events::ids::{ConsumerId, FlavorId, PortId, ProviderId};
 use chronova_events::instance::FlavorSnapshot;
 use chronova_events::ledger::{Allocation, Claimed, Inventory, Ledger, PciDeviceType};
 use chronova_events::pci::PciAddress;
-use chronova_hypervisor::pci::{HostPci, PciDevice};
+use chronova_hypervisor::pci::{HostPci, PciDevice, PciNic};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -58,6 +59,9 @@ enum PciStep {
     Release(u8),
     SetAside(u8),
     TakeBack(u8),
+    /// A server gets a port that needs any device, by the port's number.
+    Attach(u8, u8),
+    Detach(u8, u8),
 }
 
 fn step() -> impl Strategy<Value = PciStep> {
@@ -71,7 +75,9 @@ fn step() -> impl Strategy<Value = PciStep> {
         }),
         2 => server.clone().prop_map(PciStep::Release),
         1 => server.clone().prop_map(PciStep::SetAside),
-        1 => server.prop_map(PciStep::TakeBack),
+        1 => server.clone().prop_map(PciStep::TakeBack),
+        3 => (server.clone(), 0..3_u8).prop_map(|(server, port)| PciStep::Attach(server, port)),
+        1 => (server, 0..3_u8).prop_map(|(server, port)| PciStep::Detach(server, port)),
     ]
 }
 
@@ -92,8 +98,11 @@ fn report(named: &BTreeSet<u8>, tracked: bool) -> LedgerCommand {
         parent: (!is_gpu(number)).then_some(PciAddress { domain: 0, bus: 0x81, slot: 0, function: 0 }),
         cell: None,
         card_serial: None,
+        nic: PciNic::default(),
     };
-    let specs: Vec<String> = named.iter().map(|number| format!("{{\"address\": \"{}\"}}", address(*number))).collect();
+    // The devices serve ports of tunnelled networks, too.
+    let spec = |number: &u8| format!("{{\"address\": \"{}\", \"physical_network\": null}}", address(*number));
+    let specs: Vec<String> = named.iter().map(spec).collect();
     let found = HostPci { devices: DEVICES.map(device).collect(), sockets: vec![] };
     let devices = offered(&found, &DeviceSpec::read_all(&specs).unwrap(), host(), tracked).unwrap();
     let vcpu = Inventory {
@@ -115,13 +124,8 @@ fn report(named: &BTreeSet<u8>, tracked: bool) -> LedgerCommand {
     }
 }
 
-fn claim((number, gpus, functions): (u8, u32, u32)) -> ServerClaim {
-    let aliases = [
-        r#"{"name": "gpu", "vendor_id": "10de", "product_id": "1eb8"}"#,
-        r#"{"name": "vf", "vendor_id": "10de", "product_id": "10ed", "device_type": "type-VF"}"#,
-    ];
-    let aliases = PciAliases::read(&aliases.map(str::to_owned), false).unwrap();
-    let flavor = FlavorSnapshot {
+fn flavor(extra_specs: Vec<(String, String)>) -> FlavorSnapshot {
+    FlavorSnapshot {
         id: FlavorId::new("1"),
         name: "m1.devices".into(),
         vcpus: 1,
@@ -129,9 +133,28 @@ fn claim((number, gpus, functions): (u8, u32, u32)) -> ServerClaim {
         root_gib: 1,
         ephemeral_gib: 0,
         swap_mib: 0,
-        extra_specs: vec![("pci_passthrough:alias".into(), format!("gpu:{gpus},vf:{functions}"))],
-    };
-    let devices = aliases.requests(&flavor, None).unwrap();
+        extra_specs,
+    }
+}
+
+fn port(number: u8) -> PortId {
+    PortId(Uuid::from_u128(u128::from(number)))
+}
+
+fn request_of(number: u8) -> PciRequest {
+    let port = port(number);
+    let port = DevicePort { port, vnic: DeviceVnic::Direct, network: None, policy: None, trusted: false };
+    PciAliases::default().of_server(&flavor(vec![]), None, &[port]).unwrap().remove(0)
+}
+
+fn claim((number, gpus, functions): (u8, u32, u32)) -> ServerClaim {
+    let aliases = [
+        r#"{"name": "gpu", "vendor_id": "10de", "product_id": "1eb8"}"#,
+        r#"{"name": "vf", "vendor_id": "10de", "product_id": "10ed", "device_type": "type-VF"}"#,
+    ];
+    let aliases = PciAliases::read(&aliases.map(str::to_owned), false).unwrap();
+    let wanted = vec![("pci_passthrough:alias".into(), format!("gpu:{gpus},vf:{functions}"))];
+    let devices = aliases.requests(&flavor(wanted), None).unwrap();
     ServerClaim {
         claim: Claimed {
             consumer: server(number),
@@ -157,11 +180,14 @@ struct PciModel {
     /// The devices that Placement knows.
     tracked: BTreeSet<u8>,
     held: BTreeMap<ConsumerId, (u32, u32, BTreeSet<u8>)>,
+    /// The devices of ports, by the ports' numbers.
+    ports: BTreeMap<ConsumerId, BTreeMap<u8, u8>>,
 }
 
 impl PciModel {
     fn taken(&self) -> BTreeSet<u8> {
-        self.held.values().flat_map(|(_, _, devices)| devices.iter().copied()).collect()
+        let of_ports = self.ports.values().flat_map(|ports| ports.values().copied());
+        self.held.values().flat_map(|(_, _, devices)| devices.iter().copied()).chain(of_ports).collect()
     }
 
     fn take(&mut self, (number, gpus, functions): (u8, u32, u32)) -> bool {
@@ -176,6 +202,25 @@ impl PciModel {
         };
         let (Some(one), Some(two)) = (free(true, gpus), free(false, functions)) else { return false };
         self.held.insert(server(number), (gpus, functions, one.into_iter().chain(two).collect()));
+        true
+    }
+
+    /// A consumer hands its claim over to another one, which loses its own.
+    fn hand_over(&mut self, from: &ConsumerId, to: ConsumerId) {
+        let Some(held) = self.held.remove(from) else { return };
+        self.held.insert(to.clone(), held);
+        let ports = self.ports.remove(from).unwrap_or_default();
+        self.ports.insert(to, ports);
+    }
+
+    fn attach(&mut self, consumer: &ConsumerId, port: u8) -> bool {
+        if self.ports.get(consumer).is_some_and(|ports| ports.contains_key(&port)) {
+            return true;
+        }
+        let taken = self.taken();
+        let free = self.offered.iter().copied().find(|number| !taken.contains(number));
+        let (Some(free), true) = (free, self.held.contains_key(consumer)) else { return false };
+        self.ports.entry(consumer.clone()).or_default().insert(port, free);
         true
     }
 
@@ -202,20 +247,22 @@ impl PciModel {
             }
             PciStep::Release(number) => {
                 self.held.remove(&server(*number));
+                self.ports.remove(&server(*number));
                 true
             }
             PciStep::SetAside(number) => {
-                if !self.held.contains_key(&migration(*number))
-                    && let Some(held) = self.held.remove(&server(*number))
-                {
-                    self.held.insert(migration(*number), held);
+                if !self.held.contains_key(&migration(*number)) {
+                    self.hand_over(&server(*number), migration(*number));
                 }
                 true
             }
             PciStep::TakeBack(number) => {
-                if let Some(held) = self.held.remove(&migration(*number)) {
-                    self.held.insert(server(*number), held);
-                }
+                self.hand_over(&migration(*number), server(*number));
+                true
+            }
+            PciStep::Attach(number, port) => self.attach(&server(*number), *port),
+            PciStep::Detach(number, port) => {
+                self.ports.entry(server(*number)).or_default().remove(port);
                 true
             }
         }
@@ -231,6 +278,12 @@ fn command(step: &PciStep) -> LedgerCommand {
         PciStep::TakeBack(number) => {
             LedgerCommand::TakeBack { server: server(*number), migration: migration(*number), host: host() }
         }
+        PciStep::Attach(number, port) => {
+            LedgerCommand::ClaimForPort { server: server(*number), host: host(), request: Box::new(request_of(*port)) }
+        }
+        PciStep::Detach(number, port) => {
+            LedgerCommand::ReleaseOfPort { server: server(*number), port: self::port(*port) }
+        }
     }
 }
 
@@ -241,12 +294,12 @@ fn holders(ledger: &Ledger) -> BTreeMap<ConsumerId, BTreeSet<u8>> {
 }
 
 fn check(ledger: &Ledger, model: &PciModel, step: &PciStep) {
-    let expected: BTreeMap<ConsumerId, BTreeSet<u8>> = model
-        .held
-        .iter()
-        .filter(|(_, held)| !held.2.is_empty())
-        .map(|(id, held)| (id.clone(), held.2.clone()))
-        .collect();
+    let mut expected: BTreeMap<ConsumerId, BTreeSet<u8>> =
+        model.held.iter().map(|(id, held)| (id.clone(), held.2.clone())).collect();
+    for (id, ports) in &model.ports {
+        expected.entry(id.clone()).or_default().extend(ports.values());
+    }
+    expected.retain(|_, devices| !devices.is_empty());
     assert_eq!(holders(ledger), expected, "{step:?}");
     let mut seen = BTreeSet::new();
     let mut allocated: BTreeMap<(ProviderId, String), u64> = BTreeMap::new();

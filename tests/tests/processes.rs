@@ -38,6 +38,8 @@ mod pci;
 mod pinned;
 #[path = "processes/reconcilers.rs"]
 mod reconcilers;
+#[path = "processes/sriov.rs"]
+mod sriov;
 #[path = "processes/tpm.rs"]
 mod tpm;
 

@@ -19,6 +19,7 @@ use super::fleet::ConnectedHost;
 use crate::aggregate::AggregateRoot as _;
 use crate::host::{HostCommand, HostRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci, provider_config};
+use crate::pci::host::warn_of_kept;
 use crate::reconcile::placement;
 
 /// Reports one host.
@@ -177,12 +178,7 @@ impl HostReporter<'_> {
     /// devices.
     fn warn_of_kept_devices(&self, provider: ProviderId, report: &LedgerCommand) {
         let LedgerCommand::Report { pci: ReportedPci { devices: Some(found), .. }, name, .. } = report else { return };
-        self.context.views.placement.read(|view| {
-            let held = view.ledger.pci_claims.on(provider).flat_map(|(_, devices)| devices);
-            for device in held.filter(|device| found.device(device.address).is_none()) {
-                tracing::warn!(host = %name, address = %device.address, "a guest has a PCI device that is not offered any more");
-            }
-        });
+        self.context.views.placement.read(|view| warn_of_kept(&view.ledger, provider, name, found));
     }
 
     /// The bytes to reserve for the image cache. If reading the cache fails, the last known number.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, UserId};
+use chronova_events::ids::{ConsumerId, PortId, ProjectId, ProviderId, ServerGroupId, UserId};
 use chronova_events::ledger::{Allocation, Claimed, HostPciReplaced, Inventory};
 
 use crate::mdev::MdevInventory;
@@ -74,6 +74,18 @@ pub enum LedgerCommand {
         server: ConsumerId,
         migration: ConsumerId,
         host: ProviderId,
+    },
+    /// Gives the server one more PCI device of the host on which it has an allocation, for a port that is attached to
+    /// it. Nothing changes if the port has its device.
+    ClaimForPort {
+        server: ConsumerId,
+        host: ProviderId,
+        request: Box<PciRequest>,
+    },
+    /// Takes the port's PCI device from the server. Succeeds if the server has no such device.
+    ReleaseOfPort {
+        server: ConsumerId,
+        port: PortId,
     },
     /// Moves a part of the server's allocations to the consumer `part`. Nothing changes if `part` has allocations
     /// already, or if the server does not have all of these.

@@ -44,6 +44,8 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
         }),
         LedgerCommand::SetAside { server, migration } => Ok(moves::set_aside(state, server, migration)),
         LedgerCommand::TakeBack { server, migration, host } => Ok(moves::take_back(state, &server, migration, host)),
+        LedgerCommand::ClaimForPort { server, host, request } => pci::claim_for_port(state, server, host, &request),
+        LedgerCommand::ReleaseOfPort { server, port } => Ok(pci::release_of_port(state, server, port)),
         LedgerCommand::SetPartAside { server, part, allocations } => {
             Ok(moves::set_part_aside(state, &server, part, allocations))
         }

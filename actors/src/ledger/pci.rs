@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
-use chronova_events::ids::{ConsumerId, ProviderId};
+use chronova_events::ids::{ConsumerId, PortId, ProviderId};
 use chronova_events::ledger::{
     Allocation, AllocationsReplaced, Claimed, HeldPciDevice, HostPciDevice, HostPciReplaced, Inventory,
     InventoryReplaced, Ledger, LedgerEvent, PciDevicesClaimed, ProviderCreated, ProviderDeleted, ResourceClassCreated,
@@ -17,6 +17,7 @@ use chronova_events::pci::PciAddress;
 
 use super::commands::{GuestClaim, ReportedPci};
 use super::decision::{LedgerDecision, LedgerReject};
+use crate::pci::alias::PciRequest;
 use crate::pci::assign::FreePci;
 use crate::pci::host::{provider_name, root_of};
 
@@ -41,6 +42,61 @@ pub(super) fn claim(
     let free = free.ok_or_else(|| refused("the host offers no PCI devices".to_owned()))?;
     let devices = free.assign(&guest.devices, cells).map_err(refused)?;
     Ok(Some(PciDevicesClaimed { consumer: consumer.clone(), provider: host, devices }))
+}
+
+/// One more device, for a port of a server that has its host already. It is near the guest's NUMA nodes, as the port's
+/// policy says.
+pub(super) fn claim_for_port(
+    state: &Ledger,
+    server: ConsumerId,
+    host: ProviderId,
+    request: &PciRequest,
+) -> LedgerDecision {
+    let refused = |reason: &str| LedgerReject::NoDevices { host, reason: reason.to_owned() };
+    let mut devices = match state.pci_claims.of(&server) {
+        None => Vec::new(),
+        Some((on, held)) if on == host => held.to_vec(),
+        Some(_) => return Err(refused("the server has devices of another host")),
+    };
+    if devices.iter().any(|held| held.alias == request.alias) {
+        return Ok(vec![]);
+    }
+    let has_host = state
+        .consumers
+        .get(&server)
+        .is_some_and(|known| known.claim.allocations.iter().any(|held| held.provider == host));
+    if !has_host {
+        return Err(refused("the server has no allocation on the host"));
+    }
+    let free = free(state, host, &[]).ok_or_else(|| refused("the host offers no PCI devices"))?;
+    let fitting = state.fitting(&server).filter(|fitting| fitting.host == host);
+    let near: Vec<u32> = fitting.iter().flat_map(|fitting| fitting.cells.iter()).map(|cell| cell.cell).collect();
+    devices.extend(free.assign(std::slice::from_ref(request), &near).map_err(|reason| refused(&reason))?);
+    Ok(with_these(state, server, host, devices))
+}
+
+pub(super) fn release_of_port(state: &Ledger, server: ConsumerId, port: PortId) -> Vec<LedgerEvent> {
+    let Some((host, held)) = state.pci_claims.of(&server) else { return vec![] };
+    let left: Vec<HeldPciDevice> = held.iter().filter(|device| device.port() != Some(port)).cloned().collect();
+    if left.len() == held.len() {
+        return vec![];
+    }
+    with_these(state, server, host, left)
+}
+
+/// The server has these devices from now on, and the allocations that go with them.
+fn with_these(state: &Ledger, server: ConsumerId, host: ProviderId, devices: Vec<HeldPciDevice>) -> Vec<LedgerEvent> {
+    let mut events = Vec::new();
+    if let Some(known) = state.consumers.get(&server) {
+        let bare = Claimed { allocations: without_devices(state, &known.claim), ..known.claim.clone() };
+        let claim = with_devices(bare, &devices);
+        // `with_devices` sorts, so only a difference in amounts is a change.
+        if amounts_of(&claim.allocations) != amounts_of(&known.claim.allocations) {
+            events.push(AllocationsReplaced { claims: vec![claim], released: vec![] }.into());
+        }
+    }
+    events.push(PciDevicesClaimed { consumer: server, provider: host, devices }.into());
+    events
 }
 
 /// The event that moves the devices of `from` to `to`. `to` loses its own devices, even if `from` has none. `None` if

@@ -142,6 +142,11 @@ impl Operations {
         if ports.is_empty() {
             return Ok(Vec::new());
         }
+        // Neither flavor nor port says which device a guest has. Another guest could get this device.
+        let devices = self.queries.networks.device_ports(&ports, meta).await.map_err(HealReject::Ports)?;
+        if !devices.is_empty() {
+            return Err(HealReject::NestedResources("PCI device"));
+        }
         let requests = self.queries.networks.resource_requests(&ports, meta).await.map_err(HealReject::Ports)?;
         let of = |request: &PortResourceRequest| -> Result<Vec<Allocation>, HealReject> {
             let bound = request.bound_to.as_ref().ok_or(HealReject::NestedResources("port"))?;
@@ -160,9 +165,12 @@ impl Operations {
     ) -> Result<Option<Healing>, HealReject> {
         check_nested(&alive.request.flavor.extra_specs)?;
         let consumer = ConsumerId::new(server.to_string());
-        let held = self.queries.views.placement.read(|view| view.ledger.consumers.get(&consumer).cloned());
+        let (held, has_devices) = self.queries.views.placement.read(|view| {
+            (view.ledger.consumers.get(&consumer).cloned(), view.ledger.pci_claims.of(&consumer).is_some())
+        });
         match held {
             None => Ok(Some(Healing::Create(Box::new(self.claim(consumer, alive, host)?)))),
+            Some(_) if force && has_devices => Err(HealReject::NestedResources("PCI device")),
             Some(held) if force => {
                 let allocations = self.claim(consumer, alive, host)?.claim.allocations;
                 Ok(Some(Healing::Update(owned(alive, &held, allocations))))

@@ -65,6 +65,7 @@ fn classes(flavor: Arc<FlavorSnapshot>) -> BTreeSet<String> {
         forced_host: None,
         requested_host: None,
         page_kib: None,
+        device_ports: Vec::new(),
         excluded: BTreeSet::new(),
         default_zone: String::new(),
         ports: Vec::new(),

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
-use chronova_events::ledger::{HostPciDevice, PciDeviceType};
+use chronova_events::ledger::{HeldPciDevice, HostPciDevice, PciDeviceType};
 
+use super::ports::DevicePort;
 use super::{class_of_product, nothing_left, objects, resource_class, take_flag, take_id, take_text, traits};
 
 /// The extra spec that requests devices: `ALIAS:COUNT`, separated by commas.
@@ -21,14 +22,45 @@ pub const MOST_DEVICES: u32 = 256;
 
 const KNOWN: &str = "name, vendor_id, product_id, device_type, numa_policy, capability_type, resource_class, traits";
 
-/// A flavor's request for devices of one alias.
+/// A request for devices: a flavor's request for devices of one alias, or a port's request for one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PciRequest {
+    /// The alias, or the word of a port ([`HeldPciDevice::requested_by`]).
     pub alias: String,
     pub count: u32,
-    /// Each device meets at least one of these.
+    /// Each device meets at least one of these. Empty for a port.
     pub specs: Vec<AliasSpec>,
+    pub port: Option<DevicePort>,
     pub policy: PciNumaPolicy,
+}
+
+impl PciRequest {
+    /// The request of a port. `forced`: the NUMA policy of flavor and image.
+    fn of_port(port: &DevicePort, forced: Option<PciNumaPolicy>) -> Self {
+        Self {
+            alias: HeldPciDevice::requested_by(port.port),
+            count: 1,
+            specs: Vec::new(),
+            policy: port.policy.or(forced).unwrap_or(PciNumaPolicy::Legacy),
+            port: Some(port.clone()),
+        }
+    }
+
+    pub fn admits(&self, device: &HostPciDevice) -> bool {
+        match &self.port {
+            Some(port) => port.admits(device),
+            // Only ports get a device of a card with its own control plane.
+            None => !device.remote_managed && self.specs.iter().any(|spec| spec.admits(device)),
+        }
+    }
+
+    /// The request in a refusal.
+    pub fn words(&self) -> String {
+        match &self.port {
+            Some(port) => format!("for port {}", port.port),
+            None => format!("of alias {}", self.alias),
+        }
+    }
 }
 
 /// A kind of devices that an alias names.
@@ -76,7 +108,7 @@ pub enum PciNumaPolicy {
 }
 
 impl PciNumaPolicy {
-    fn of_word(word: &str) -> Option<Self> {
+    pub fn of_word(word: &str) -> Option<Self> {
         match word {
             "required" => Some(Self::Required),
             "legacy" => Some(Self::Legacy),
@@ -145,6 +177,24 @@ impl PciAliases {
         spec(flavor, SPEC).map_or(Ok(Vec::new()), |_| self.requests(flavor, image))
     }
 
+    /// The devices of an existing server: those of [`Self::of_existing`], and those that its ports request.
+    ///
+    /// # Errors
+    /// As [`Self::requests`].
+    pub fn of_server(
+        &self,
+        flavor: &FlavorSnapshot,
+        image: Option<&ImageSnapshot>,
+        ports: &[DevicePort],
+    ) -> Result<Vec<PciRequest>, String> {
+        let mut all = self.of_existing(flavor, image)?;
+        if !ports.is_empty() {
+            let forced = forced_policy(flavor, image)?;
+            all.extend(ports.iter().map(|port| PciRequest::of_port(port, forced)));
+        }
+        Ok(all)
+    }
+
     /// The devices that a flavor and an image request.
     ///
     /// # Errors
@@ -162,7 +212,8 @@ impl PciAliases {
             let alias = self.0.get(name).ok_or_else(|| format!("PCI alias {name} is not defined"))?;
             total = total.saturating_add(count);
             let policy = forced.unwrap_or(alias.policy);
-            requests.push(PciRequest { alias: name.to_owned(), count, specs: alias.specs.clone(), policy });
+            let specs = alias.specs.clone();
+            requests.push(PciRequest { alias: name.to_owned(), count, specs, port: None, policy });
         }
         if total > MOST_DEVICES {
             return Err(format!("{SPEC} requests {total} devices; a server may have {MOST_DEVICES}"));
@@ -181,7 +232,9 @@ fn read(mut object: super::JsonObject, in_placement: bool) -> Result<(String, Pc
         return Err("capability_type can only be pci".to_owned());
     }
     if take_flag(&mut object, "live_migratable")? == Some(true) {
-        return Err("live_migratable is not supported: no server with PCI devices is migrated live".to_owned());
+        return Err(
+            "live_migratable is not supported: no server whose flavor requests PCI devices is migrated live".to_owned()
+        );
     }
     let kind = match take_text(&mut object, "device_type")?.as_deref() {
         None | Some("type-PCI") => PciDeviceType::Pci,

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{HeldPciDevice, HostPciDevice, HostPciReplaced, InventoryLine, Ledger};
+use chronova_events::ledger::{HeldPciDevice, HostPciDevice, HostPciReplaced, InventoryLine, Ledger, PciDeviceType};
 use chronova_events::pci::PciAddress;
 
 use super::alias::{PciNumaPolicy, PciRequest};
@@ -56,20 +56,25 @@ impl<'a> FreePci<'a> {
                 _ => false,
             };
         }
-        let is_free =
-            |device: &&HostPciDevice| device.offered && !device.remote_managed && !blocked.contains(&device.address);
+        let is_free = |device: &&HostPciDevice| device.offered && !blocked.contains(&device.address);
         Some(Self { host: known, free: known.devices.iter().filter(is_free).collect(), room })
+    }
+
+    /// The free devices that a flavor can request.
+    fn of_flavors(&self) -> impl Iterator<Item = &'a HostPciDevice> {
+        let is_for_flavors = |device: &&'a HostPciDevice| !device.remote_managed && device.kind != PciDeviceType::Vdpa;
+        self.free.iter().copied().filter(is_for_flavors)
     }
 
     /// The number of free devices.
     pub fn count(&self) -> usize {
-        self.free.len()
+        self.of_flavors().count()
     }
 
     /// The number of free devices on each NUMA cell.
     pub fn on_cells(&self) -> BTreeMap<u32, usize> {
         let mut counts = BTreeMap::new();
-        for cell in self.free.iter().filter_map(|device| device.cell) {
+        for cell in self.of_flavors().filter_map(|device| device.cell) {
             *counts.entry(cell).or_default() += 1;
         }
         counts
@@ -118,7 +123,7 @@ impl<'a> FreePci<'a> {
             let (wants, free) = (request.count, chosen[at].len());
             if free < wants as usize {
                 let near = if cells.is_empty() { "" } else { " near the guest's NUMA nodes" };
-                return Err(format!("PCI devices: wants {wants} of alias {}, free {free}{near}", request.alias));
+                return Err(format!("PCI devices: wants {wants} {}, free {free}{near}", request.words()));
             }
         }
         Ok(chosen.into_iter().flatten().collect())
@@ -145,9 +150,8 @@ impl<'a> FreePci<'a> {
                     PciNumaPolicy::Socket => on_socket(device),
                 }
         };
-        let admits = |device: &HostPciDevice| request.specs.iter().any(|spec| spec.admits(device));
         let mut all: Vec<&HostPciDevice> =
-            self.free.iter().copied().filter(|device| admits(device) && is_placed(device)).collect();
+            self.free.iter().copied().filter(|device| request.admits(device) && is_placed(device)).collect();
         all.sort_by_key(|device| {
             (Reverse(is_near(device)), device.cell.is_some(), device.network.is_some(), device.address)
         });

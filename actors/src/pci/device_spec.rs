@@ -73,7 +73,15 @@ impl DeviceSpec {
                 .to_owned());
         }
         if take_flag(&mut object, "live_migratable")? == Some(true) {
-            return Err("live_migratable is not supported: no server with PCI devices is migrated live".to_owned());
+            return Err(
+                "live_migratable is not supported: no server whose flavor requests PCI devices is migrated live"
+                    .to_owned(),
+            );
+        }
+        if take_flag(&mut object, "trusted")? == Some(true) {
+            return Err(
+                "trusted is not supported: nothing on the host sets the trust mode of a virtual function".to_owned()
+            );
         }
         let network = match object.remove("physical_network") {
             None => None,

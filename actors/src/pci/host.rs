@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{HostPciDevice, HostPciReplaced, PciDeviceType};
+use chronova_events::ledger::{HostPciDevice, HostPciReplaced, Ledger, PciDeviceType};
 use chronova_events::pci::PciAddress;
 use chronova_hypervisor::pci::{HostPci, PciDevice};
 
@@ -20,9 +20,22 @@ pub fn provider_name(hostname: &str, root: PciAddress) -> String {
     format!("{hostname}_{}", root.to_string().to_ascii_uppercase())
 }
 
+/// Whether the device is a virtual function, with or without a vDPA device.
+fn is_function(device: &HostPciDevice) -> bool {
+    matches!(device.kind, PciDeviceType::Vf | PciDeviceType::Vdpa)
+}
+
 /// The address of the device that has a provider of its own.
 pub fn root_of(device: &HostPciDevice) -> PciAddress {
-    device.parent.filter(|_| device.kind == PciDeviceType::Vf).unwrap_or(device.address)
+    device.parent.filter(|_| is_function(device)).unwrap_or(device.address)
+}
+
+/// Logs the devices that guests of the host have although `found`, its new report, does not offer them.
+pub fn warn_of_kept(ledger: &Ledger, host: ProviderId, name: &str, found: &HostPciReplaced) {
+    let held = ledger.pci_claims.on(host).flat_map(|(_, devices)| devices);
+    for device in held.filter(|device| found.device(device.address).is_none()) {
+        tracing::warn!(host = name, address = %device.address, "a guest has a PCI device that is not offered any more");
+    }
 }
 
 /// The devices of a host that guests may get. `reports`: whether they are in Placement.
@@ -88,7 +101,7 @@ fn track(devices: &mut [HostPciDevice], host: ProviderId) -> Result<(), String> 
     let mut roots: BTreeMap<PciAddress, HostPciDevice> = BTreeMap::new();
     for device in devices.iter_mut().filter(|device| !matches!(device.network, Some(Some(_)))) {
         let root = root_of(device);
-        if device.kind == PciDeviceType::Vf && device.parent.is_none() {
+        if is_function(device) && device.parent.is_none() {
             return Err(format!("the host reports no physical function of the virtual function {}", device.address));
         }
         device.provider = Some(provider_of(host, root));
@@ -97,7 +110,7 @@ fn track(devices: &mut [HostPciDevice], host: ProviderId) -> Result<(), String> 
             continue;
         };
         let (one, two) = (first.address, device.address);
-        if first.kind != device.kind {
+        if is_function(first) != is_function(device) {
             return Err(format!(
                 "[pci] device_spec names the physical function {root} and its virtual functions; with \
                  report_in_placement it must name either the physical function or its virtual functions"

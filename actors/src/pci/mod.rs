@@ -5,6 +5,7 @@
 //! | [`device_spec`] | the devices that the operator's `[pci] device_spec` names | `devspec` |
 //! | [`host`] | the devices that a host offers | `whitelist`, `manager`; `nova.compute.pci_placement_translator` |
 //! | [`alias`] | the request of a flavor, by `[pci] alias` | `request` |
+//! | [`ports`] | the request of a port, and the device that the port got | `nova.network.neutron` |
 //! | [`assign`] | the devices that a guest gets on a host | `stats` |
 //!
 //! All functions are pure. The scheduler proposes from a view that may lag. The placement ledger's `decide` assigns
@@ -14,6 +15,7 @@ pub mod alias;
 pub mod assign;
 pub mod device_spec;
 pub mod host;
+pub mod ports;
 
 #[cfg(test)]
 mod tests;

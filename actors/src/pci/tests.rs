@@ -1,11 +1,11 @@
 #![allow(clippy::unwrap_used)]
 //! Options of PCI devices, and the devices that a guest gets, as tables of cases.
 
-use chronova_events::ids::{FlavorId, ProviderId};
+use chronova_events::ids::{FlavorId, PortId, ProviderId};
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 use chronova_events::ledger::{HostPciReplaced, Ledger, PciDeviceType};
 use chronova_events::pci::PciAddress;
-use chronova_hypervisor::pci::{HostPci, PciDevice};
+use chronova_hypervisor::pci::{HostPci, PciDevice, PciNic};
 use uuid::Uuid;
 
 use super::HostPciOptions;
@@ -13,6 +13,7 @@ use super::alias::{PciAliases, PciNumaPolicy, PciRequest};
 use super::assign::FreePci;
 use super::device_spec::DeviceSpec;
 use super::host::{offered, provider_name};
+use super::ports::{DevicePort, DeviceVnic};
 use crate::instance::sample_image::image_with;
 
 fn host() -> ProviderId {
@@ -23,7 +24,16 @@ fn device(address: &str, ids: &str, kind: PciDeviceType, parent: Option<&str>, c
     let (vendor, product) = ids.split_once(':').unwrap();
     let parent = parent.map(|parent| parent.parse().unwrap());
     let address = address.parse().unwrap();
-    PciDevice { address, vendor: vendor.into(), product: product.into(), kind, parent, cell, card_serial: None }
+    PciDevice {
+        address,
+        vendor: vendor.into(),
+        product: product.into(),
+        kind,
+        parent,
+        cell,
+        card_serial: None,
+        nic: PciNic::default(),
+    }
 }
 
 /// A physical function with two virtual ones on cell 1, two GPUs on cell 0 and cell 1, and a card without a cell.
@@ -100,7 +110,8 @@ fn a_wrong_device_spec_is_refused_with_the_reason() {
         (r#"{"address": 5}"#, "neither a text nor an object"),
         (r#"{"physical_network": 5}"#, "neither a text in quotes nor null"),
         (r#"{"remote_managed": "perhaps"}"#, "neither true nor false"),
-        (r#"{"live_migratable": "yes"}"#, "no server with PCI devices is migrated live"),
+        (r#"{"live_migratable": "yes"}"#, "PCI devices is migrated live"),
+        (r#"{"trusted": "true"}"#, "trusted is not supported"),
         (r#"{"colour": "red"}"#, r#""colour" is not known; known are vendor_id"#),
         (r#"{"resource_class": ""}"#, "no name of a resource class"),
     ] {
@@ -191,6 +202,7 @@ fn a_wrong_alias_is_refused_with_the_reason() {
         (&[r#"{"name": "gpu", "vendor_id": "10de"}"#], true, "vendor_id and product_id fields set or resource_class"),
         (&[r#"{"name": "gpu", "vendor_id": "10d"}"#], false, "four hexadecimal digits"),
         (&[r#"{"name": "gpu", "vendor_id": "10de", "device_type": "type-VDPA"}"#], false, "not one of type-PCI"),
+        (&[r#"{"name": "nic", "vendor_id": "15b3", "device_type": "vdpa"}"#], false, "not one of type-PCI"),
         (&[r#"{"name": "gpu", "vendor_id": "10de", "numa_policy": "near"}"#], false, "not one of required"),
         (&[r#"{"name": "gpu", "vendor_id": "10de", "capability_type": "usb"}"#], false, "can only be pci"),
         (&[r#"{"name": "gpu", "vendor_id": "10de", "live_migratable": "yes"}"#], false, "is migrated live"),
@@ -337,4 +349,51 @@ fn requests_do_not_take_each_others_devices() {
     let addresses: Vec<PciAddress> = held.iter().map(|device| device.address).collect();
     let expected = ["0000:0d:00.0", "0000:0a:00.0", "0000:0b:00.0"].map(|text| text.parse().unwrap());
     assert_eq!(addresses, expected);
+}
+
+/// The address that a port gets on a host whose functions 8086:10ed are for `physnet1`. `own`: the port's policy.
+fn of_port(specs: &[(&str, &str)], own: Option<PciNumaPolicy>, cells: &[u32]) -> Result<String, String> {
+    let mut ledger = Ledger::default();
+    let offered = offer(&[r#"{"product_id": "10ed", "physical_network": "physnet1"}"#, "{}"], false).unwrap();
+    ledger.pci.insert(host(), offered.into());
+    let free = FreePci::of(&ledger, host(), std::iter::empty()).unwrap();
+    let port = PortId(Uuid::from_u128(9));
+    let network = Some("physnet1".to_owned());
+    let port = DevicePort { port, vnic: DeviceVnic::Direct, network, policy: own, trusted: false };
+    let wanted = PciAliases::default().of_server(&flavor(specs), None, &[port])?;
+    Ok(free.assign(&wanted, cells)?[0].address.to_string()[5..].to_owned())
+}
+
+/// The functions are on cell 1, whose socket also has cell 0.
+#[test]
+fn the_device_of_a_port_is_near_the_guest_by_its_policy() {
+    let policy = |word| [("hw:pci_numa_affinity_policy", word)];
+    assert_eq!(of_port(&[], None, &[]).unwrap(), "81:10.0", "a guest without NUMA nodes");
+    assert_eq!(of_port(&[], None, &[1]).unwrap(), "81:10.0");
+    let said = of_port(&[], None, &[0]).unwrap_err();
+    assert!(said.contains("wants 1 for port 00000000-0000-0000-0000-000000000009, free 0 near"), "{said}");
+    assert!(of_port(&policy("required"), None, &[0]).is_err());
+    assert!(of_port(&policy("socket"), None, &[0]).is_ok() && of_port(&policy("socket"), None, &[2]).is_err());
+    assert!(of_port(&policy("preferred"), None, &[2]).is_ok());
+    assert!(of_port(&policy("required"), Some(PciNumaPolicy::Preferred), &[0]).is_ok(), "the port's policy precedes");
+    assert!(of_port(&policy("near"), None, &[]).is_err(), "an unknown policy");
+}
+
+/// A flavor gets no vDPA device and no remote-managed one, and neither counts as free for flavors.
+#[test]
+fn some_devices_are_for_ports_alone() {
+    let parent = Some("0000:82:00.0");
+    let mut found = found();
+    found.devices.push(device("0000:82:00.1", "8086:10ed", PciDeviceType::Vdpa, parent, None));
+    let mut remote = device("0000:82:00.2", "8086:10ed", PciDeviceType::Vf, parent, None);
+    remote.card_serial = Some("MT1".into());
+    found.devices.push(remote);
+    let specs = specs(&[r#"{"address": "82:00.2", "remote_managed": true}"#, r#"{"product_id": "10ed"}"#]).unwrap();
+    let mut ledger = Ledger::default();
+    ledger.pci.insert(host(), offered(&found, &specs, host(), false).unwrap().into());
+    let free = FreePci::of(&ledger, host(), std::iter::empty()).unwrap();
+    assert_eq!(free.count(), 2, "a device that only ports can have counts");
+    assert_eq!(free.assign(&requests("vf:2", None), &[]).unwrap().len(), 2);
+    let said = free.assign(&requests("vf:3", None), &[]).unwrap_err();
+    assert!(said.contains("wants 3 of alias vf, free 2"), "{said}");
 }

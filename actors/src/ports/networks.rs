@@ -27,6 +27,7 @@
 //! | `realise` | `GET ports`: `binding:vif_type` and `binding:vif_details` |
 //! | `realise_at` | the same, and `GET ports/ID/bindings` |
 //! | `await_plugged` | `GET ports`, at each `network-vif-plugged` and from time to time |
+//! | `device_ports` | `GET ports` by `id`, `GET networks` by `id` |
 //! | `find_ports`, `ports_at` | `GET ports` by `id`, by `fixed_ips` |
 //! | `resource_requests` | `GET ports` by `id`, if Neutron has the extension `port-resource-request` |
 //! | `refresh` | `GET ports` by `device_id` |
@@ -47,8 +48,10 @@ use chronova_projections::views::Views;
 use tokio::sync::watch;
 
 use super::network_resources::NetworkResources;
-use super::port_resources::{PortAllocations, PortResourceRequest};
+use super::port_grants::PortGrants;
+use super::port_resources::PortResourceRequest;
 use super::{PortError, ServiceCaller};
+use crate::pci::ports::DevicePort;
 
 /// The request for the interfaces of a new server.
 #[derive(Debug, Clone)]
@@ -62,8 +65,8 @@ pub struct InterfacesRequest {
     pub networks: RequestedNetworks,
     /// Names or ids of the security groups for ports that the service creates for the server.
     pub security_groups: Vec<String>,
-    /// The providers on the host that give the ports their resources.
-    pub allocations: PortAllocations,
+    /// What the user's ports got on the host.
+    pub grants: PortGrants,
 }
 
 /// The request for one more interface of an existing server.
@@ -77,8 +80,8 @@ pub struct InterfaceRequest {
     pub host: String,
     pub availability_zone: String,
     pub nic: RequestedNic,
-    /// The providers on the host that give the port its resources.
-    pub allocations: PortAllocations,
+    /// What the port got on the host, if a user made it.
+    pub grants: PortGrants,
 }
 
 /// The networks, filters and interfaces that a host needs before a guest with these interfaces can start.
@@ -318,6 +321,12 @@ pub trait NetworkService: Send + Sync + 'static {
         caller: &ServiceCaller,
     ) -> Result<Vec<FloatingAddress>, PortError>;
 
+    /// Those of these ports that need a PCI device of their host. Other ids are left out. The service is asked for
+    /// Chronova, because users cannot see the physical networks of networks.
+    async fn device_ports(&self, _ports: &[PortId], _meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
+        Ok(Vec::new())
+    }
+
     /// The ports with these ids; ids without a port are left out.
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError>;
 
@@ -344,26 +353,27 @@ pub trait NetworkService: Send + Sync + 'static {
     ) -> Result<(), PortError>;
 
     /// Binds the server's ports to a host, or unbinds them from every host; the ports still belong to the server.
-    /// `given`: the providers on the host that give the ports their resources. Succeeds if the server has no port.
+    /// Succeeds if the server has no port. `grants`: what the ports got on that host. A port without a device there has
+    /// none afterwards.
     async fn rebind(
         &self,
         instance: InstanceId,
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
-        given: &PortAllocations,
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
     /// Binds the server's ports to the destination of a live migration as well. Their traffic stays at the source. A
     /// repeat changes nothing. `NotHere`: the service cannot connect a port there. A service that keeps only one
-    /// binding for each port does nothing.
+    /// binding for each port does nothing. `grants`: what the ports got at the destination.
     async fn bind_destination(
         &self,
         _instance: InstanceId,
         _project: &ProjectId,
         _host: &str,
-        _given: &PortAllocations,
+        _grants: &PortGrants,
         _meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         Ok(())
@@ -397,7 +407,8 @@ pub trait NetworkService: Send + Sync + 'static {
         None
     }
 
-    /// The setup that a host needs for the interfaces.
+    /// The setup that a host needs for the interfaces. An interface that is a device of the host does not have its
+    /// device yet, because only the placement ledger knows it.
     async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError>;
 
     /// The setup that the destination of a live migration needs, after [`bind_destination`](Self::bind_destination).

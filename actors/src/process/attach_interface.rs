@@ -2,6 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
+//! | `claim_device` | claims a PCI device of the host for a port that needs one | releasing it |
 //! | `allocate_port` | claims the port's resources, creates or binds the port | releasing them, deleting or unbinding it |
 //! | `plug` | creates network and filter on the host, attaches the interface to the guest | detaching it |
 //!
@@ -15,13 +16,14 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::{guest, port_resources};
+use super::{guest, port_devices, port_resources};
 use crate::instance::{InstanceRecord, InstanceRoot};
-use crate::ports::{InterfaceRequest, PortAllocations, PortError};
+use crate::ports::{InterfaceRequest, PortError, PortGrants};
 
 pub const DEFINITION: Definition = Definition {
     name: "attach_interface",
     steps: steps! {
+        "claim_device" => claim_device, undone by release_device;
         "allocate_port" => allocate, undone by release;
         "plug" => plug, undone by pull;
     },
@@ -69,6 +71,23 @@ pub(super) fn staying(server: Option<Alive>) -> Option<Alive> {
     server.filter(|server| !matches!(server.ongoing, Some(OngoingTask::Delete { .. })))
 }
 
+async fn claim_device(work: &StepRun) -> Result<StepOutput, StepError> {
+    let server = staying(work.server().await?).ok_or_else(|| failed(work, "the server is being deleted"))?;
+    let Some(port) = wanted(work).and_then(|nic| nic.port) else { return Ok(StepOutput::Nothing) };
+    let Some(placed) = &server.placement else { return Err(failed(work, "the server is on no host")) };
+    port_devices::claim(work, &server, placed.host, port).await?;
+    Ok(StepOutput::Nothing)
+}
+
+async fn release_device(work: &StepRun) -> Result<(), StepError> {
+    let Some(port) = wanted(work).and_then(|nic| nic.port) else { return Ok(()) };
+    // A port that the server had before this process began keeps its device.
+    match work.server().await?.is_some_and(|server| server.nics.iter().any(|nic| nic.port == port)) {
+        true => Ok(()),
+        false => port_devices::release(work, port).await,
+    }
+}
+
 async fn allocate(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = staying(work.server().await?).ok_or_else(|| failed(work, "the server is being deleted"))?;
     let Some(nic) = wanted(work).cloned() else { return Ok(StepOutput::Nothing) };
@@ -76,10 +95,14 @@ async fn allocate(work: &StepRun) -> Result<StepOutput, StepError> {
     if let Some(port) = nic.port.filter(|port| server.nics.iter().any(|known| known.port == *port)) {
         return Err(PortError::Conflict(format!("Port {port} is still in use.")).into());
     }
-    let allocations = match nic.port {
-        Some(port) => port_resources::claim(work, &server, placed.host, port).await?,
-        // The network service refuses to create a port that requests resources.
-        None => PortAllocations::new(),
+    let grants = match nic.port {
+        Some(port) => PortGrants {
+            devices: port_devices::of_port(work, placed.host, port).await?.into_iter().collect(),
+            allocations: port_resources::claim(work, &server, placed.host, port).await?,
+        },
+        // A port that is created for a server has `vnic_type` `normal`, and the network service refuses to create a port
+        // that requests resources.
+        None => PortGrants::default(),
     };
     let wanted = InterfaceRequest {
         process: work.running.process,
@@ -89,7 +112,7 @@ async fn allocate(work: &StepRun) -> Result<StepOutput, StepError> {
         host: placed.hostname.clone(),
         availability_zone: placed.availability_zone.clone(),
         nic,
-        allocations,
+        grants,
     };
     let nic = work.context.networks.attach(wanted, work.meta.clone()).await?;
     // A delete may have released the server's ports before this port was created. Then only this step can release the

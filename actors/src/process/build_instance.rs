@@ -21,8 +21,9 @@ use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::claim_holder::ClaimHolder;
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::{build_volumes, destination, guest, machine, new_image, port_resources};
+use super::{build_volumes, destination, guest, machine, new_image, port_grants};
 use crate::instance::disks;
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
@@ -133,7 +134,7 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSp
         return Ok(StepOutput::Host { host: placed.host, hostname: placed.hostname.clone() });
     }
     destination::fit(&mut request, server);
-    request.ports = port_resources::requests(work, server).await?;
+    port_grants::take_requests(work, server, &mut request).await?;
     if let Some(only) = build_volumes::only_host(work, server).await? {
         request.requested_host = request.requested_host.or_else(|| destination::name(work, only));
     }
@@ -193,7 +194,8 @@ pub(super) async fn release_host(work: &StepRun) -> Result<(), StepError> {
 
 async fn allocate_network(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some(server) = unbuilt(work).await? else { return Ok(StepOutput::Nothing) };
-    let (_, hostname) = host(work)?;
+    let (host, hostname) = host(work)?;
+    let grants = port_grants::held(work, host, &server, ClaimHolder::Server).await?;
     let wanted = InterfacesRequest {
         instance: work.instance_id(),
         project: server.request.project.clone(),
@@ -202,7 +204,7 @@ async fn allocate_network(work: &StepRun) -> Result<StepOutput, StepError> {
         availability_zone: placed_zone(work, &server),
         networks: server.request.networks.clone(),
         security_groups: server.request.security_groups.clone(),
-        allocations: port_resources::given(work, &server, &[port_resources::holder(work)]).await?,
+        grants,
     };
     let nics = allocate(work, wanted).await?;
     if server.has_interfaces(&nics) {

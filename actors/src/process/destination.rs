@@ -7,7 +7,7 @@ use chronova_events::process::StepOutput;
 
 use super::definition::{StepError, StepRun};
 use super::moving::{self, MovingServer};
-use super::port_resources;
+use super::port_grants;
 use crate::instance::MoveRecord;
 use crate::scheduler::RequestSpec;
 use crate::scheduler::placing::{Selection, SelectionError, SelectionRequest, dice};
@@ -80,7 +80,7 @@ pub(super) async fn choose(
     mut request: RequestSpec,
     instead: Option<String>,
 ) -> Result<StepOutput, StepError> {
-    request.ports = port_resources::requests(work, &subject.server).await?;
+    port_grants::take_requests(work, &subject.server, &mut request).await?;
     let (process, attempt) = (work.running.process, work.running.attempt);
     match work.context.scheduler.place(&asked(work, &subject.server, request)).await {
         Ok(selection) => {

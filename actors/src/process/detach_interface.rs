@@ -6,7 +6,7 @@
 //! | `release_port` | deletes the server's own port, or unbinds a user's port; releases its resources | claiming them |
 //!
 //! If the guest does not release the interface, the server keeps its port. Once the port is deleted, nothing can be
-//! undone.
+//! undone. When the server loses the port, its PCI device is released, if it has one.
 
 use chronova_events::ids::PortId;
 use chronova_events::instance::{Alive, NicInfo};
@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 
 use super::attach_interface::staying;
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::{guest, port_resources};
+use super::{guest, port_devices, port_resources};
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ports::PortError;
 
@@ -60,6 +60,9 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let record = match outcome == ProcessOutcome::Succeeded || !is_bound(work, &nic).await? {
             true => {
                 port_resources::release(work).await?;
+                if !nic.owned {
+                    port_devices::release(work, nic.port).await?;
+                }
                 InstanceRecord::NicDetached { process, port: nic.port }
             }
             false => {
@@ -78,6 +81,11 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
 async fn pull(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some((server, nic)) = subject(work).await? else { return Ok(StepOutput::Nothing) };
     let Some(placed) = &server.placement else { return Ok(StepOutput::Nothing) };
+    if port_devices::is_whole_card(work, nic.port).await? {
+        let message =
+            format!("Port {} has binding:vnic_type direct-physical, so its server cannot release it.", nic.port);
+        return Err(StepError::fatal(400, &message, ""));
+    }
     match work.driver(placed.host)?.interfaces().needed()?.detach_nic(work.instance_id(), &nic.mac).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
         Err(error) if error.is_transient() => return Err(StepError::again(error)),
@@ -113,9 +121,10 @@ async fn release(work: &StepRun) -> Result<StepOutput, StepError> {
         port_resources::set_aside(work, nic.port).await?;
     }
     match networks.detach(work.instance_id(), project, nic.port, nic.owned, work.meta.clone()).await {
-        Ok(()) | Err(PortError::NotFound(_)) => Ok(StepOutput::Nothing),
-        Err(error) => Err(error.into()),
+        Ok(()) | Err(PortError::NotFound(_)) => {}
+        Err(error) => return Err(error.into()),
     }
+    Ok(StepOutput::Nothing)
 }
 
 /// The server keeps the port's resources if it keeps the port.

@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId, PortId};
-use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase};
+use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase, Placed};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{ByteStream, BytesAlone, Driver, DriverError, DriverResult, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 use tokio::time::Instant;
 
+use super::claim_holder::{ClaimHolder, LAG};
 use super::definition::{StepError, StepRun};
 use super::disks::volumes;
 use super::machine;
 use super::moving::MovingServer;
-use super::pinned::{self, ClaimHolder};
+use super::pinned;
+use super::port_devices;
 use super::tpm;
 use crate::coordination::host_turns::HostTurn;
 use crate::instance::disks;
 use crate::metadata::{GuestMetadata, sources};
+use crate::pci::ports::PortDevice;
 use crate::ports::{ImageService, NetworkService, PlugState};
-
-/// The longest wait for the read models, which usually lag by microseconds.
-pub(super) const LAG: Duration = Duration::from_secs(5);
 
 /// Prepares the host for a guest whose image the server has used before. Caches the image, and creates networks and
 /// filters.
@@ -299,7 +299,8 @@ async fn spec_of(
     holder: ClaimHolder,
 ) -> Result<GuestSpec, StepError> {
     interfaces_at_rest(work, server).await?;
-    let realisation = work.context.networks.realise(&server.nics).await?;
+    let mut realisation = work.context.networks.realise(&server.nics).await?;
+    port_devices::give(&port_devices::held(work, host, server, holder).await?, &mut realisation.nics)?;
     let rescue_disk = rescue.map(|image| RescueDisk { image: image_ref(image), stable: place(image) });
     // Without a stable rescue, the guest has the hardware that the rescue image requests.
     let of_rescue = rescue.filter(|_| rescue_disk.as_ref().is_some_and(|disk| disk.stable.is_none()));
@@ -395,7 +396,9 @@ fn place(image: &ImageSnapshot) -> Option<RescuePlace> {
 
 /// Creates an interface's network and filter on the host, and attaches the interface to the guest.
 pub(super) async fn plug(work: &StepRun, host: HostId, server: &Alive, nic: NicInfo) -> Result<(), StepError> {
-    plug_in(work.context.networks.as_ref(), &work.driver(host)?, work.instance_id(), server, nic).await
+    let devices = port_devices::held_by_server(work, host, &nic).await?;
+    plug_in(work.context.networks.as_ref(), &work.driver(host)?, work.instance_id(), server, (nic, devices.as_slice()))
+        .await
 }
 
 /// Like [`plug`], for callers without a process.
@@ -404,9 +407,10 @@ pub(crate) async fn plug_in(
     driver: &Arc<dyn Driver>,
     instance: InstanceId,
     server: &Alive,
-    nic: NicInfo,
+    (nic, devices): (NicInfo, &[PortDevice]),
 ) -> Result<(), StepError> {
-    let realisation = networks.realise(&[nic]).await?;
+    let mut realisation = networks.realise(&[nic]).await?;
+    port_devices::give(devices, &mut realisation.nics)?;
     for network in &realisation.networks {
         driver.networks().needed()?.ensure_network(network).await.map_err(soon)?;
     }
@@ -416,6 +420,28 @@ pub(crate) async fn plug_in(
     let hardware = hardware(server, server.hardware_image(), server.machine_type());
     for nic in &realisation.nics {
         driver.interfaces().needed()?.attach_nic(instance, nic, &hardware).await.map_err(soon)?;
+    }
+    Ok(())
+}
+
+/// Gives the guest the interfaces that are devices of its host. Does nothing if the guest is gone, or if the host does
+/// not answer: the host's agent attaches what the guest lacks when the host is back.
+pub(super) async fn plug_devices(work: &StepRun, placed: &Placed, server: &Alive) -> Result<(), StepError> {
+    let devices = port_devices::at(work, server, placed).await?;
+    if devices.is_empty() || !work.host_answers(placed.host)? {
+        return Ok(());
+    }
+    let driver = work.driver(placed.host)?;
+    let Some(interfaces) = driver.interfaces() else { return Ok(()) };
+    match interfaces.nics(work.instance_id()).await {
+        Ok(_) => {}
+        Err(DriverError::NoSuchGuest(_)) => return Ok(()),
+        Err(error) => return Err(StepError::again(error)),
+    }
+    for nic in server.nics.iter().filter(|nic| devices.iter().any(|device| device.port == nic.port)) {
+        let nic = (nic.clone(), devices.as_slice());
+        let plugged = plug_in(work.context.networks.as_ref(), &driver, work.instance_id(), server, nic).await;
+        plugged.map_err(StepError::persist)?;
     }
     Ok(())
 }

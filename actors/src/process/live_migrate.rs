@@ -7,6 +7,7 @@
 //! | `wait_turn` | waits for a place in the source's queue of live migrations | |
 //! | `bind_ports` | binds the ports to the destination as well | deleting those bindings |
 //! | `prepare_target` | creates networks and filters; creates the disks if they are copied | removing the disks |
+//! | `unplug_devices` | takes the interfaces that are PCI devices from the guest | plugging them in again |
 //! | `migrate` | starts the migration, and watches it to its end | aborting it |
 //!
 //! The last step ends only when the reports of both hosts show where the guest is ([`super::crossing`]). It never
@@ -14,6 +15,9 @@
 //! operator does so by a reset of the server's state, or by `forced_down` on both hosts. After the guest has migrated,
 //! nothing is undone: the process updates ports, claims and the source, and retries until this succeeds
 //! ([`post_live_migration`]). The same is true if an undo finds the guest at its destination.
+//!
+//! A guest cannot take a PCI device of its host along. As in Nova, such an interface is unplugged before the migration,
+//! and the destination plugs in its own device for the same port. The guest sees the loss of a card, and a new card.
 
 use std::time::Duration;
 
@@ -30,7 +34,7 @@ use super::crossing::GuestLocation;
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::{self, MovingServer};
 use super::on_the_way::{WATCH, look, mend, migrate, resume_at_source};
-use super::{build_volumes, destination, guest, moved_volumes, pinned, port_resources};
+use super::{build_volumes, destination, guest, moved_volumes, pinned, port_devices, port_grants};
 use crate::hosts::consoles;
 use crate::instance::unsupported::tied_by_devices;
 use crate::instance::{LiveRecord, MoveRecord};
@@ -44,6 +48,7 @@ pub const DEFINITION: Definition = Definition {
         "wait_turn" => wait_turn;
         "bind_ports" => bind_ports, undone by unbind_ports;
         "prepare_target" => prepare_target, undone by clear_target;
+        "unplug_devices" => unplug_devices, undone by plug_again;
         "migrate" => migrate, undone by call_back;
     },
     undoes: true,
@@ -162,6 +167,11 @@ fn unsuitable(subject: &MovingServer, message: &str) -> StepError {
 async fn check_can_migrate(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     if let Some(reason) = tied_by_devices(&subject.server, &work.context.server_options.mdevs) {
         return Err(StepError::fatal(400, &format!("Migration pre-check error: {reason}"), ""));
+    }
+    if port_devices::has_whole_card(work, &subject.server).await? {
+        let message =
+            "Migration pre-check error: a port with binding:vnic_type direct-physical cannot be migrated live.";
+        return Err(StepError::fatal(400, message, ""));
     }
     let (source, target) = (&subject.moving.source, subject.target()?);
     let (from, destination) = (work.driver(source.host)?, work.driver(target.host)?);
@@ -283,8 +293,8 @@ async fn bind_ports(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = wanted(work).await?;
     let (project, host) = (&subject.server.request.project, &subject.target()?.hostname);
     let networks = &work.context.networks;
-    let given = port_resources::given(work, &subject.server, &[port_resources::holder(work)]).await?;
-    match networks.bind_destination(work.instance_id(), project, host, &given, work.meta.clone()).await {
+    let grants = port_grants::at(work, &subject.server, subject.target()?).await?;
+    match networks.bind_destination(work.instance_id(), project, host, &grants, work.meta.clone()).await {
         Ok(()) => Ok(StepOutput::Nothing),
         Err(PortError::NotHere(reason)) => {
             Err(unsuitable(&subject, &format!("Migration pre-check error: host {host}: {reason}")))
@@ -315,6 +325,19 @@ async fn prepare_target(work: &StepRun) -> Result<StepOutput, StepError> {
     let networks = guest::connect(work, host, &subject.server);
     futures::try_join!(advance(work, LiveStage::Preparing), networks, disks)?;
     Ok(StepOutput::Nothing)
+}
+
+async fn unplug_devices(work: &StepRun) -> Result<StepOutput, StepError> {
+    let subject = wanted(work).await?;
+    port_devices::unplug(work, subject.moving.source.host, &subject.server).await?;
+    Ok(StepOutput::Nothing)
+}
+
+async fn plug_again(work: &StepRun) -> Result<(), StepError> {
+    match mine(work).await?.filter(|subject| !is_being_deleted(subject)) {
+        Some(subject) => guest::plug_devices(work, &subject.moving.source, &subject.server).await,
+        None => Ok(()),
+    }
 }
 
 /// Cleans up a destination to which the guest does not migrate. On shared storage, the destination has no disks of its
@@ -395,6 +418,10 @@ async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(
     let process = work.running.process;
     let follow = async {
         moving::bind(work, target).await?;
+        if let Err(error) = guest::plug_devices(work, target, &subject.server).await {
+            // The agent of the destination attaches what the guest lacks.
+            tracing::warn!(server = %work.instance_id(), reason = error.fault().details, "plugging in a PCI device failed, retrying");
+        }
         moved_volumes::take_back(work, &subject.server, target).await?;
         resume_guest(work, subject, target).await
     };

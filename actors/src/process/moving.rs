@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use chronova_events::envelope::Position;
-use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
+use chronova_events::ids::{HostId, ProcessId, ProviderId};
 use chronova_events::instance::{Alive, FaultInfo, FlavorSnapshot, LiveMigrationState, MoveStage, Moving, Placed};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::disk_transfer::DiskFile;
 use chronova_hypervisor::driver::{Driver, DriverError, StopMode};
 
+use super::claim_holder::{migration_consumer, server_consumer};
 use super::definition::{StepError, StepRun, settled};
-use super::{guest, live_migrate, port_resources};
+use super::{guest, live_migrate, port_grants};
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};
@@ -94,26 +95,22 @@ async fn ledger(work: &StepRun, command: LedgerCommand) -> Result<(), StepError>
     Ok(())
 }
 
-pub(super) fn consumer(migration: ProcessId) -> ConsumerId {
-    ConsumerId::new(migration.to_string())
-}
-
 /// Moves the server's allocations to the migration, so that the server can claim its destination.
 pub(super) async fn set_aside(work: &StepRun, migration: ProcessId) -> Result<(), StepError> {
-    let server = ConsumerId::new(work.instance_id().to_string());
-    ledger(work, LedgerCommand::SetAside { server, migration: consumer(migration) }).await
+    let server = server_consumer(work);
+    ledger(work, LedgerCommand::SetAside { server, migration: migration_consumer(migration) }).await
 }
 
 /// Moves the migration's allocations back to the server, and releases its destination.
 pub(super) async fn take_back(work: &StepRun, moving: &Moving) -> Result<(), StepError> {
-    let server = ConsumerId::new(work.instance_id().to_string());
-    let (migration, host) = (consumer(moving.migration), ProviderId(moving.source.host.0));
+    let server = server_consumer(work);
+    let (migration, host) = (migration_consumer(moving.migration), ProviderId(moving.source.host.0));
     ledger(work, LedgerCommand::TakeBack { server, migration, host }).await
 }
 
 /// Releases the migration's allocations.
 pub(super) async fn release(work: &StepRun, migration: ProcessId) -> Result<(), StepError> {
-    ledger(work, LedgerCommand::Release { consumer: consumer(migration) }).await
+    ledger(work, LedgerCommand::Release { consumer: migration_consumer(migration) }).await
 }
 
 /// Adjusts the quota to this flavor.
@@ -134,13 +131,8 @@ pub(super) async fn bind(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
     let (networks, project) = (&work.context.networks, &server.request.project);
     let (host, zone) = (Some(at.hostname.as_str()), at.availability_zone.as_str());
-    let mut holders = vec![port_resources::holder(work)];
-    // Until the move ends, the migration has the claim of the source.
-    if let Some(moving) = server.moving.as_ref().filter(|moving| moving.target.as_ref() != Some(at)) {
-        holders.insert(0, consumer(moving.migration));
-    }
-    let given = port_resources::given(work, &server, &holders).await?;
-    networks.rebind(work.instance_id(), project, host, zone, &given, work.meta.clone()).await?;
+    let grants = port_grants::at(work, &server, at).await?;
+    networks.rebind(work.instance_id(), project, host, zone, &grants, work.meta.clone()).await?;
     Ok(())
 }
 

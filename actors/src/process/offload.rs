@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::{away, build_instance, guest, turn};
 use crate::instance::WorkOutcome;
-use crate::ports::PortAllocations;
+use crate::ports::PortGrants;
 
 pub const DEFINITION: Definition = Definition {
     name: "offload",
@@ -84,7 +84,7 @@ async fn unbind_network(work: &StepRun) -> Result<StepOutput, StepError> {
 pub(super) async fn unbind(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let zone = server.placement.as_ref().map_or("", |placed| &placed.availability_zone);
     let project = &server.request.project;
-    let (networks, none) = (&work.context.networks, PortAllocations::new());
+    let (networks, none) = (&work.context.networks, PortGrants::default());
     Ok(networks.rebind(work.instance_id(), project, None, zone, &none, work.meta.clone()).await?)
 }
 

@@ -12,6 +12,7 @@ use chronova_hypervisor::capability::live_migration::{
     MigrationProgress,
 };
 
+use super::claim_holder::ClaimHolder;
 use super::crossing::{GuestLocation, GuestSighting, judge_lost};
 use super::definition::{StepError, StepRun};
 use super::given_up::is_given_up;
@@ -19,7 +20,7 @@ use super::guest;
 use super::live_migrate::{advance, forget, inbound, mine, tell, wanted};
 use super::moving::{self, MovingServer};
 use super::options::LiveOptions;
-use super::pinned::{self, ClaimHolder};
+use super::pinned;
 use crate::instance::LiveRecord;
 
 /// The shortest and the longest pause between two polls of a migration.

@@ -3,39 +3,20 @@
 
 use std::collections::BTreeSet;
 
-use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
+use chronova_events::ids::{HostId, ProviderId};
 use chronova_events::instance::Alive;
-use chronova_events::ledger::{HeldPciDevice, Ledger};
+use chronova_events::ledger::HeldPciDevice;
 use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::mdev::GuestMdev;
 use chronova_hypervisor::pci::PassedDevice;
 use chronova_hypervisor::pinning::Pinning;
 
+use super::claim_holder::{ClaimHolder, caught_up, migration_consumer, server_consumer};
 use super::definition::{StepError, StepRun};
-use super::guest::LAG;
-use super::moving::{self, MovingServer};
+use super::moving::MovingServer;
 use crate::instance::unsupported::HostBoundHardware;
 use crate::mdev;
 use crate::topology::{self, GuestNumaTopology, pinning::pinning};
-
-/// Which consumer in the ledger has the claim that the guest uses.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum ClaimHolder {
-    Server,
-    /// The migration has the allocations on the source host until the move ends. An undo returns them to the server.
-    Migration(ProcessId),
-}
-
-impl ClaimHolder {
-    fn consumer(self, work: &StepRun, ledger: &Ledger) -> ConsumerId {
-        match self {
-            Self::Migration(migration) if ledger.consumers.contains_key(&moving::consumer(migration)) => {
-                moving::consumer(migration)
-            }
-            Self::Migration(_) | Self::Server => ConsumerId::new(work.instance_id().to_string()),
-        }
-    }
-}
 
 /// The NUMA topology that the server requests. The API did not always check topologies, so an old server may request an
 /// impossible one. The CPUs of such a server float.
@@ -73,7 +54,7 @@ pub(super) async fn place(
     })
 }
 
-/// The PCI devices that the guest gets on the host.
+/// The PCI devices that the guest gets on the host because of its flavor.
 ///
 /// # Errors
 /// The ledger has assigned no devices to a guest whose flavor requests some, or the read models lag behind the log.
@@ -98,7 +79,8 @@ pub(super) async fn devices(
             PassedDevice { address: device.address, managed: known.is_none_or(|known| known.managed) }
         };
         match held {
-            Some((_, devices)) => Ok(devices.iter().map(passed).collect()),
+            // The devices of ports are interfaces of the guest.
+            Some((_, devices)) => Ok(devices.iter().filter(|device| device.port().is_none()).map(passed).collect()),
             None => {
                 let message = "The guest has no PCI devices of its own on its host.";
                 Err(StepError::fatal(500, message, format!("{consumer} holds none of {provider}")))
@@ -138,17 +120,9 @@ pub(super) async fn page_kib(work: &StepRun, subject: &MovingServer) -> Result<O
         return Ok(None);
     }
     caught_up(work).await?;
-    let holders = [moving::consumer(subject.moving.migration), ConsumerId::new(work.instance_id().to_string())];
+    let holders = [migration_consumer(subject.moving.migration), server_consumer(work)];
     Ok(work.context.views.placement.read(|view| {
         let fitting = holders.iter().find_map(|holder| view.ledger.fitting(holder))?;
         fitting.cells.first()?.page_kib
     }))
-}
-
-/// Waits until the read models show the claim, which is in the log.
-async fn caught_up(work: &StepRun) -> Result<(), StepError> {
-    match work.context.views.wait_for(work.context.log.head(), LAG).await {
-        true => Ok(()),
-        false => Err(StepError::again("the read models do not show the guest's CPUs yet")),
-    }
 }

@@ -6,7 +6,6 @@
 //! work, also while another interface of the server changes.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use chronova_events::ids::{ConsumerId, HostId, PortId, ProviderId};
 use chronova_events::instance::Alive;
@@ -15,22 +14,17 @@ use chronova_projections::placement::candidates::{
     CandidatesRequest, RequestGroup, ResourceAmounts, TraitFilter, search,
 };
 
+use super::claim_holder::{ClaimHolder, caught_up, server_consumer};
 use super::definition::{StepError, StepRun};
+use super::port_devices;
 use crate::aggregate::CommandError;
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ServerClaim};
 use crate::port_resources::{providers, share};
 use crate::ports::{PortAllocations, PortRequestGroup, PortResourceRequest};
 
-/// The longest wait for the read models.
-const LAG: Duration = Duration::from_secs(5);
-
-/// The requests of the server's ports. A server that is being built gets the ports that its user named.
+/// The requests of the server's ports.
 pub(super) async fn requests(work: &StepRun, server: &Alive) -> Result<Vec<PortResourceRequest>, StepError> {
-    // The network service refuses to create a port with a request.
-    let own = server.nics.iter().filter(|nic| !nic.owned).map(|nic| nic.port);
-    let asked = server.request.networks.listed().iter().filter(|_| server.building().is_some());
-    let ports: BTreeSet<PortId> = own.chain(asked.filter_map(|nic| nic.port)).collect();
-    of_ports(work, &ports.into_iter().collect::<Vec<_>>()).await
+    of_ports(work, &port_devices::of_users(server)).await
 }
 
 async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<PortResourceRequest>, StepError> {
@@ -40,21 +34,16 @@ async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<PortResourceRe
     }
 }
 
-/// The providers of the server's ports. The first of these consumers that has allocations has claimed them. If the claim
-/// lacks resources of the ports, for example because the user has changed a port's policy meanwhile, no providers are
-/// named. The network service then refuses to bind the ports.
-pub(super) async fn given(
-    work: &StepRun,
-    server: &Alive,
-    holders: &[ConsumerId],
-) -> Result<PortAllocations, StepError> {
+/// The providers of the server's ports, by this claim. If the claim lacks resources of the ports, for example because the
+/// user has changed a port's policy meanwhile, no providers are named. The network service then refuses to bind the ports.
+pub(super) async fn given(work: &StepRun, server: &Alive, holder: ClaimHolder) -> Result<PortAllocations, StepError> {
     let requests = requests(work, server).await?;
     if requests.is_empty() {
         return Ok(PortAllocations::new());
     }
     caught_up(work).await?;
     let found = work.context.views.placement.read(|view| {
-        let held = holders.iter().find_map(|holder| view.ledger.consumers.get(holder))?;
+        let held = view.ledger.consumers.get(&holder.consumer(work, &view.ledger))?;
         providers(&requests, &held.claim.allocations, &view.ledger)
     });
     if found.is_none() {
@@ -63,20 +52,7 @@ pub(super) async fn given(
     Ok(found.unwrap_or_default())
 }
 
-/// Waits until the read models show the claim, which is in the log.
-async fn caught_up(work: &StepRun) -> Result<(), StepError> {
-    match work.context.views.wait_for(work.context.log.head(), LAG).await {
-        true => Ok(()),
-        false => Err(StepError::again("the read models do not show the claim of the ports' resources yet")),
-    }
-}
-
 // ------------------------------------------------------------------------------- interfaces of servers on their hosts
-
-/// The server's consumer.
-pub(super) fn holder(work: &StepRun) -> ConsumerId {
-    ConsumerId::new(work.instance_id().to_string())
-}
 
 /// The consumer of the resources of the process's port.
 fn part(work: &StepRun) -> ConsumerId {
@@ -161,17 +137,17 @@ pub(super) async fn set_aside(work: &StepRun, port: PortId) -> Result<(), StepEr
     let Some(request) = requests.first() else { return Ok(()) };
     caught_up(work).await?;
     let allocations = work.context.views.placement.read(|view| {
-        let held = view.ledger.consumers.get(&holder(work))?;
+        let held = view.ledger.consumers.get(&server_consumer(work))?;
         let given = providers(&requests, &held.claim.allocations, &view.ledger)?;
         Some(share(request, given.get(&port)?))
     });
     let Some(allocations) = allocations else { return Ok(()) };
-    tell(work, LedgerCommand::SetPartAside { server: holder(work), part: part(work), allocations }).await
+    tell(work, LedgerCommand::SetPartAside { server: server_consumer(work), part: part(work), allocations }).await
 }
 
 /// Adds the resources that the process holds to the server's claim.
 pub(super) async fn join(work: &StepRun) -> Result<(), StepError> {
-    tell(work, LedgerCommand::JoinPart { server: holder(work), part: part(work) }).await
+    tell(work, LedgerCommand::JoinPart { server: server_consumer(work), part: part(work) }).await
 }
 
 /// Releases the resources that the process holds.

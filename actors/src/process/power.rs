@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::{guest, machine, tpm, turn};
+use super::{guest, machine, port_devices, tpm, turn};
 use crate::instance::{InstanceRecord, InstanceRoot};
 
 pub const DEFINITION: Definition = Definition {
@@ -50,10 +50,11 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             return Ok(());
         }
         // While the process worked, the host's agent did not record the guest's power state. So the process records it.
-        match work.server().await? {
-            Some(server) => turn::observe_guest(work, &server).await,
-            None => Ok(()),
+        let Some(server) = work.server().await? else { return Ok(()) };
+        if let (PowerAction::Suspend, Some(placed)) = (action, &server.placement) {
+            guest::plug_devices(work, placed, &server).await?;
         }
+        turn::observe_guest(work, &server).await
     }
     .boxed()
 }
@@ -100,11 +101,27 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
         guest::reshape(work, placed.host, &server, Renew::Nothing, None).await?;
         return Ok(StepOutput::Nothing);
     }
+    // As in Nova, a guest is saved without the devices of its host, and gets them again when it is resumed.
+    if action == PowerAction::Suspend {
+        if port_devices::has_whole_card(work, &server).await? {
+            let message = "A server with a port of binding:vnic_type direct-physical cannot be suspended.";
+            return Err(StepError::fatal(400, message, ""));
+        }
+        port_devices::unplug(work, placed.host, &server).await?;
+    }
     let asked = async { Ok(ask(driver.as_ref(), work, &server, action).await) };
     let answer = match starts(action) {
         true => tpm::with_passphrase(work, placed.host, &server, asked).await?,
         false => asked.await?,
     };
+    let is_on = match (action, &answer) {
+        (PowerAction::Resume, Ok(())) => true,
+        (PowerAction::Suspend, Err(error)) => !error.is_transient(),
+        _ => false,
+    };
+    if is_on {
+        guest::plug_devices(work, placed, &server).await?;
+    }
     match answer {
         Ok(()) => Ok(StepOutput::Nothing),
         Err(DriverError::NoSuchGuest(_)) if action == PowerAction::Stop => Ok(StepOutput::Nothing),

@@ -21,7 +21,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, steps};
-use super::{away, build_instance, guest, imaging, new_image, offload, port_resources, turn};
+use super::{away, build_instance, guest, imaging, new_image, offload, port_grants, turn};
 use crate::instance::WorkOutcome;
 use crate::scheduler::RequestSpec;
 
@@ -80,8 +80,8 @@ async fn bind_network(work: &StepRun) -> Result<StepOutput, StepError> {
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     let (host, zone) = (Some(placed.hostname.as_str()), placed.availability_zone.as_str());
     let project = &server.request.project;
-    let given = port_resources::given(work, &server, &[port_resources::holder(work)]).await?;
-    work.context.networks.rebind(work.instance_id(), project, host, zone, &given, work.meta.clone()).await?;
+    let grants = port_grants::at(work, &server, placed).await?;
+    work.context.networks.rebind(work.instance_id(), project, host, zone, &grants, work.meta.clone()).await?;
     Ok(StepOutput::Nothing)
 }
 

@@ -21,13 +21,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_events::ids::{HostId, InstanceId};
-use chronova_events::instance::{Alive, Phase};
+use chronova_events::instance::{Alive, NicInfo, Phase};
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 
 use crate::hosts::context::HostContext;
 use crate::instance::InstanceRoot;
 use crate::process::disks::volume_disk;
-use crate::process::guest;
+use crate::process::{guest, port_devices};
 
 /// Makes all servers on the host suspect. Returns false if the read models lag, so that the agent tries again.
 pub(crate) async fn suspect_all(context: &HostContext, host: HostId) -> bool {
@@ -199,10 +199,16 @@ async fn compare_interfaces(
 ) -> DriverResult<bool> {
     let (Some(interfaces), Some(found)) = (driver.interfaces(), &found.interfaces) else { return Ok(true) };
     let mut right = true;
-    for nic in server.nics.iter().filter(|nic| !found.contains(&nic.mac.to_ascii_lowercase())) {
+    let devices = port_devices::of_server(&context.views, driver, host, id, server).await.unwrap_or_default();
+    // A whole card has its own MAC address. It is in the guest as a device, and the guest keeps it.
+    let is_card = |nic: &NicInfo| devices.iter().any(|device| device.port == nic.port && device.is_whole_card());
+    let missing = server.nics.iter().filter(|nic| !found.contains(&nic.mac.to_ascii_lowercase()));
+    for nic in missing.filter(|nic| !is_card(nic)) {
         tracing::warn!(%host, server = %id, port = %nic.port, "attaching a missing interface to a guest");
         right = false;
-        if let Err(error) = guest::plug_in(context.networks.as_ref(), driver, id, server, nic.clone()).await {
+        if let Err(error) =
+            guest::plug_in(context.networks.as_ref(), driver, id, server, (nic.clone(), devices.as_slice())).await
+        {
             tracing::debug!(%host, server = %id, port = %nic.port, reason = error.fault().details, "attaching a missing interface failed, retrying");
         }
     }

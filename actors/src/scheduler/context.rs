@@ -47,7 +47,7 @@ pub struct SchedulingContext<'a> {
     pub hints: SchedulerHints,
     /// The guest's NUMA topology, or why it is impossible.
     pub topology: Result<Option<GuestNumaTopology>, String>,
-    /// The flavor's PCI devices, or why they are impossible.
+    /// The PCI devices of flavor and ports, or why they are impossible.
     pub devices: Result<Vec<PciRequest>, String>,
     /// Values that weighers need for every host, looked up once.
     memory: Option<&'a HostResourceColumn>,
@@ -92,7 +92,7 @@ impl<'a> SchedulingContext<'a> {
             group: None,
             hints,
             topology: request.topology(),
-            devices: options.pci_aliases.of_existing(&request.flavor, request.image.as_deref()),
+            devices: options.pci_aliases.of_server(&request.flavor, request.image.as_deref(), &request.device_ports),
             memory: fleet.column("MEMORY_MB"),
             cpus: fleet.column("VCPU"),
             disk: fleet.column("DISK_GB"),
@@ -123,6 +123,16 @@ impl<'a> SchedulingContext<'a> {
 
     pub fn host(&'a self, slot: Slot) -> HostState<'a> {
         HostState { context: self, slot, row: self.fleet.row(slot) }
+    }
+
+    /// The message for users if no host has the PCI devices. It names the error in the request, or else who asks.
+    pub fn lacks_devices(&self) -> String {
+        let asking = match &self.devices {
+            Err(reason) => return reason.clone(),
+            Ok(requests) if requests.iter().all(|request| request.port.is_none()) => "the flavor asks",
+            Ok(_) => "flavor and ports ask",
+        };
+        format!("no suitable host has free PCI devices of the kind that {asking} for")
     }
 
     /// Whether the provider has room for this amount besides the pending claims. Without them, it has.

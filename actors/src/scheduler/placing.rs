@@ -346,7 +346,8 @@ fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost
     // A filter has already refused an impossible topology.
     let topology = asked.request.topology().ok().flatten();
     let (flavor, image) = (&asked.request.flavor, asked.request.image.as_deref());
-    let devices = scheduler.options.pci_aliases.of_existing(flavor, image).unwrap_or_default();
+    let devices =
+        scheduler.options.pci_aliases.of_server(flavor, image, &asked.request.device_ports).unwrap_or_default();
     let guest = (topology.is_some() || !devices.is_empty()).then(|| GuestClaim {
         host: ProviderId(chosen.host.0),
         topology: topology.map(Arc::new),

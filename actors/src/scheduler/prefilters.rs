@@ -61,7 +61,7 @@ fn pci_devices(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements)
         words: "free PCI devices".to_owned(),
         hosts: offering.filter(|slot| context.host(*slot).passed(&[]).is_ok()).collect(),
         says: |context, slot, _| context.host(slot).passed(&[]).err().unwrap_or_default(),
-        lacks: "no suitable host has free PCI devices of the kind that the flavor asks for".to_owned(),
+        lacks: context.lacks_devices(),
     });
 }
 

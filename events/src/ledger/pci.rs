@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ConsumerId, ProviderId};
+use crate::ids::{ConsumerId, PortId, ProviderId};
 use crate::pci::PciAddress;
 
 /// The type of a PCI device. Nova: `dev_type`.
@@ -17,6 +17,8 @@ pub enum PciDeviceType {
     Pf,
     /// `type-VF`: a virtual function.
     Vf,
+    /// `vdpa`: a virtual function with a vDPA device, which only ports can use.
+    Vdpa,
 }
 
 impl PciDeviceType {
@@ -26,6 +28,7 @@ impl PciDeviceType {
             Self::Pci => "type-PCI",
             Self::Pf => "type-PF",
             Self::Vf => "type-VF",
+            Self::Vdpa => "vdpa",
         }
     }
 }
@@ -79,10 +82,26 @@ impl HostPciReplaced {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldPciDevice {
     pub address: PciAddress,
-    /// The alias of the flavor's request.
+    /// The alias by which the flavor requested the device, or the port that requested it, as `port:ID`. The name of an
+    /// alias has no colon.
     pub alias: String,
     /// The device's provider in Placement, and the resource class there.
     pub tracked: Option<(ProviderId, String)>,
+}
+
+/// Begins the word for a port that requested a device.
+const OF_PORT: &str = "port:";
+
+impl HeldPciDevice {
+    /// The word for a port that requests a device.
+    pub fn requested_by(port: PortId) -> String {
+        format!("{OF_PORT}{port}")
+    }
+
+    /// The port that requested the device; `None` if the flavor did.
+    pub fn port(&self) -> Option<PortId> {
+        self.alias.strip_prefix(OF_PORT)?.parse().ok()
+    }
 }
 
 /// A consumer got PCI devices of a host. These replace the consumer's former devices, and end with its allocation on
@@ -180,4 +199,21 @@ pub(super) fn samples() -> [super::LedgerEvent; 2] {
         HostPciReplaced { provider, sockets: vec![(0, 0)], devices: vec![device] }.into(),
         PciDevicesClaimed { consumer, provider, devices: vec![held] }.into(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_names_the_port_that_requested_it() {
+        let port = PortId(uuid::Uuid::from_u128(7));
+        let held = |alias: String| HeldPciDevice {
+            address: PciAddress { domain: 0, bus: 1, slot: 0, function: 0 },
+            alias,
+            tracked: None,
+        };
+        assert_eq!(held(HeldPciDevice::requested_by(port)).port(), Some(port));
+        assert_eq!(held("gpu".to_owned()).port(), None);
+    }
 }

@@ -1,5 +1,6 @@
 //! The `<devices>` element.
 
+use chronova_events::pci::PciAddress;
 use uuid::Uuid;
 
 use super::encryption::{self, protected};
@@ -7,7 +8,7 @@ use super::facts::HostFacts;
 use super::hardware::{DiskBus, Hardware};
 use super::plugs::plug;
 use super::source::DiskSource;
-use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
+use crate::guest::{GuestSpec, ImageFormat, Nic, NicDevice, NicDeviceForm, NicPlug, VolumeDisk};
 use crate::options::{CacheMode, Spice};
 use crate::pci::PassedDevice;
 use crate::xml::Element;
@@ -38,17 +39,46 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
 /// A PCI device of the host. libvirt binds a managed device to `vfio-pci` as long as the guest has the device.
 /// Afterwards it binds the device to its former driver again.
 fn passed(device: PassedDevice) -> Element {
-    let at = device.address;
-    let address = Element::new("address")
-        .attr("domain", format!("0x{:04x}", at.domain))
-        .attr("bus", format!("0x{:02x}", at.bus))
-        .attr("slot", format!("0x{:02x}", at.slot))
-        .attr("function", format!("0x{:x}", at.function));
+    let address = host_address(device.address);
     Element::new("hostdev")
         .attr("mode", "subsystem")
         .attr("type", "pci")
         .attr("managed", if device.managed { "yes" } else { "no" })
         .child(Element::new("source").child(address))
+}
+
+fn host_address(at: PciAddress) -> Element {
+    Element::new("address")
+        .attr("domain", format!("0x{:04x}", at.domain))
+        .attr("bus", format!("0x{:02x}", at.bus))
+        .attr("slot", format!("0x{:02x}", at.slot))
+        .attr("function", format!("0x{:x}", at.function))
+}
+
+/// The address in the source of an interface, whose type libvirt needs.
+pub(super) fn source_address(at: PciAddress) -> Element {
+    host_address(at).attr("type", "pci")
+}
+
+/// An interface that is a PCI device of the host. The device has no queues, filters or limits of the host. A whole card
+/// keeps its own MAC address, so the guest gets it as a device.
+fn device_interface(nic: &Nic, plugged: &NicDevice, hardware: &Hardware) -> Element {
+    if let (NicDeviceForm::WholeCard, Some(device)) = (plugged.form, plugged.device) {
+        return passed(device);
+    }
+    let (kind, source) = plug(nic);
+    let managed = plugged.device.filter(|_| plugged.form == NicDeviceForm::HostDevice);
+    let is_virtio = plugged.form != NicDeviceForm::HostDevice;
+    let vhost = (plugged.form == NicDeviceForm::Macvtap).then_some("vhost");
+    let iommu = encryption::iommu(hardware.encryption.is_some()).filter(|_| is_virtio);
+    let driver = || Element::new("driver").attr_if("name", vhost).attr_if("iommu", iommu);
+    Element::new("interface")
+        .attr("type", kind)
+        .attr_if("managed", managed.map(|device| if device.managed { "yes" } else { "no" }))
+        .child(Element::new("mac").attr("address", &nic.mac))
+        .children(source)
+        .children(is_virtio.then(|| Element::new("model").attr("type", "virtio")))
+        .children((vhost.is_some() || iommu.is_some()).then(driver))
 }
 
 /// A mediated device of the host, as in Nova's definitions.
@@ -234,6 +264,9 @@ fn pcie_ports(host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
 }
 
 pub(super) fn interface(nic: &Nic, vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Element {
+    if let NicPlug::Device(device) = &nic.plug {
+        return device_interface(nic, device, hardware);
+    }
     let (kind, source) = plug(nic);
     Element::new("interface")
         .attr("type", kind)

@@ -7,8 +7,9 @@ use std::ops::Range;
 
 use roxmltree::{Document, Node};
 
+use super::devices::source_address;
 use super::splice::splice;
-use crate::guest::{Nic, NicPlug};
+use crate::guest::{Nic, NicDevice, NicDeviceForm, NicPlug};
 use crate::volumes;
 use crate::xml::Element;
 
@@ -24,6 +25,23 @@ pub(super) fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
         }
         NicPlug::Bridge { bridge } => ("bridge", vec![source("bridge", bridge)]),
         NicPlug::Tap => ("ethernet", vec![]),
+        NicPlug::Device(device) => device_plug(device),
+    }
+}
+
+/// The plug of an interface that is a PCI device of the host. libvirt refuses an interface whose device is missing.
+fn device_plug(plugged: &NicDevice) -> (&'static str, Vec<Element>) {
+    let vlan = plugged.vlan.map(|tag| Element::new("vlan").child(Element::new("tag").attr("id", tag)));
+    let named = || plugged.name.iter().map(|name| Element::new("source").attr("dev", name));
+    match plugged.form {
+        NicDeviceForm::HostDevice | NicDeviceForm::WholeCard => {
+            let source = plugged.device.map(|device| Element::new("source").child(source_address(device.address)));
+            ("hostdev", source.into_iter().chain(vlan).collect())
+        }
+        NicDeviceForm::Macvtap => {
+            ("direct", named().map(|source| source.attr("mode", "passthrough")).chain(vlan).collect())
+        }
+        NicDeviceForm::Vdpa => ("vdpa", named().collect()),
     }
 }
 
@@ -58,7 +76,8 @@ type Plugged<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
 fn replugged(xml: &str, node: Node<'_, '_>, nic: &Nic) -> Option<(Range<usize>, String)> {
     let port = nic.port.to_string();
     let wanted: Plugged<'_> = match &nic.plug {
-        NicPlug::Network => return None,
+        // The guest leaves the devices of its host before it migrates.
+        NicPlug::Network | NicPlug::Device(_) => return None,
         NicPlug::OpenVswitch { bridge } => ("bridge", Some(bridge), Some(&port)),
         NicPlug::Bridge { bridge } => ("bridge", Some(bridge), None),
         NicPlug::Tap => ("ethernet", None, None),

@@ -16,6 +16,7 @@ mod foreign;
 mod hardware_wishes;
 mod limits;
 mod mdevs;
+mod sriov;
 
 fn host() -> HostFacts {
     HostFacts {

@@ -349,6 +349,10 @@ pub(super) fn capabilities(
 /// The first libvirt (9.3.0) and QEMU (8.0.0) with interfaces of model `igb`, as in Nova.
 const IGB: (u32, u32) = (9_003_000, 8_000_000);
 
+/// The first libvirt (7.9.0) that reads the vital product data of cards, as in Nova. The serial number in this data tells
+/// the network service which card serves a remote-managed port.
+const REMOTE_MANAGED: u32 = 7_009_000;
+
 fn has_igb(libvirt: u32, hypervisor: u32) -> bool {
     libvirt >= IGB.0 && hypervisor >= IGB.1
 }
@@ -363,6 +367,7 @@ fn traits(known: &ProbedHost, options: &LibvirtOptions, igb: bool) -> Vec<String
     let more = [
         (options.guests.file_backed_memory.is_some(), "COMPUTE_MEM_BACKING_FILE"),
         (igb, "COMPUTE_NET_VIF_MODEL_IGB"),
+        (facts.libvirt_version >= REMOTE_MANAGED, "COMPUTE_REMOTE_MANAGED_PORTS"),
         (facts.sev.is_some(), SevFacts::TRAIT),
     ];
     traits.extend(more.into_iter().filter(|(has, _)| *has).map(|(_, name)| name.to_owned()));

@@ -75,12 +75,12 @@ fn sides(domain: &Domain, call: &'static str) -> DriverResult<Vec<Side>> {
 
 fn detach(domain: &Domain, side: Side, mac: &str) -> DriverResult<()> {
     let Some(cable) = cable_of(domain, side, mac, DETACH)? else { return Ok(()) };
-    let source = cable.source.map(|(attribute, name)| Element::new("source").attr(attribute, name));
-    let xml = Element::new("interface")
-        .attr("type", cable.kind)
-        .child(Element::new("mac").attr("address", mac))
-        .children(source)
-        .render();
+    let named = || {
+        let source = cable.source.as_ref().map(|(attribute, name)| Element::new("source").attr(*attribute, name));
+        let interface = Element::new("interface").attr("type", &cable.kind);
+        interface.child(Element::new("mac").attr("address", mac)).children(source).render()
+    };
+    let xml = cable.device.clone().unwrap_or_else(named);
     match domain.detach_device_flags(&xml, side.of_devices()) {
         Ok(()) => Ok(()),
         Err(error) if is(&error, ErrorNumber::DeviceMissing) => Ok(()),
@@ -93,10 +93,12 @@ fn detach(domain: &Domain, side: Side, mac: &str) -> DriverResult<()> {
 /// How an interface of a domain is connected to its host.
 #[derive(Debug, PartialEq, Eq)]
 struct NicCable {
-    /// libvirt's type of the interface: `network`, `bridge` or `ethernet`.
+    /// libvirt's type of the interface: for example `network`, `bridge` or `hostdev`.
     kind: String,
     /// The attribute of `<source>` that this type needs, and its value.
     source: Option<(&'static str, String)>,
+    /// The whole element, for an interface that is a device of the host.
+    device: Option<String>,
 }
 
 /// How the domain's interface with this MAC is connected. `None` if the domain has no such interface.
@@ -104,17 +106,19 @@ fn cable_of(domain: &Domain, side: Side, mac: &str, call: &'static str) -> Drive
     let xml = domain.xml_desc(side.of_xml()).during(call)?;
     let failed = |error| DriverError::Failed { call, message: format!("the domain cannot be read: {error}") };
     let document = Document::parse(&xml).map_err(failed)?;
-    Ok(cable(document.root_element(), mac))
+    Ok(cable(&xml, document.root_element(), mac))
 }
 
-fn cable(domain: Node<'_, '_>, mac: &str) -> Option<NicCable> {
+fn cable(xml: &str, domain: Node<'_, '_>, mac: &str) -> Option<NicCable> {
     let own = |node: &Node<'_, '_>| part(*node, "mac", "address").is_some_and(|known| known.eq_ignore_ascii_case(mac));
     let node = interfaces(domain).find(own)?;
     let kind = node.attribute("type").unwrap_or("network").to_owned();
     // In a running guest, an interface on a libvirt network names both the network and the network's bridge.
     let attribute = if kind == "network" { "network" } else { "bridge" };
     let source = part(node, "source", attribute).map(|name| (attribute, name.to_owned()));
-    Some(NicCable { kind, source })
+    let is_device = matches!(kind.as_str(), "hostdev" | "direct" | "vdpa");
+    let device = is_device.then(|| xml[node.range()].to_owned());
+    Some(NicCable { kind, source, device })
 }
 
 fn interfaces<'a, 'input>(domain: Node<'a, 'input>) -> impl Iterator<Item = Node<'a, 'input>> {
@@ -150,7 +154,7 @@ mod tests {
                    <interface type='bridge'><mac address='fa:16:3e:00:00:02'/><source bridge='br-int'/></interface>\
                    <interface type='ethernet'><mac address='fa:16:3e:00:00:03'/></interface></devices></domain>";
         let document = Document::parse(xml).unwrap();
-        let find = |mac| cable(document.root_element(), mac).map(|found| (found.kind, found.source));
+        let find = |mac| cable(xml, document.root_element(), mac).map(|found| (found.kind, found.source));
         let of = |kind: &str, source: Option<(&'static str, &str)>| {
             Some((kind.to_owned(), source.map(|(attribute, name)| (attribute, name.to_owned()))))
         };
@@ -158,5 +162,15 @@ mod tests {
         assert_eq!(find("fa:16:3e:00:00:02"), of("bridge", Some(("bridge", "br-int"))));
         assert_eq!(find("fa:16:3e:00:00:03"), of("ethernet", None));
         assert_eq!(find("fa:16:3e:00:00:04"), None);
+    }
+
+    #[test]
+    fn an_interface_that_is_a_device_is_detached_by_its_whole_element() {
+        let device = "<interface type='hostdev' managed='yes'><mac address='fa:16:3e:00:00:01'/><source><address \
+                      type='pci' domain='0x0000' bus='0x81' slot='0x00' function='0x1'/></source></interface>";
+        let xml = format!("<domain><devices>{device}</devices></domain>");
+        let document = Document::parse(&xml).unwrap();
+        let found = cable(&xml, document.root_element(), "fa:16:3e:00:00:01").unwrap();
+        assert_eq!((found.kind.as_str(), found.source, found.device.as_deref()), ("hostdev", None, Some(device)));
     }
 }

@@ -1,5 +1,7 @@
 //! The PCI devices of a host, from libvirt's node devices.
 
+use std::collections::BTreeMap;
+
 use chronova_events::ledger::PciDeviceType;
 use chronova_events::pci::PciAddress;
 use roxmltree::{Document, Node};
@@ -8,7 +10,7 @@ use virt::error::ErrorNumber;
 
 use super::error::Context;
 use crate::driver::DriverResult;
-use crate::pci::{HostPci, PciDevice};
+use crate::pci::{HostPci, PciDevice, PciNic};
 
 const CALL: &str = "PCI devices";
 
@@ -21,19 +23,106 @@ pub(super) fn learn(connect: &Connect) -> DriverResult<HostPci> {
         Err(error) => return Err(error).during(CALL),
     };
     let mut devices = Vec::with_capacity(listed.len());
+    // The virtual functions of each physical function, in the order of their numbers.
+    let mut functions: Vec<Vec<PciAddress>> = Vec::new();
     for device in listed {
         // A device may disappear between the list and this call.
         let Ok(xml) = device.xml_desc(0) else { continue };
         match read(&xml) {
-            Ok(found) => devices.extend(found),
+            Ok(found) => {
+                devices.extend(found);
+                functions.extend(virtual_functions(&xml).ok());
+            }
             Err(error) => {
                 tracing::warn!(%error, "libvirt describes a PCI device in an unreadable way; no guest gets it");
             }
         }
     }
     devices.sort_by_key(|device| device.address);
+    let interfaces = children(connect, virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET, interface);
+    let vdpas = children(connect, virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA, vdpa);
+    name_nics(&mut devices, &interfaces, &vdpas);
+    number_functions(&mut devices, &functions);
     let xml = connect.capabilities().during(CALL)?;
     Ok(HostPci { devices, sockets: sockets(&xml).unwrap_or_default() })
+}
+
+/// libvirt's name of a PCI device: `pci_0000_81_00_1`.
+fn node_name(at: PciAddress) -> String {
+    format!("pci_{:04x}_{:02x}_{:02x}_{:x}", at.domain, at.bus, at.slot, at.function)
+}
+
+/// Reads the descriptions of all devices of one kind. The keys are the names of their parents. An older libvirt lacks
+/// some kinds. Then the list is empty.
+fn children<T>(connect: &Connect, kind: u32, read: fn(&str) -> Option<T>) -> BTreeMap<String, T> {
+    let listed = connect.list_all_node_devices(kind).unwrap_or_default();
+    let found = listed.into_iter().filter_map(|device| Some((device.parent().ok()?, read(&device.xml_desc(0).ok()?)?)));
+    found.collect()
+}
+
+/// The name and the MAC address of an interface.
+type HostInterface = (String, Option<String>);
+
+/// Notes the interfaces and the vDPA devices of PCI devices, which are named by their parents. Only a virtual function
+/// becomes a vDPA device. The control plane of the network programs it through its physical function, so a software
+/// device (`vdpa_sim`) does not count.
+fn name_nics(
+    devices: &mut [PciDevice],
+    interfaces: &BTreeMap<String, HostInterface>,
+    vdpas: &BTreeMap<String, String>,
+) {
+    for device in devices {
+        let name = node_name(device.address);
+        if let Some((interface, mac)) = interfaces.get(&name) {
+            (device.nic.interface, device.nic.mac) = (Some(interface.clone()), mac.clone());
+        }
+        if let (PciDeviceType::Vf, Some(path)) = (device.kind, vdpas.get(&name)) {
+            device.kind = PciDeviceType::Vdpa;
+            device.nic.vdpa = Some(path.clone());
+        }
+    }
+}
+
+/// The capability of this type in a device's description.
+fn capability<'a, 'i>(document: &'a Document<'i>, kind: &str) -> Option<Node<'a, 'i>> {
+    let mut all = document.root_element().children().filter(|node| node.has_tag_name("capability"));
+    all.find(|node| node.attribute("type") == Some(kind))
+}
+
+/// The name and the MAC address of a network interface.
+fn interface(xml: &str) -> Option<HostInterface> {
+    let document = Document::parse(xml).ok()?;
+    let net = capability(&document, "net")?;
+    let text = |name: &str| Some(child(net, name)?.text()?.trim().to_owned());
+    Some((text("interface")?, text("address").map(|mac| mac.to_ascii_lowercase())))
+}
+
+/// The character device of a vDPA device.
+fn vdpa(xml: &str) -> Option<String> {
+    let document = Document::parse(xml).ok()?;
+    Some(child(capability(&document, "vdpa")?, "chardev")?.text()?.trim().to_owned())
+}
+
+/// The virtual functions of a physical function; empty for any other device.
+fn virtual_functions(xml: &str) -> Result<Vec<PciAddress>, roxmltree::Error> {
+    let document = Document::parse(xml)?;
+    let pci = capability(&document, "pci");
+    let of = pci.into_iter().flat_map(|node| node.children());
+    let functions = of.filter(|node| node.attribute("type") == Some("virt_functions"));
+    Ok(functions
+        .flat_map(|node| node.children())
+        .filter(|node| node.has_tag_name("address"))
+        .filter_map(of_attributes)
+        .collect())
+}
+
+/// Numbers the virtual functions. libvirt lists them in the order of the host's links `virtfnN`.
+fn number_functions(devices: &mut [PciDevice], functions: &[Vec<PciAddress>]) {
+    for (number, address) in functions.iter().flat_map(|all| (0..).zip(all)) {
+        if let Some(device) = devices.iter_mut().find(|device| device.address == *address) {
+            device.nic.function = Some(number);
+        }
+    }
 }
 
 fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
@@ -70,7 +159,16 @@ fn device(node: Node<'_, '_>) -> Option<PciDevice> {
         Some(field.text()?.trim().to_owned()).filter(|serial| !serial.is_empty())
     });
     let cell = child(node, "numa").and_then(|numa| numa.attribute("node")?.parse::<u32>().ok());
-    Some(PciDevice { address, vendor: id("vendor")?, product: id("product")?, kind, parent, cell, card_serial: serial })
+    Some(PciDevice {
+        address,
+        vendor: id("vendor")?,
+        product: id("product")?,
+        kind,
+        parent,
+        cell,
+        card_serial: serial,
+        nic: PciNic::default(),
+    })
 }
 
 /// `<address domain='0x0000' bus='0x81' slot='0x00' function='0x0'/>`.
@@ -121,6 +219,7 @@ mod tests {
             parent: None,
             cell: None,
             card_serial: None,
+            nic: PciNic::default(),
         };
         assert_eq!(plain, expected);
         let function = "<numa node='1'/><capability type='phys_function'><address domain='0x0000' bus='0x81' slot='0x00' \
@@ -133,6 +232,49 @@ mod tests {
         let card = "<capability type='vpd'><name>card</name><fields access='readonly'><serial_number> MT2113X00000 \
                     </serial_number></fields></capability>";
         assert_eq!(read(&xml(card)).unwrap().unwrap().card_serial.as_deref(), Some("MT2113X00000"));
+    }
+
+    #[test]
+    fn the_names_of_network_devices_are_read_as_libvirt_describes_them() {
+        let net = "<device><name>net_enp129s0v1_52_54_00_00_00_01</name><parent>pci_0000_81_00_1</parent>\
+                   <capability type='net'><interface>enp129s0v1</interface><address>52:54:00:00:00:0A</address>\
+                   </capability></device>";
+        assert_eq!(interface(net).unwrap(), ("enp129s0v1".to_owned(), Some("52:54:00:00:00:0a".to_owned())));
+        let device = "<device><name>vdpa_vdpa0</name><capability type='vdpa'><chardev>/dev/vhost-vdpa-0</chardev>\
+                      </capability></device>";
+        assert_eq!(vdpa(device).as_deref(), Some("/dev/vhost-vdpa-0"));
+        assert_eq!((vdpa(net), interface(device)), (None, None));
+        assert_eq!(node_name("0000:81:0a.1".parse().unwrap()), "pci_0000_81_0a_1");
+    }
+
+    #[test]
+    fn only_a_virtual_function_becomes_a_vdpa_device() {
+        let function = "<capability type='phys_function'><address domain='0x0000' bus='0x81' slot='0x00' function='0x0'/>\
+                        </capability>";
+        let of = |xml: &str| {
+            let mut devices = vec![read(xml).unwrap().unwrap()];
+            let name = node_name(devices[0].address);
+            let interfaces = BTreeMap::from([(name.clone(), ("enp129s0v1".to_owned(), None))]);
+            name_nics(&mut devices, &interfaces, &BTreeMap::from([(name, "/dev/vhost-vdpa-0".to_owned())]));
+            devices.remove(0)
+        };
+        let vdpa = of(&xml(function));
+        assert_eq!((vdpa.kind, vdpa.nic.vdpa.as_deref()), (PciDeviceType::Vdpa, Some("/dev/vhost-vdpa-0")));
+        assert_eq!(vdpa.nic.interface.as_deref(), Some("enp129s0v1"));
+        let simulated = of(&xml(""));
+        assert_eq!((simulated.kind, simulated.nic.vdpa), (PciDeviceType::Pci, None));
+    }
+
+    #[test]
+    fn virtual_functions_have_the_numbers_of_libvirts_order() {
+        let address = |function| format!("<address domain='0x0000' bus='0x81' slot='0x00' function='0x{function}'/>");
+        let card =
+            xml(&format!("<capability type='virt_functions' maxCount='2'>{}{}</capability>", address(2), address(1)));
+        let functions = virtual_functions(&card).unwrap();
+        let mut devices = vec![read(&xml("")).unwrap().unwrap()];
+        number_functions(&mut devices, &[functions]);
+        assert_eq!(devices[0].nic.function, Some(1));
+        assert_eq!(virtual_functions(&xml("")).unwrap(), []);
     }
 
     #[test]

@@ -25,7 +25,10 @@ impl SimMachine {
             return Ok(());
         }
         self.require_cable("attach_nic", nic)?;
-        self.change(&SimChange::PlugNic(instance, nic.mac.clone()))
+        self.require_nic_devices(instance, std::slice::from_ref(nic))?;
+        self.change(&SimChange::PlugNic(instance, nic.mac.clone()))?;
+        self.pass_nics(instance, std::slice::from_ref(nic));
+        Ok(())
     }
 
     pub(super) fn detach_nic(&mut self, instance: InstanceId, mac: &str) -> DriverResult<()> {

@@ -1,6 +1,6 @@
 //! A guest on a simulated machine, and the placement of its CPUs and memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::InstanceId;
 use tokio::time::Instant;
@@ -52,6 +52,8 @@ pub struct SimGuest {
     pub pinning: Pinning,
     /// The PCI devices that it has, as last defined in this process.
     pub devices: Vec<PassedDevice>,
+    /// The PCI devices of its interfaces, by MAC address.
+    pub nic_devices: BTreeMap<String, PassedDevice>,
     /// The mediated devices that it has, as last defined in this process.
     pub mdevs: Vec<GuestMdev>,
     pub(super) started: Instant,
@@ -81,9 +83,15 @@ impl SimGuest {
             carried: false,
             pinning: Pinning::default(),
             devices: Vec::new(),
+            nic_devices: BTreeMap::new(),
             mdevs: Vec::new(),
             started: Instant::now(),
         }
+    }
+
+    /// The PCI devices of the machine that it has, those of its interfaces last.
+    pub fn all_devices(&self) -> impl Iterator<Item = &PassedDevice> {
+        self.devices.iter().chain(self.nic_devices.values())
     }
 
     /// Whether it is running or paused.

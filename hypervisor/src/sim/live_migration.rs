@@ -387,6 +387,10 @@ impl LiveMigration for SimHost {
             if !machine.guest(instance)?.is_on() {
                 return Err(failed("start_migration", "the guest is not running"));
             }
+            // As in libvirt, a guest with a device of its host cannot migrate.
+            if machine.guest(instance)?.all_devices().next().is_some() {
+                return Err(failed("start_migration", "cannot migrate a domain with host devices"));
+            }
             let mut travel = self.fleet.travel();
             travel.failed.remove(&instance);
             travel.on_way.entry(instance).or_insert_with(|| MigratingGuest {

@@ -234,6 +234,7 @@ impl SimMachine {
             SimChange::UnplugNic(instance, mac) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
                     guest.nics.remove(mac);
+                    guest.nic_devices.remove(mac);
                 }
             }
             SimChange::Rescue(instance) => self.put_rescued(*instance, true),
@@ -351,6 +352,7 @@ impl SimMachine {
         self.require_processors(&spec.pinning)?;
         let instance = spec.instance;
         self.require_devices(instance, &spec.devices)?;
+        self.require_nic_devices(instance, &spec.nics)?;
         self.require_mdevs(instance, &spec.mdevs)?;
         let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemerals_gib.iter().sum::<u32>();
         self.change(&SimChange::Define {
@@ -371,6 +373,7 @@ impl SimMachine {
         for nic in &spec.nics {
             self.change(&SimChange::PlugNic(instance, nic.mac.clone()))?;
         }
+        self.pass_nics(instance, &spec.nics);
         for disk in &spec.volumes {
             self.change(&SimChange::Plug(instance, disk.serial.clone()))?;
         }

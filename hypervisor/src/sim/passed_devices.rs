@@ -4,6 +4,7 @@ use chronova_events::ids::InstanceId;
 
 use super::machine::SimMachine;
 use crate::driver::{DriverError, DriverResult};
+use crate::guest::{Nic, NicPlug};
 use crate::pci::PassedDevice;
 
 impl SimMachine {
@@ -19,7 +20,7 @@ impl SimMachine {
                 return refused(format!("there is no PCI device {}", device.address));
             }
             let mut others = self.guests.iter().filter(|(other, guest)| **other != instance && guest.is_on());
-            if let Some((other, _)) = others.find(|(_, guest)| guest.devices.contains(device)) {
+            if let Some((other, _)) = others.find(|(_, guest)| guest.all_devices().any(|has| has == device)) {
                 return refused(format!("PCI device {} is in use by domain {other}", device.address));
             }
         }
@@ -29,6 +30,33 @@ impl SimMachine {
     pub(super) fn pass(&mut self, instance: InstanceId, devices: &[PassedDevice]) {
         if let Some(guest) = self.guests.get_mut(&instance) {
             guest.devices = devices.to_vec();
+        }
+    }
+
+    /// Like [`Self::require_devices`], for the interfaces that are devices of the machine. An interface without its
+    /// device is refused, as libvirt refuses it.
+    pub(super) fn require_nic_devices(&self, instance: InstanceId, nics: &[Nic]) -> DriverResult<()> {
+        let mut wanted = Vec::new();
+        for nic in nics {
+            let NicPlug::Device(plugged) = &nic.plug else { continue };
+            let missing = || {
+                let message = format!("the interface {} names no device", nic.mac);
+                DriverError::Failed { call: "define", message }
+            };
+            wanted.push(plugged.device.ok_or_else(missing)?);
+        }
+        self.require_devices(instance, &wanted)
+    }
+
+    pub(super) fn pass_nics(&mut self, instance: InstanceId, nics: &[Nic]) {
+        let Some(guest) = self.guests.get_mut(&instance) else { return };
+        for nic in nics {
+            match &nic.plug {
+                NicPlug::Device(plugged) => {
+                    guest.nic_devices.extend(plugged.device.map(|device| (nic.mac.clone(), device)));
+                }
+                _ => drop(guest.nic_devices.remove(&nic.mac)),
+            }
         }
     }
 }

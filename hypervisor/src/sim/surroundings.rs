@@ -7,6 +7,7 @@ use chronova_events::ids::NetworkId;
 
 use super::journal::SimChange;
 use super::machine::{SimMachine, not_cached};
+use super::pci::SimPci;
 use crate::domain_xml::IommuModel;
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
@@ -36,6 +37,8 @@ impl SimMachine {
         let mut traits = traits::of_host(&cpu, &guest_features, &videos, &self.firmware());
         traits.extend(IommuModel::traits(&cpu.arch, LIBVIRT).into_iter().map(str::to_owned));
         traits.extend((self.uri.sev > 0).then(|| SevFacts::TRAIT.to_owned()));
+        let has_cards = self.uri.pci != SimPci::default();
+        traits.extend(has_cards.then(|| "COMPUTE_REMOTE_MANAGED_PORTS".to_owned()));
         traits.sort();
         HostCapabilities {
             host: self.host,

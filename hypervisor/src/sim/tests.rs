@@ -2,10 +2,11 @@
 use super::*;
 use crate::capability::volume_store::VolumeContent;
 use crate::conformance::{self, Fixture};
-use crate::guest::{NetworkSpec, PowerState, SubnetSpec, VolumeDisk};
+use crate::guest::{NetworkSpec, Nic, NicDevice, NicDeviceForm, NicPlug, PowerState, SubnetSpec, VolumeDisk};
 use crate::mdev::{GuestMdev, MdevParent};
+use crate::pci::PassedDevice;
 use crate::pinning::Pinning;
-use chronova_events::ids::{ImageId, NetworkId};
+use chronova_events::ids::{ImageId, NetworkId, PortId};
 use std::io::Write as _;
 
 fn fleet(text: &str) -> Arc<SimFleet> {
@@ -340,9 +341,56 @@ fn the_uri_describes_the_devices_of_each_machine() {
     assert_eq!(lines[12], "0000:13:00.0 1af4:1000 type-PCI -");
     assert_eq!(found.devices[11].parent, Some(found.devices[2].address));
     assert_eq!(found.sockets, [(0, 0), (1, 0)]);
-    for wrong in ["", "10de", "10de:1eb8*0", "10de:1eb8*249", "10de:1ebg", "10de:1eb8@x", "8086:10fb/1*2"] {
+    let (card, last) = (&found.devices[2], &found.devices[11].nic);
+    assert_eq!((card.card_serial.as_deref(), card.nic.mac.as_deref()), (Some("SIM0012"), Some("02:51:00:12:00:00")));
+    assert_eq!((last.function, last.interface.as_deref(), &last.vdpa), (Some(8), Some("enp18s0v8"), &None));
+    let vdpa = pci::devices(&"15b3:101d/101ev*2".parse().unwrap(), 0).devices.remove(2);
+    assert_eq!((vdpa.kind.word(), vdpa.product.as_str(), vdpa.cell), ("vdpa", "101e", None));
+    assert_eq!((vdpa.nic.vdpa.as_deref(), vdpa.nic.function), (Some("/dev/vhost-vdpa-16-1"), Some(1)));
+    for wrong in ["", "10de", "10de:1eb8*0", "10de:1eb8*249", "10de:1ebg", "10de:1eb8@x", "8086:10fb/1*2", "10de:1eb8v"]
+    {
         assert!(format!("sim://1?pci={wrong}").parse::<SimUri>().is_err(), "{wrong}");
     }
+}
+
+/// As in libvirt, a guest cannot take the device of an interface from another guest, and no interface lacks its device.
+#[tokio::test]
+async fn an_interface_has_its_device_for_itself() {
+    let fleet = fleet("sim://1?pci=8086:10fb/10ed*2");
+    let found = pci::devices(&fleet.uri().pci, 0).devices;
+    let nic = |mac: &str, device: Option<usize>| Nic {
+        port: PortId::random(),
+        network: NetworkId(uuid::Uuid::nil()),
+        mac: mac.to_owned(),
+        mtu: 1500,
+        filter: None,
+        tap: "tap".to_owned(),
+        plug: NicPlug::Device(NicDevice {
+            form: NicDeviceForm::HostDevice,
+            vlan: None,
+            device: device.map(|at| PassedDevice { address: found[at].address, managed: true }),
+            name: None,
+        }),
+    };
+    let driver = fleet.drivers().remove(0);
+    let interfaces = driver.interfaces().unwrap();
+    let (one, two) = (guest(1), guest(2));
+    for spec in [&one, &two] {
+        driver.spawn(spec).await.unwrap();
+    }
+    for _ in 0..2 {
+        interfaces.attach_nic(one.instance, &nic("a", Some(1)), &[]).await.unwrap();
+    }
+    let refused = interfaces.attach_nic(two.instance, &nic("b", Some(1)), &[]).await.unwrap_err().to_string();
+    assert!(refused.contains("is in use by domain"), "{refused}");
+    let refused = interfaces.attach_nic(two.instance, &nic("b", None), &[]).await.unwrap_err().to_string();
+    assert!(refused.contains("names no device"), "{refused}");
+    interfaces.attach_nic(two.instance, &nic("b", Some(2)), &[]).await.unwrap();
+    interfaces.detach_nic(one.instance, "a").await.unwrap();
+    let count = |instance| fleet.guests(0)[&instance].all_devices().count();
+    assert_eq!((count(one.instance), count(two.instance)), (0, 1), "a detached interface keeps its device");
+    interfaces.attach_nic(two.instance, &nic("c", Some(1)), &[]).await.unwrap();
+    assert_eq!(count(two.instance), 2);
 }
 
 #[test]

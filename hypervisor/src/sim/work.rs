@@ -38,8 +38,10 @@ impl SimMachine {
         self.power_off(instance)?;
         self.require_processors(&spec.pinning)?;
         self.require_devices(instance, &spec.devices)?;
+        self.require_nic_devices(instance, &spec.nics)?;
         self.pin(instance, &spec.pinning);
         self.pass(instance, &spec.devices);
+        self.pass_nics(instance, &spec.nics);
         let rescued = self.guest(instance)?.rescued;
         match spec.rescue.is_some() {
             true if !rescued => self.change(&SimChange::Rescue(instance))?,

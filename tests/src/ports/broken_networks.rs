@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chronova_actors::pci::ports::DevicePort;
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PortAllocations, PortError, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
+    PortError, PortGrants, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
@@ -226,6 +227,10 @@ impl NetworkService for BrokenNetworks {
         self.networks.floating_addresses(ports, caller).await
     }
 
+    async fn device_ports(&self, ports: &[PortId], meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
+        self.networks.device_ports(ports, meta).await
+    }
+
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
         self.networks.find_ports(ports, caller).await
     }
@@ -263,13 +268,13 @@ impl NetworkService for BrokenNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
-        given: &PortAllocations,
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.has(NetworkFault::RebindsNothing) {
             return Ok(());
         }
-        self.networks.rebind(instance, project, host, availability_zone, given, meta).await
+        self.networks.rebind(instance, project, host, availability_zone, grants, meta).await
     }
 
     async fn bind_destination(
@@ -277,13 +282,13 @@ impl NetworkService for BrokenNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
-        given: &PortAllocations,
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         if self.has(NetworkFault::MovesPortsAtOnce) {
-            return self.networks.rebind(instance, project, Some(host), "nova", given, meta).await;
+            return self.networks.rebind(instance, project, Some(host), "nova", grants, meta).await;
         }
-        self.networks.bind_destination(instance, project, host, given, meta).await
+        self.networks.bind_destination(instance, project, host, grants, meta).await
     }
 
     async fn activate_destination(

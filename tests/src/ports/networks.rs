@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::ports::{
-    InterfaceRequest, InterfacesRequest, NetworkService, PortAllocations, PortError, PortInfo, ServiceCaller,
+    InterfaceRequest, InterfacesRequest, NetworkService, PortError, PortGrants, PortInfo, ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId, SecurityGroupId};
@@ -99,7 +99,7 @@ pub(super) fn server(tenant: &NetworkTenant, nics: Vec<RequestedNic>) -> Interfa
         availability_zone: "nova".to_owned(),
         networks: RequestedNetworks::These(nics),
         security_groups: vec!["default".to_owned()],
-        allocations: PortAllocations::new(),
+        grants: PortGrants::default(),
     }
 }
 
@@ -112,7 +112,7 @@ fn one_more(of: &InterfacesRequest, nic: RequestedNic) -> InterfaceRequest {
         host: of.host.clone(),
         availability_zone: of.availability_zone.clone(),
         nic,
-        allocations: PortAllocations::new(),
+        grants: PortGrants::default(),
     }
 }
 
@@ -426,7 +426,7 @@ async fn rebinds(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyh
     let nics = service.allocate(wanted.clone(), meta()).await?;
     for host in [Some("compute2"), None, Some(HOST)] {
         for _ in 0..2 {
-            service.rebind(wanted.instance, &tenant.project, host, "nova", &PortAllocations::new(), meta()).await?;
+            service.rebind(wanted.instance, &tenant.project, host, "nova", &PortGrants::default(), meta()).await?;
         }
         let info = find_port(service, &tenant, nics[0].port).await?;
         let bound = info.as_ref().and_then(|info| info.host.as_deref());
@@ -434,7 +434,7 @@ async fn rebinds(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyh
         let owner = info.as_ref().and_then(|info| info.server);
         promise!(owner == Some(wanted.instance), "the port is no longer the server's: {info:?}");
     }
-    service.rebind(InstanceId::random(), &tenant.project, None, "nova", &PortAllocations::new(), meta()).await?;
+    service.rebind(InstanceId::random(), &tenant.project, None, "nova", &PortGrants::default(), meta()).await?;
     Ok(())
 }
 
@@ -452,7 +452,7 @@ async fn binds_ahead(service: &dyn NetworkService, stage: &dyn NetworkStage) -> 
         anyhow::Ok(())
     };
     for _ in 0..2 {
-        service.bind_destination(id, project, there, &PortAllocations::new(), meta()).await?;
+        service.bind_destination(id, project, there, &PortGrants::default(), meta()).await?;
         stays().await?;
     }
     let plugged = service.realise_at(&nics, there).await?;
@@ -465,10 +465,10 @@ async fn binds_ahead(service: &dyn NetworkService, stage: &dyn NetworkStage) -> 
         let left = stage.bindings(nic.port).await;
         promise!(left == [HOST], "a binding to a destination is left behind: {left:?}");
     }
-    service.bind_destination(id, project, there, &PortAllocations::new(), meta()).await?;
+    service.bind_destination(id, project, there, &PortGrants::default(), meta()).await?;
     service.activate_destination(id, project, there, meta()).await?;
     for _ in 0..2 {
-        service.rebind(id, project, Some(there), "nova", &PortAllocations::new(), meta()).await?;
+        service.rebind(id, project, Some(there), "nova", &PortGrants::default(), meta()).await?;
         service.unbind_destination(id, project, there, meta()).await?;
     }
     for nic in &nics {
@@ -476,7 +476,7 @@ async fn binds_ahead(service: &dyn NetworkService, stage: &dyn NetworkStage) -> 
         let left = stage.bindings(nic.port).await;
         promise!(left == [there], "a binding to the source is left behind: {left:?}");
     }
-    service.bind_destination(id, project, HOST, &PortAllocations::new(), meta()).await?;
+    service.bind_destination(id, project, HOST, &PortGrants::default(), meta()).await?;
     service.release(id, project, &[], meta()).await?;
     promise!(find_port(service, &tenant, nics[0].port).await?.is_none(), "a port that moved is not deleted");
     let Some(kept) = find_port(service, &tenant, own).await? else { anyhow::bail!("a given port is deleted") };

@@ -12,4 +12,5 @@ mod keypairs;
 mod metadata;
 mod quotas;
 mod small_resources;
+mod sriov;
 mod vendor_data;

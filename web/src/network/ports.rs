@@ -61,7 +61,7 @@ const MOST_OPTIONS: usize = 50;
 /// The most address pairs of a port: Neutron's `max_allowed_address_pair`.
 const MOST_PAIRS: usize = 10;
 
-const VNIC_TYPES: [&str; 3] = ["normal", "direct", "macvtap"];
+const VNIC_TYPES: [&str; 6] = ["normal", "direct", "macvtap", "direct-physical", "vdpa", "remote-managed"];
 
 fn render(ctx: &Ctx, row: &Port) -> Result<Value, Fault> {
     Ok(ctx.views()?.networks.read(|view| views::port(ctx, view, row)))

@@ -102,6 +102,7 @@ impl WhatIfRequest {
             forced_host: host.map(str::to_owned),
             requested_host: None,
             page_kib: None,
+            device_ports: Vec::new(),
             excluded: BTreeSet::new(),
             default_zone: queries.server_options.availability_zone.clone(),
             ports: Vec::new(),

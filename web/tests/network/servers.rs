@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronova_actors::aggregate::AggregateRoot as _;
-use chronova_actors::ports::{InterfacesRequest, NetworkService, PortAllocations, PortError, ServiceCaller};
+use chronova_actors::ports::{InterfacesRequest, NetworkService, PortError, PortGrants, ServiceCaller};
 use chronova_actors::services::embedded::network::NetworkRoot;
 use chronova_actors::services::embedded::network::quota::NetworkQuotaRoot;
 use chronova_events::codec;
@@ -48,7 +48,7 @@ fn wanted(n: u128, networks: RequestedNetworks) -> InterfacesRequest {
         availability_zone: "nova".into(),
         networks,
         security_groups: vec!["default".into()],
-        allocations: PortAllocations::new(),
+        grants: PortGrants::default(),
     }
 }
 

@@ -6,11 +6,12 @@ use crate::ledger::decide::tests::{given, host};
 use crate::ledger::{Reserve, ServerClaim};
 use crate::pci::alias::PciAliases;
 use crate::pci::device_spec::DeviceSpec;
-use crate::pci::host::{offered, provider_of};
+use crate::pci::host::{offered, provider_of, warn_of_kept};
+use crate::pci::ports::{DevicePort, DeviceVnic};
 use chronova_events::ids::FlavorId;
 use chronova_events::instance::FlavorSnapshot;
 use chronova_events::ledger::PciDeviceType;
-use chronova_hypervisor::pci::{HostPci, PciDevice};
+use chronova_hypervisor::pci::{HostPci, PciDevice, PciNic};
 use uuid::Uuid;
 
 pub(in crate::ledger) const FUNCTIONS: &str = r#"{"product_id": "10ed"}"#;
@@ -28,7 +29,16 @@ pub(in crate::ledger) fn card() -> ProviderId {
 fn device(address: &str, product: &str, kind: PciDeviceType) -> PciDevice {
     let address = address.parse().unwrap();
     let parent = (kind == PciDeviceType::Vf).then(|| "0000:81:00.0".parse().unwrap());
-    PciDevice { address, vendor: "8086".into(), product: product.into(), kind, parent, cell: None, card_serial: None }
+    PciDevice {
+        address,
+        vendor: "8086".into(),
+        product: product.into(),
+        kind,
+        parent,
+        cell: None,
+        card_serial: None,
+        nic: PciNic::default(),
+    }
 }
 
 /// A report of a host with a network card that has three virtual functions. `specs` name those that guests may get.
@@ -49,7 +59,14 @@ fn wants(server: &str, devices: &str) -> ServerClaim {
         r#"{"name": "pf", "vendor_id": "8086", "product_id": "10fb", "device_type": "type-PF"}"#,
     ];
     let aliases = PciAliases::read(&aliases.map(str::to_owned), false).unwrap();
-    let flavor = FlavorSnapshot {
+    server_claim(
+        server,
+        aliases.requests(&flavor(vec![("pci_passthrough:alias".into(), devices.into())]), None).unwrap(),
+    )
+}
+
+fn flavor(extra_specs: Vec<(String, String)>) -> FlavorSnapshot {
+    FlavorSnapshot {
         id: FlavorId::new("1"),
         name: "m1.nic".into(),
         vcpus: 1,
@@ -57,9 +74,22 @@ fn wants(server: &str, devices: &str) -> ServerClaim {
         root_gib: 1,
         ephemeral_gib: 0,
         swap_mib: 0,
-        extra_specs: vec![("pci_passthrough:alias".into(), devices.into())],
-    };
-    let devices = aliases.requests(&flavor, None).unwrap();
+        extra_specs,
+    }
+}
+
+/// The request of a port with `vnic_type` `direct` on a physical network.
+fn of_port(port: u128, network: Option<&str>) -> PciRequest {
+    let network = network.map(str::to_owned);
+    let port = DevicePort { port: port_id(port), vnic: DeviceVnic::Direct, network, policy: None, trusted: false };
+    PciAliases::default().of_server(&flavor(vec![]), None, &[port]).unwrap().remove(0)
+}
+
+fn port_id(port: u128) -> PortId {
+    PortId(Uuid::from_u128(port))
+}
+
+fn server_claim(server: &str, devices: Vec<PciRequest>) -> ServerClaim {
     ServerClaim {
         claim: Claimed {
             consumer: ConsumerId::new(server),
@@ -187,6 +217,19 @@ fn a_device_that_is_not_named_any_more_stays_as_long_as_a_guest_has_it() {
 }
 
 #[test]
+fn the_log_warns_of_a_device_that_a_guest_keeps() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let writer = std::sync::Arc::new(file.reopen().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+    let state = given([report(&[FUNCTIONS], true), claim([wants("a", "vf:2")])]);
+    let LedgerCommand::Report { pci, .. } = report(&[r#"{"address": "81:10.1"}"#], true) else { unreachable!() };
+    tracing::subscriber::with_default(subscriber, || warn_of_kept(&state, id(), "node7", &pci.devices.unwrap()));
+    let log = std::fs::read_to_string(file.path()).unwrap();
+    assert!(log.contains(" WARN ") && log.contains("host=\"node7\" address=0000:81:10.0"), "{log}");
+    assert_eq!(log.lines().count(), 1, "a device that is still offered is in the log: {log}");
+}
+
+#[test]
 fn a_card_in_use_is_not_given_in_another_form() {
     let state = given([report(&[FUNCTIONS], true), claim([wants("a", "vf:1")])]);
     let flipped = decide(&state, report(&[PARENT], true)).unwrap_err();
@@ -215,4 +258,60 @@ fn a_move_holds_the_devices_on_both_sides() {
     assert_eq!(line(&back, "CUSTOM_PCI_8086_10ED"), Some((1, 3)));
     let done = then(moved(), [Release { consumer: migration }]);
     assert_eq!((has(&done, "m"), has(&done, "s").len()), (vec![], 2));
+}
+
+/// A card for the ports of `physnet1`.
+const OF_PORTS: &str = r#"{"product_id": "10ed", "physical_network": "physnet1"}"#;
+
+#[test]
+fn a_port_gets_a_device_with_its_server_or_later() {
+    let server = || ConsumerId::new("a");
+    let more = |port, network| LedgerCommand::ClaimForPort {
+        server: server(),
+        host: id(),
+        request: Box::new(of_port(port, Some(network))),
+    };
+    let less = |port| LedgerCommand::ReleaseOfPort { server: server(), port: port_id(port) };
+    let with_port = server_claim("a", vec![of_port(1, Some("physnet1"))]);
+    let state = given([report(&[OF_PORTS], false), claim([with_port])]);
+    assert_eq!(has(&state, "a"), ["10.0"]);
+    let both = then(state, [more(2, "physnet1")]);
+    assert_eq!(has(&both, "a"), ["10.0", "10.1"]);
+    let ports: Vec<_> = both.pci_claims.of(&server()).unwrap().1.iter().map(|device| device.port().unwrap()).collect();
+    assert_eq!(ports, [port_id(1), port_id(2)]);
+    assert_eq!(decide(&both, more(2, "physnet1")).unwrap(), vec![], "repeated");
+    let refused = decide(&both, more(3, "physnet2")).unwrap_err();
+    assert!(refused.to_string().contains("wants 1 for port"), "{refused}");
+    let one = then(both, [less(1)]);
+    assert_eq!(has(&one, "a"), ["10.1"]);
+    assert_eq!(decide(&one, less(1)).unwrap(), vec![], "repeated");
+    let all = then(one, [claim([server_claim("b", vec![of_port(4, Some("physnet1")), of_port(5, Some("physnet1"))])])]);
+    assert_eq!(has(&all, "b"), ["10.0", "10.2"]);
+    assert!(decide(&all, more(3, "physnet1")).is_err(), "no device is left");
+    let none = then(all, [less(2)]);
+    assert!(none.pci_claims.of(&server()).is_none());
+    let stranger = LedgerCommand::ClaimForPort {
+        server: ConsumerId::new("c"),
+        host: id(),
+        request: Box::new(of_port(6, Some("physnet1"))),
+    };
+    assert!(decide(&none, stranger).is_err(), "a server without an allocation on the host");
+}
+
+/// Placement tracks the devices of networks without a physical network.
+#[test]
+fn the_tracked_device_of_a_port_is_allocated_and_released_with_it() {
+    let class = "CUSTOM_PCI_8086_10ED";
+    let spec = r#"{"product_id": "10ed", "physical_network": null}"#;
+    let plain = server_claim("a", vec![]);
+    let plain = ServerClaim { guest: None, ..plain };
+    let state = given([report(&[spec], true), claim([plain])]);
+    let before = state.consumers[&ConsumerId::new("a")].claim.allocations.clone();
+    let more =
+        LedgerCommand::ClaimForPort { server: ConsumerId::new("a"), host: id(), request: Box::new(of_port(1, None)) };
+    let more = then(state, [more]);
+    assert_eq!(line(&more, class), Some((1, 3)));
+    let less = then(more, [LedgerCommand::ReleaseOfPort { server: ConsumerId::new("a"), port: port_id(1) }]);
+    assert_eq!(line(&less, class), Some((0, 3)));
+    assert_eq!(less.consumers[&ConsumerId::new("a")].claim.allocations, before);
 }

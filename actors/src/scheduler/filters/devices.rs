@@ -24,10 +24,7 @@ pub(super) const PCI_PASSTHROUGH: Filter = Filter {
     // The filter on NUMA cells looks for devices near the guest's nodes.
     passes: |host| host.passed(&[]).is_ok(),
     says: |host| host.passed(&[]).err().unwrap_or_default(),
-    lacks: |context| match &context.devices {
-        Err(reason) => reason.clone(),
-        Ok(_) => "no suitable host has free PCI devices of the kind that the flavor asks for".to_owned(),
-    },
+    lacks: |context| context.lacks_devices(),
     ..PLAIN
 };
 

@@ -1,6 +1,7 @@
 //! Tests each filter on a table of hosts.
 
 use chronova_events::envelope::Timestamp;
+use chronova_events::ids::PortId;
 use chronova_events::ledger::{
     FittedNumaCell, HeldPciDevice, HostCellsReplaced, HostNumaCell, HostPciDevice, HostPciReplaced, PciDeviceType,
     PciDevicesClaimed,
@@ -9,6 +10,7 @@ use chronova_events::pci::PciAddress;
 
 use super::*;
 use crate::pci::alias::PciAliases;
+use crate::pci::ports::{DevicePort, DeviceVnic};
 
 #[test]
 fn capabilities_are_compared_with_extra_specs() {
@@ -302,25 +304,28 @@ pub(super) fn with_devices(cell: &mut Cell, counts: [u8; 2]) {
     let alias = r#"{"name": "gpu", "vendor_id": "10de", "product_id": "1eb8"}"#;
     cell.options.pci_aliases = PciAliases::read(&[alias.to_owned()], false).unwrap();
     for (host, count) in (1..).zip(counts) {
-        let device = |slot| HostPciDevice {
-            address: PciAddress { domain: 0, bus: 0x81, slot, function: 0 },
-            vendor: "10de".into(),
-            product: "1eb8".into(),
-            kind: PciDeviceType::Pci,
-            parent: None,
-            cell: Some(0),
-            class: "CUSTOM_PCI_10DE_1EB8".into(),
-            traits: vec![],
-            provider: None,
-            network: None,
-            remote_managed: false,
-            managed: true,
-            offered: true,
-        };
         let provider = ProviderId(host_id(host).0);
         let devices = (0..count).map(device).collect();
         let told = HostPciReplaced { provider, sockets: vec![], devices };
         cell.placement.take_in(&told.into(), Timestamp(0));
+    }
+}
+
+fn device(slot: u8) -> HostPciDevice {
+    HostPciDevice {
+        address: PciAddress { domain: 0, bus: 0x81, slot, function: 0 },
+        vendor: "10de".into(),
+        product: "1eb8".into(),
+        kind: PciDeviceType::Pci,
+        parent: None,
+        cell: Some(0),
+        class: "CUSTOM_PCI_10DE_1EB8".into(),
+        traits: vec![],
+        provider: None,
+        network: None,
+        remote_managed: false,
+        managed: true,
+        offered: true,
     }
 }
 
@@ -448,4 +453,28 @@ fn hosts_with_and_without_pcpus_are_candidates_together() {
     assert_eq!(chosen(&cell), BTreeMap::from([gives("h1", "PCPU"), gives("h2", "VCPU")]));
     cell.options.disable_fallback_pcpu_query = true;
     assert_eq!(chosen(&cell), BTreeMap::from([gives("h1", "PCPU")]));
+}
+
+/// A port finds a device by the device's physical network, and the message says that ports ask, too.
+#[test]
+fn a_host_needs_a_free_device_for_each_port() {
+    let mut cell = Cell::three();
+    with_devices(&mut cell, [1, 2]);
+    let tagged = HostPciDevice { network: Some(Some("physnet1".into())), ..device(0) };
+    let told = HostPciReplaced { provider: ProviderId(host_id(1).0), sockets: vec![], devices: vec![tagged] };
+    cell.placement.take_in(&told.into(), Timestamp(0));
+    let port = |number: u128, network: &str| DevicePort {
+        port: PortId(uuid::Uuid::from_u128(number)),
+        vnic: DeviceVnic::Direct,
+        network: Some(network.to_owned()),
+        policy: None,
+        trusted: false,
+    };
+    let wanting = |device_ports: Vec<DevicePort>| RequestSpec { device_ports, ..small() };
+    assert_eq!(cell.pass("PciPassthroughFilter", &wanting(vec![port(1, "physnet1")])).0, ["h1"]);
+    let both = wanting(vec![port(1, "physnet1"), port(2, "physnet1")]);
+    assert_eq!(cell.pass("PciPassthroughFilter", &both).0, Vec::<String>::new());
+    let decided = cell.decide(&wanting(vec![port(1, "physnet2")]));
+    let lacks = "no suitable host has free PCI devices of the kind that flavor and ports ask for";
+    assert_eq!(decided.reasons.lacks.as_deref(), Some(lacks));
 }

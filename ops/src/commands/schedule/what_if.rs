@@ -80,6 +80,7 @@ fn request(args: &ScheduleArgs, rules: &Rules, views: &Views) -> Result<RequestS
         forced_host: forced_host.map(str::to_owned),
         requested_host: None,
         page_kib: None,
+        device_ports: Vec::new(),
         excluded: BTreeSet::new(),
         default_zone: rules.default_zone().to_owned(),
         ports: Vec::new(),

@@ -4,6 +4,7 @@
 pub(super) mod parts;
 pub(super) mod routing;
 
+use chronova_actors::pci::ports::DeviceVnic;
 use chronova_events::network::{Ipv6Mode, NetworkRow, Port, Subnet};
 use chronova_events::security_group::{Direction, Ethertype, SecurityGroup, SecurityGroupRule, default_group};
 use chronova_projections::networks::NetworksView;
@@ -146,7 +147,9 @@ pub(super) fn port(ctx: &Ctx, networks: &NetworksView, row: &Port) -> Value {
     }
     if ctx.allows("get_port:binding:vif_type", &target) {
         let plugged = || if plane(ctx).is_some() { "ovs" } else { "bridge" };
-        view["binding:vif_type"] = json!(if binding.host.is_empty() { "unbound" } else { plugged() });
+        let device = DeviceVnic::of_word(&settings.vnic_type).map(DeviceVnic::vif_type);
+        let bound = || device.unwrap_or_else(plugged);
+        view["binding:vif_type"] = json!(if binding.host.is_empty() { "unbound" } else { bound() });
     }
     if ctx.allows("get_port:binding:vif_details", &target) {
         let details = if binding.host.is_empty() { json!({}) } else { json!({"port_filter": settings.port_security}) };

@@ -10,10 +10,12 @@ use chronova_events::network::{
 use chronova_events::router::GATEWAY_OWNER;
 use chronova_events::security_group::default_group;
 use chronova_events::tags::TagsChange;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::subnets::{find as find_subnet, usable};
 use super::{DeviceGroupsChange, FixedIpRequest, NetworkReject, PortPatch, PortRequest, eui64};
+use crate::pci::ports::{card_mac, profile_with};
 
 fn find(state: &Network, port: PortId) -> Result<&Port, NetworkReject> {
     state.ports.get(&port).map(AsRef::as_ref).ok_or(NetworkReject::PortNotFound(port))
@@ -104,7 +106,9 @@ pub(super) fn change(
     let network = row.created.network;
     let mut events = Vec::new();
 
-    let mac = patch.mac.clone().unwrap_or_else(|| known.created.mac.clone());
+    let settings = merged(known, &patch)?;
+    let mac = patch.mac.clone().or_else(|| mac_without_card(state, known, &settings.profile));
+    let mac = mac.unwrap_or_else(|| known.created.mac.clone());
     if mac != known.created.mac && state.has_mac(&mac) {
         return Err(NetworkReject::MacInUse { network, mac });
     }
@@ -115,7 +119,6 @@ pub(super) fn change(
     if mac != known.created.mac || addresses != known.addresses() {
         events.push(PortReaddressed { network, port, mac, addresses }.into());
     }
-    let settings = merged(known, &patch)?;
     if settings != *known.settings() {
         let made_for = known.created.made_for;
         let (settings, tags) = TagsChange::between(&known.settings().tags, settings);
@@ -222,12 +225,45 @@ pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port)
     let mut events = Vec::new();
     for port in state.of_device(&device.to_string()).filter(|port| which(port)) {
         let (network, id) = (port.created.network, port.created.port);
-        events.push(match port.created.made_for {
+        let event: NetworkEvent = match port.created.made_for {
             Some(server) if server == device => PortDeleted { network, port: id }.into(),
-            _ => PortUnbound { network, port: id }.into(),
-        });
+            _ => {
+                events.extend(without_device(state, port));
+                PortUnbound { network, port: id }.into()
+            }
+        };
+        events.push(event);
     }
     events
+}
+
+/// Another MAC address for a port that loses its whole card; `None` if the port keeps its address. As in Neutron, such a
+/// port gives the card's address back, because the next port on the card needs the address.
+fn mac_without_card(state: &Network, known: &Port, new_profile: &str) -> Option<String> {
+    let of_card = |profile: &str| {
+        let profile: Map<String, Value> = serde_json::from_str(profile).ok()?;
+        card_mac(&profile).map(str::to_owned)
+    };
+    let gives_back = of_card(&known.settings().profile)? == known.created.mac && of_card(new_profile).is_none();
+    gives_back.then(|| mac_for(state, known.created.port)).flatten()
+}
+
+/// Removes the PCI device of the port's former host from the profile. No events if there is none.
+fn without_device(state: &Network, known: &Port) -> Vec<NetworkEvent> {
+    let old = known.settings();
+    let before: Map<String, Value> = serde_json::from_str(&old.profile).unwrap_or_default();
+    let profile = profile_with(&before, None);
+    if profile == before {
+        return vec![];
+    }
+    let settings = PortSettings { profile: Value::Object(profile).to_string(), ..old.clone() };
+    let (network, port, made_for) = (known.created.network, known.created.port, known.created.made_for);
+    let mac = mac_without_card(state, known, &settings.profile);
+    let addresses = known.addresses().to_vec();
+    let readdressed: Option<NetworkEvent> = mac.map(|mac| PortReaddressed { network, port, mac, addresses }.into());
+    let (settings, tags) = TagsChange::between(&old.tags, settings);
+    let replaced = PortSettingsReplaced { network, port, settings, made_for, tags };
+    readdressed.into_iter().chain([replaced.into()]).collect()
 }
 
 /// The most addresses that a request may give a port. Each change of a port's addresses writes all of them into the

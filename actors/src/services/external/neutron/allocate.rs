@@ -12,8 +12,9 @@ use super::NeutronNetworks;
 use super::bind::ensure_bound;
 use super::calls::{NeutronCaller, NeutronError, fields};
 use super::documents::NeutronPort;
-use super::port_resources::{names, requests_nothing, with_providers};
-use crate::ports::{InterfaceRequest, InterfacesRequest, PortAllocations, PortError};
+use super::grants::binding_change;
+use super::port_resources::requests_nothing;
+use crate::ports::{InterfaceRequest, InterfacesRequest, PortError, PortGrant};
 
 /// The key in `binding:profile` that marks a port as created by Chronova.
 const MARK: &str = "chronova_made_for";
@@ -67,8 +68,6 @@ pub(super) struct PortOwner<'a> {
     pub hostname: &'a str,
     pub host: &'a str,
     pub zone: &'a str,
-    /// The providers that give the ports their resources.
-    pub allocations: &'a PortAllocations,
 }
 
 impl PortOwner<'_> {
@@ -103,12 +102,11 @@ impl NeutronNetworks {
             hostname: &wanted.hostname,
             host: &wanted.host,
             zone: &wanted.availability_zone,
-            allocations: &wanted.allocations,
         };
         let mut ports = Vec::with_capacity(nics.len());
         for (index, nic) in nics.iter().enumerate() {
             let port = match nic.port {
-                Some(port) => Some(self.take(port, &owner, asker).await?),
+                Some(port) => Some(self.take(port, &owner, wanted.grants.of(port), asker).await?),
                 None => {
                     let mark = place(wanted.instance, index);
                     let made = self.make(nic, mark, &owner, groups.as_deref(), &known, asker).await?;
@@ -128,10 +126,9 @@ impl NeutronNetworks {
             hostname: &wanted.hostname,
             host: &wanted.host,
             zone: &wanted.availability_zone,
-            allocations: &wanted.allocations,
         };
         let port = match wanted.nic.port {
-            Some(port) => Some(self.take(port, &owner, asker).await?),
+            Some(port) => Some(self.take(port, &owner, wanted.grants.of(port), asker).await?),
             None => {
                 let known = self.ports_of_server(asker, wanted.instance, &wanted.project).await?;
                 let made = self.make(&wanted.nic, of_process(wanted.process), &owner, None, &known, asker).await?;
@@ -162,6 +159,7 @@ impl NeutronNetworks {
         &self,
         id: PortId,
         owner: &PortOwner<'_>,
+        got: PortGrant<'_>,
         asker: NeutronCaller<'_>,
     ) -> Result<NeutronPort, PortError> {
         let missing = || PortError::Invalid(format!("Port id {id} could not be found."));
@@ -176,17 +174,19 @@ impl NeutronNetworks {
         if !port.device_id.is_empty() && !is_own {
             return Err(PortError::Conflict(format!("Port {id} is still in use.")));
         }
-        let given = owner.allocations.get(&id);
-        let has_providers = names(&port, given);
-        if is_own && port.bound_to() == Some(owner.host) && has_providers {
+        // Chronova may have created the port for another server, and the user took it from that server in Neutron. The
+        // port is the user's now, so it stays when this server is deleted.
+        let is_taken = is_marked(&port);
+        let port = if is_taken { NeutronPort { profile: without_mark(&port), ..port } } else { port };
+        let change = binding_change(&port, Some(got));
+        if is_own && port.bound_to() == Some(owner.host) && change.is_empty() {
             return ensure_bound(port);
         }
         let mut body = owner.binding();
-        if is_marked(&port) || !has_providers {
-            // If the port has a mark, Chronova created it for another server, and the user took it from that server in
-            // Neutron. The port is the user's now, so it stays when this server is deleted.
-            body.insert("binding:profile".to_owned(), with_providers(without_mark(&port), given));
+        if is_taken {
+            body.insert("binding:profile".to_owned(), port.profile.clone());
         }
+        body.extend(change);
         if !owner.hostname.is_empty() && self.calls.has_extension(asker, "dns-integration").await? {
             body.insert("dns_name".to_owned(), json!(owner.hostname));
         }

@@ -11,8 +11,8 @@ use super::NeutronNetworks;
 use super::allocate::is_marked;
 use super::calls::{NeutronCaller, fields};
 use super::documents::{NeutronPort, NeutronSubnet};
-use super::port_resources::{names, with_providers, without_providers};
-use crate::ports::{PortAllocations, PortError, PortProviders};
+use super::grants::binding_change;
+use crate::ports::{PortError, PortGrant, PortGrants};
 
 /// Returns the port, or Nova's `PortBindingFailed` if no mechanism driver of Neutron can bind the port on its host.
 pub(super) fn ensure_bound(port: NeutronPort) -> Result<NeutronPort, PortError> {
@@ -94,27 +94,28 @@ impl NeutronNetworks {
         instance: InstanceId,
         project: &ProjectId,
         (host, availability_zone): (Option<&str>, &str),
-        given: &PortAllocations,
+        grants: &PortGrants,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let asker = NeutronCaller::account(meta);
         let owner = host.map(|_| format!("compute:{availability_zone}"));
         for port in self.ports_of_server(asker, instance, project).await? {
-            let given = given.get(&port.id);
-            self.bind_one(port, (host, given), owner.as_deref(), asker).await?;
+            let place = host.map(|host| (host, grants.of(port.id)));
+            self.bind_one(port, place, owner.as_deref(), asker).await?;
         }
         Ok(())
     }
 
-    /// Binds one port to the host, with the providers of its resources; without a host, unbinds it. If a live migration
-    /// has already created a binding to the host, that binding is activated. All other bindings of the port are deleted.
+    /// Binds one port to the host, with what the port got there; without a host, unbinds it. If a live migration has
+    /// already created a binding to the host, that binding is activated. All other bindings of the port are deleted.
     async fn bind_one(
         &self,
         port: NeutronPort,
-        (host, given): (Option<&str>, Option<&PortProviders>),
+        place: Option<(&str, PortGrant<'_>)>,
         owner: Option<&str>,
         asker: NeutronCaller<'_>,
     ) -> Result<(), PortError> {
+        let host = place.map(|(host, _)| host);
         let is_there = match host {
             Some(host) => self.activate(&port, host, asker).await?,
             None => port.bound_to().is_none(),
@@ -127,11 +128,7 @@ impl NeutronNetworks {
         }
         // If a binding to the host was activated, it has a profile of its own, which is not the one shown.
         if !is_there || port.bound_to() == host {
-            let profile = match host {
-                Some(_) => (!names(&port, given)).then(|| with_providers(port.profile.clone(), given)),
-                None => without_providers(&port),
-            };
-            body.extend(profile.map(|profile| ("binding:profile".to_owned(), profile)));
+            body.extend(binding_change(&port, place.map(|(_, got)| got)));
         }
         body.extend(
             owner.filter(|owner| *owner != port.device_owner).map(|owner| ("device_owner".to_owned(), json!(owner))),

@@ -21,8 +21,8 @@ use super::NeutronNetworks;
 use super::bind::{binding_failed, ensure_bound};
 use super::calls::{NeutronCaller, NeutronError, encoded, fields};
 use super::documents::{NeutronBinding, NeutronPort};
-use super::port_resources::with_providers;
-use crate::ports::{PortAllocations, PortError, PortProviders};
+use super::grants::profile_granted;
+use crate::ports::{PortError, PortGrant, PortGrants};
 
 const EXTENSION: &str = "binding-extended";
 /// Nova's key in the profile, for the host to which the port moves.
@@ -33,14 +33,13 @@ impl NeutronNetworks {
         &self,
         instance: InstanceId,
         project: &ProjectId,
-        host: &str,
-        given: &PortAllocations,
+        (host, grants): (&str, &PortGrants),
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let asker = NeutronCaller::account(meta);
         for port in self.ports_with_bindings(asker, instance, project).await? {
             if port.bound_to().is_some_and(|bound| bound != host) {
-                self.bind_to_destination(&port, host, given.get(&port.id), asker).await?;
+                self.bind_to_destination(&port, (host, grants.of(port.id)), asker).await?;
                 self.announce(&port, Some(host), asker).await?;
             }
         }
@@ -99,8 +98,7 @@ impl NeutronNetworks {
     async fn bind_to_destination(
         &self,
         port: &NeutronPort,
-        host: &str,
-        given: Option<&PortProviders>,
+        (host, got): (&str, PortGrant<'_>),
         asker: NeutronCaller<'_>,
     ) -> Result<(), PortError> {
         let known = self.bindings_of(port, asker).await?;
@@ -110,8 +108,8 @@ impl NeutronNetworks {
                 _ => Ok(()),
             };
         }
-        let profile = with_providers(Value::Object(profile_of(port)), given);
-        let mut body = fields([("host", json!(host)), ("profile", profile)]);
+        let profile = profile_granted(&profile_of(port), got);
+        let mut body = fields([("host", json!(host)), ("profile", Value::Object(profile))]);
         body.extend(port.vnic_type.as_ref().map(|kind| ("vnic_type".to_owned(), json!(kind))));
         match self.calls.create::<NeutronBinding>(asker, &bindings(port), "binding", body).await {
             Ok(_) => Ok(()),

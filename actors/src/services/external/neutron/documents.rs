@@ -46,6 +46,8 @@ pub(super) struct NeutronPort {
     pub profile: Value,
     #[serde(default, rename = "binding:vnic_type")]
     pub vnic_type: Option<String>,
+    #[serde(default)]
+    pub numa_affinity_policy: Option<String>,
     /// The resources that the port requests; `null` without any.
     #[serde(default)]
     pub resource_request: Value,

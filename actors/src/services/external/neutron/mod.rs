@@ -17,7 +17,9 @@ mod bind;
 mod bindings;
 mod calls;
 mod check;
+mod devices;
 mod documents;
+mod grants;
 mod groups;
 mod plug;
 mod port_resources;
@@ -37,9 +39,10 @@ use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
 use tokio::sync::broadcast;
 
 use self::calls::NeutronCalls;
+use crate::pci::ports::DevicePort;
 use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PlugState, PortAllocations, PortError, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
+    PlugState, PortError, PortGrants, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::external::keystone::CalledService;
 
@@ -211,6 +214,10 @@ impl NetworkService for NeutronNetworks {
         self.floating_of(ports, caller).await
     }
 
+    async fn device_ports(&self, ports: &[PortId], meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
+        self.ports_with_devices(ports, meta).await
+    }
+
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
         self.ports_with_ids(ports, caller).await
     }
@@ -239,10 +246,10 @@ impl NetworkService for NeutronNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
-        given: &PortAllocations,
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.bind_all(instance, project, (host, availability_zone), given, &meta).await
+        self.bind_all(instance, project, (host, availability_zone), grants, &meta).await
     }
 
     async fn bind_destination(
@@ -250,10 +257,10 @@ impl NetworkService for NeutronNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
-        given: &PortAllocations,
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.bind_all_to_destination(instance, project, host, given, &meta).await
+        self.bind_all_to_destination(instance, project, (host, grants), &meta).await
     }
 
     async fn activate_destination(

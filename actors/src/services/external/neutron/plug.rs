@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::NeutronNetworks;
 use super::bind::ensure_bound;
 use super::calls::{NeutronCaller, NeutronError};
+use super::devices::device_plug;
 use super::documents::NeutronPort;
 use crate::ports::{HostNetworkSetup, PlugState, PortError};
 
@@ -100,6 +101,9 @@ fn short(id: impl std::fmt::Display) -> String {
 pub(super) fn plug(port: &NeutronPort, ovs_bridge: &str) -> Result<NicPlug, PortError> {
     let detail = |key: &str| port.vif_details.get(key).and_then(Value::as_str).filter(|name| is_device(name));
     let refused = |why: String| PortError::NotHere(format!("Port {} cannot be plugged: {why}", port.id));
+    if let Some(plug) = device_plug(port) {
+        return plug.map_err(refused);
+    }
     match port.vif_type.as_deref().unwrap_or("unbound") {
         "ovs" if port.vif_details["ovs_hybrid_plug"] == Value::Bool(true) => Err(refused(
             "its firewall driver needs a Linux bridge on the host (ovs_hybrid_plug). Use OVN or Neutron's openvswitch firewall driver."

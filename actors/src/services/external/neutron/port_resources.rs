@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, PortId};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::NeutronNetworks;
 use super::calls::NeutronCaller;
@@ -86,25 +86,16 @@ fn allocation(given: &PortProviders) -> Value {
     }
 }
 
-/// Whether the shown binding of the port names these providers. A port that gets none keeps its profile.
-pub(super) fn names(port: &NeutronPort, given: Option<&PortProviders>) -> bool {
-    given.is_none_or(|given| port.profile.get(ALLOCATION) == Some(&allocation(given)))
+/// The profile with these providers. A port that gets none keeps its profile.
+pub(super) fn with_providers(mut profile: Map<String, Value>, given: Option<&PortProviders>) -> Map<String, Value> {
+    profile.extend(given.map(|given| (ALLOCATION.to_owned(), allocation(given))));
+    profile
 }
 
-/// The profile with these providers.
-pub(super) fn with_providers(profile: Value, given: Option<&PortProviders>) -> Value {
-    let mut fields = profile.as_object().cloned().unwrap_or_default();
-    if let Some(given) = given {
-        fields.insert(ALLOCATION.to_owned(), allocation(given));
-    }
-    Value::Object(fields)
-}
-
-/// The profile of an unbound port, which names no providers. `None`: the port's profile is right.
-pub(super) fn without_providers(port: &NeutronPort) -> Option<Value> {
-    let mut fields = port.profile.as_object()?.clone();
-    fields.remove(ALLOCATION)?;
-    Some(Value::Object(fields))
+/// The profile of an unbound port, which names no providers.
+pub(super) fn without_providers(mut profile: Map<String, Value>) -> Map<String, Value> {
+    profile.remove(ALLOCATION);
+    profile
 }
 
 /// Refuses a new port that requests resources, as Nova does: the server's claim does not include them. The network has

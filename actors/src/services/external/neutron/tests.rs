@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bindings;
+mod devices;
 mod port_resources;
 
 use std::sync::{Arc, Mutex};
@@ -20,8 +21,7 @@ use super::documents::NeutronPort;
 use super::plug::plug;
 use super::{NeutronNetworks, NeutronOptions};
 use crate::ports::{
-    InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortAllocations, PortError, ServiceCaller,
-    UserToken,
+    InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortError, PortGrants, ServiceCaller, UserToken,
 };
 use crate::services::external::http::{CallOptions, ServiceClient, TlsTrust};
 use crate::services::external::keystone::{
@@ -93,7 +93,7 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
         ("GET", ["networks"]) => {
             let owner = if state.external { "ffffffffffffffffffffffffffffffff" } else { PROJECT };
             let network = json!({"id": NETWORK, "name": "inner", "project_id": owner, "mtu": 1442,
-                "subnets": [SUBNET], "router:external": state.external});
+                "subnets": [SUBNET], "router:external": state.external, "provider:physical_network": "physnet1"});
             says(200, &json!({"networks": [network]}))
         }
         ("GET", ["subnets"]) => {
@@ -223,7 +223,7 @@ fn wanted(nics: Vec<RequestedNic>) -> InterfacesRequest {
         availability_zone: "nova".to_owned(),
         networks: RequestedNetworks::These(nics),
         security_groups: vec!["default".to_owned()],
-        allocations: PortAllocations::new(),
+        grants: PortGrants::default(),
     }
 }
 
@@ -333,7 +333,7 @@ async fn a_port_of_another_project_is_not_detached() {
         host: "h1".to_owned(),
         availability_zone: "nova".to_owned(),
         nic: on_network(),
-        allocations: PortAllocations::new(),
+        grants: PortGrants::default(),
     };
     let marked = neutron.networks.attach(attached, meta()).await.unwrap().port;
     let foreign = neutron.add("ffffffffffffffffffffffffffffffff", &server.to_string());

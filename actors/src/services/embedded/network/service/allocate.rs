@@ -44,6 +44,10 @@ impl EmbeddedNetworks {
         self.take_room(&wanted.project, new, meta).await?;
         self.touched.note(wanted.instance, planned.iter().map(|nic| nic.network));
         for nic in &planned {
+            if nic.given {
+                let device = wanted.grants.of(nic.port).device;
+                seen = seen.max(self.equip_given(nic.port, &wanted.instance.to_string(), device, meta).await?);
+            }
             let command = command(wanted, nic, &groups)?;
             seen = seen.max(self.send(nic.network, command, meta).await.map_err(port_error)?);
         }

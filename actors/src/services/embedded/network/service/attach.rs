@@ -157,13 +157,16 @@ impl EmbeddedNetworks {
             // As in Nova, the request names no groups, so the network's port security decides whether the default group
             // applies.
             security_groups: Vec::new(),
-            allocations: wanted.allocations,
+            grants: wanted.grants,
         };
-        let seen = self.ensure_default_group(&wanted.project, meta).await?;
+        let mut seen = self.ensure_default_group(&wanted.project, meta).await?;
         let command = command(&all, &nic, &[])?;
         let new: BTreeSet<PortId> = (!nic.given).then_some(own).into_iter().collect();
         self.take_room(&wanted.project, new.clone(), meta).await?;
         self.touched.note(wanted.instance, [network]);
+        if nic.given {
+            seen = seen.max(self.equip_given(own, &device, all.grants.of(own).device, meta).await?);
+        }
         let sent = match self.send(network, command, meta).await {
             Ok(sent) => sent,
             Err(error) => {

@@ -2,8 +2,8 @@
 //!
 //! [`check`] refuses requests with Nova's messages, before a server is accepted. [`allocate`] creates and binds the
 //! ports of a new server, [`attach`] those of an existing server. [`groups`] changes the security groups of ports.
-//! [`reads`] answers questions of compute, [`resources`] those of users. [`realise`] describes the networks and filters
-//! that a host needs. Invariants:
+//! [`devices`] knows the ports that are PCI devices of their hosts. [`reads`] answers questions of compute,
+//! [`resources`] those of users. [`realise`] describes the networks and filters that a host needs. Invariants:
 //!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
 //!    call finds the same ports;
 //!  - release misses no port. It goes to every network with a port of the server in the views, and to every network
@@ -13,6 +13,7 @@
 mod allocate;
 mod attach;
 mod check;
+mod devices;
 mod groups;
 mod reads;
 mod realise;
@@ -39,9 +40,10 @@ use crate::aggregate::CommandError;
 use crate::coordination::project_turns::ProjectTurns;
 use crate::coordination::touched_networks::TouchedNetworks;
 use crate::gateway::CommandGateway;
+use crate::pci::ports::DevicePort;
 use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkPlane, NetworkResources,
-    NetworkService, PlugState, PortAllocations, PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    NetworkService, PlugState, PortError, PortGrants, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaReject, NetworkQuotaRoot, room};
 
@@ -291,6 +293,10 @@ impl NetworkService for EmbeddedNetworks {
         Ok(self.views.networks.read(|view| reads::floating_addresses(view, ports)))
     }
 
+    async fn device_ports(&self, ports: &[PortId], _: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
+        Ok(self.views.networks.read(|view| devices::requested(view, ports)))
+    }
+
     async fn find_ports(&self, ports: &[PortId], _: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
         let found = |view: &NetworksView| {
             let known = ports.iter().filter_map(|port| view.port(*port));
@@ -343,11 +349,12 @@ impl NetworkService for EmbeddedNetworks {
         project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
-        _: &PortAllocations,
+        grants: &PortGrants,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         let mut seen = Position::START;
         for port in self.ports_of(project, instance) {
+            seen = seen.max(self.equip(&port, grants.of(port.created.port).device, &meta).await?);
             let (created, now) = (&port.created, port.binding().clone());
             let owner = match host {
                 Some(_) => format!("compute:{availability_zone}"),

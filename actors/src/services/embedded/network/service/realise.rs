@@ -13,6 +13,7 @@ use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
 use chronova_projections::views::Views;
 
+use super::devices;
 use crate::ports::{HostNetworkSetup, PortError};
 use crate::services::embedded::network::ovn::{self, OvnOptions};
 
@@ -46,9 +47,14 @@ pub(super) fn realise(
         for nic in nics {
             let port = networks.port(nic.port);
             let port = port.ok_or_else(|| PortError::NotFound(format!("Port {} could not be found.", nic.port)))?;
-            let filter = match ovn {
-                Some(_) => None,
-                None => views.security_groups.read(|groups| filter(networks, groups, port)),
+            let plug = match (devices::plug(networks, port), ovn) {
+                (NicPlug::Network, Some(options)) => NicPlug::OpenVswitch { bridge: options.bridge.clone() },
+                (plug, _) => plug,
+            };
+            // OVN filters by itself, and no filter of the host sees the traffic of a device.
+            let filter = match plug {
+                NicPlug::Network => views.security_groups.read(|groups| filter(networks, groups, port)),
+                _ => None,
             };
             realisation.nics.push(Nic {
                 port: nic.port,
@@ -57,10 +63,7 @@ pub(super) fn realise(
                 mtu: networks.network(nic.network).map_or(nic.mtu, |network| mtu(network, ovn)),
                 filter: filter.as_ref().map(|filter| filter.name.clone()),
                 tap: device_name("tap", port),
-                plug: match ovn {
-                    Some(options) => NicPlug::OpenVswitch { bridge: options.bridge.clone() },
-                    None => NicPlug::Network,
-                },
+                plug,
             });
             realisation.filters.extend(filter);
         }

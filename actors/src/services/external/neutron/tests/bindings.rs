@@ -92,7 +92,7 @@ async fn a_port_is_bound_to_both_hosts_and_follows_its_guest() {
     let nics = neutron.networks.allocate(request, meta()).await.unwrap();
     let mark = neutron.ports()[0]["binding:profile"][MARK].clone();
     for _ in 0..2 {
-        neutron.networks.bind_destination(id, &project, "h2", &PortAllocations::new(), meta()).await.unwrap();
+        neutron.networks.bind_destination(id, &project, "h2", &PortGrants::default(), meta()).await.unwrap();
         let port = &neutron.ports()[0];
         assert_eq!((&port["binding:host_id"], &port["binding:profile"]["migrating_to"]), (&json!("h1"), &json!("h2")));
         let [there] = &neutron.others()[..] else {
@@ -110,7 +110,7 @@ async fn a_port_is_bound_to_both_hosts_and_follows_its_guest() {
         assert_eq!(neutron.others()[0]["host"], "h1", "post-copy needs the source's binding");
     }
     for _ in 0..2 {
-        neutron.networks.rebind(id, &project, Some("h2"), "nova", &PortAllocations::new(), meta()).await.unwrap();
+        neutron.networks.rebind(id, &project, Some("h2"), "nova", &PortGrants::default(), meta()).await.unwrap();
         let port = &neutron.ports()[0];
         assert_eq!((&port["binding:host_id"], &port["binding:profile"]), (&json!("h2"), &json!({MARK: mark})));
         assert_eq!(neutron.others(), [], "the source's binding is deleted");
@@ -127,8 +127,8 @@ async fn a_move_without_an_activation_ends_well() {
     let request = wanted(vec![on_network()]);
     let (id, project) = (request.instance, request.project.clone());
     neutron.networks.allocate(request, meta()).await.unwrap();
-    neutron.networks.bind_destination(id, &project, "h2", &PortAllocations::new(), meta()).await.unwrap();
-    neutron.networks.rebind(id, &project, Some("h2"), "other", &PortAllocations::new(), meta()).await.unwrap();
+    neutron.networks.bind_destination(id, &project, "h2", &PortGrants::default(), meta()).await.unwrap();
+    neutron.networks.rebind(id, &project, Some("h2"), "other", &PortGrants::default(), meta()).await.unwrap();
     let port = &neutron.ports()[0];
     assert_eq!((&port["binding:host_id"], &port["device_owner"]), (&json!("h2"), &json!("compute:other")));
     assert_eq!((neutron.others(), neutron.service.count("PUT /v2.0/ports/")), (vec![], 3));
@@ -146,9 +146,9 @@ async fn a_binding_to_a_destination_is_taken_back() {
     let before = neutron.ports();
     // The answer to the first request is lost, but Neutron has created the binding.
     neutron.state.lock().unwrap().loses = 1;
-    let lost = neutron.networks.bind_destination(id, &project, "h2", &PortAllocations::new(), meta()).await;
+    let lost = neutron.networks.bind_destination(id, &project, "h2", &PortGrants::default(), meta()).await;
     assert!(matches!(lost, Err(PortError::Unavailable(_))), "{lost:?}");
-    neutron.networks.bind_destination(id, &project, "h2", &PortAllocations::new(), meta()).await.unwrap();
+    neutron.networks.bind_destination(id, &project, "h2", &PortGrants::default(), meta()).await.unwrap();
     assert_eq!(neutron.others().len(), 2);
     for _ in 0..2 {
         neutron.networks.unbind_destination(id, &project, "h2", meta()).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_binding_to_a_destination_is_taken_back() {
         let profiles = |ports: &[Map<String, Value>]| ports.iter().map(profile).collect::<Vec<_>>();
         assert_eq!(profiles(&neutron.ports()), profiles(&before), "no profile announces the move");
     }
-    neutron.networks.bind_destination(id, &project, "h2", &PortAllocations::new(), meta()).await.unwrap();
+    neutron.networks.bind_destination(id, &project, "h2", &PortGrants::default(), meta()).await.unwrap();
     neutron.networks.release(id, &project, &[], meta()).await.unwrap();
     let left = neutron.others().iter().filter(|other| other["port"] == own.to_string()).count();
     assert_eq!(left, 0, "a given port has no inactive binding");
@@ -169,7 +169,7 @@ async fn a_destination_that_neutron_cannot_bind_is_refused() {
     let request = wanted(vec![on_network()]);
     let (id, project) = (request.instance, request.project.clone());
     neutron.networks.allocate(request, meta()).await.unwrap();
-    let refused = neutron.networks.bind_destination(id, &project, "unknown", &PortAllocations::new(), meta()).await;
+    let refused = neutron.networks.bind_destination(id, &project, "unknown", &PortGrants::default(), meta()).await;
     assert!(matches!(&refused, Err(PortError::NotHere(text)) if text.starts_with("Binding failed")), "{refused:?}");
     assert_eq!((neutron.others(), neutron.ports()[0]["binding:profile"].get("migrating_to")), (vec![], None));
 }
@@ -180,11 +180,11 @@ async fn a_neutron_without_the_extension_is_asked_for_one_binding() {
     let request = wanted(vec![on_network()]);
     let (id, project) = (request.instance, request.project.clone());
     let nics = neutron.networks.allocate(request, meta()).await.unwrap();
-    neutron.networks.bind_destination(id, &project, "h2", &PortAllocations::new(), meta()).await.unwrap();
+    neutron.networks.bind_destination(id, &project, "h2", &PortGrants::default(), meta()).await.unwrap();
     neutron.networks.unbind_destination(id, &project, "h2", meta()).await.unwrap();
     assert_eq!(neutron.ports()[0]["binding:host_id"], "h1");
     neutron.networks.realise_at(&nics, "h2").await.unwrap();
-    neutron.networks.rebind(id, &project, Some("h2"), "nova", &PortAllocations::new(), meta()).await.unwrap();
+    neutron.networks.rebind(id, &project, Some("h2"), "nova", &PortGrants::default(), meta()).await.unwrap();
     assert_eq!(neutron.ports()[0]["binding:host_id"], "h2");
     assert!(!neutron.service.calls().iter().any(|call| call.line.contains("/bindings")));
 }

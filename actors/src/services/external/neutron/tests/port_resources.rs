@@ -26,8 +26,8 @@ async fn with_request(request: Value) -> (NeutronStub, PortId) {
     (neutron, port)
 }
 
-fn given(port: PortId, to: PortProviders) -> PortAllocations {
-    PortAllocations::from([(port, to)])
+fn given(port: PortId, to: PortProviders) -> PortGrants {
+    PortGrants { allocations: [(port, to)].into(), ..PortGrants::default() }
 }
 
 fn named(port: PortId) -> RequestedNic {
@@ -69,8 +69,8 @@ async fn a_port_with_groups_names_a_provider_for_each() {
     assert_eq!(request.groups.iter().map(|group| group.id.as_str()).collect::<Vec<_>>(), [bandwidth, packets]);
     assert_eq!(request.same_subtree, [bandwidth, packets]);
     let both = BTreeMap::from([(bandwidth.to_owned(), provider(1)), (packets.to_owned(), provider(2))]);
-    let allocations = given(port, PortProviders::OfGroups(both.clone()));
-    let request = InterfacesRequest { allocations, ..wanted(vec![named(port)]) };
+    let grants = given(port, PortProviders::OfGroups(both.clone()));
+    let request = InterfacesRequest { grants, ..wanted(vec![named(port)]) };
     neutron.networks.allocate(request, meta()).await.unwrap();
     let profile = &neutron.ports()[0]["binding:profile"];
     let expected = json!({bandwidth: provider(1).to_string(), packets: provider(2).to_string()});
@@ -81,8 +81,8 @@ async fn a_port_with_groups_names_a_provider_for_each() {
 #[tokio::test]
 async fn the_binding_names_the_provider_on_each_host() {
     let (neutron, port) = with_request(json!({"required": [], "resources": {BANDWIDTH: 1000}})).await;
-    let allocations = given(port, PortProviders::One(provider(1)));
-    let request = InterfacesRequest { allocations, ..wanted(vec![named(port)]) };
+    let grants = given(port, PortProviders::One(provider(1)));
+    let request = InterfacesRequest { grants, ..wanted(vec![named(port)]) };
     neutron.networks.allocate(request.clone(), meta()).await.unwrap();
     let profile = || neutron.ports()[0]["binding:profile"].clone();
     assert_eq!(profile(), json!({"of_the_user": "kept", "allocation": provider(1).to_string()}));
@@ -93,7 +93,7 @@ async fn the_binding_names_the_provider_on_each_host() {
         assert_eq!(neutron.ports()[0]["binding:host_id"], "h2");
         assert_eq!(profile(), json!({"of_the_user": "kept", "allocation": provider(2).to_string()}));
     }
-    neutron.networks.rebind(id, project, None, "nova", &PortAllocations::new(), meta()).await.unwrap();
+    neutron.networks.rebind(id, project, None, "nova", &PortGrants::default(), meta()).await.unwrap();
     assert_eq!(profile(), json!({"of_the_user": "kept"}), "an unbound port has no provider");
     neutron.networks.release(id, project, &[], meta()).await.unwrap();
     assert_eq!(profile(), json!({}));
@@ -104,8 +104,8 @@ async fn the_binding_names_the_provider_on_each_host() {
 async fn both_bindings_of_a_live_migration_name_their_providers() {
     let (neutron, port) = with_request(json!({"required": [], "resources": {BANDWIDTH: 1000}})).await;
     neutron.state.lock().unwrap().others = Some(Vec::new());
-    let allocations = given(port, PortProviders::One(provider(1)));
-    let request = InterfacesRequest { allocations, ..wanted(vec![named(port)]) };
+    let grants = given(port, PortProviders::One(provider(1)));
+    let request = InterfacesRequest { grants, ..wanted(vec![named(port)]) };
     neutron.networks.allocate(request.clone(), meta()).await.unwrap();
     let (id, project) = (request.instance, &request.project);
     let there = given(port, PortProviders::One(provider(2)));

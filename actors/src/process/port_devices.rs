@@ -1,0 +1,203 @@
+//! The PCI devices that are interfaces of a server: requested by its ports, and claimed in the placement ledger.
+
+use std::sync::Arc;
+
+use chronova_events::ids::{ConsumerId, HostId, InstanceId, PortId, ProviderId};
+use chronova_events::instance::{Alive, NicInfo, Placed};
+use chronova_events::ledger::Ledger;
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::driver::{Driver, DriverError};
+use chronova_hypervisor::guest::{Nic, NicPlug};
+use chronova_hypervisor::pci::HostPci;
+use chronova_projections::views::Views;
+
+use super::claim_holder::{ClaimHolder, caught_up, server_consumer};
+use super::definition::{StepError, StepRun};
+use crate::aggregate::CommandError;
+use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
+use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice};
+
+/// The ports that users gave to the server. A server that is being built gets the ports that its user named. Only such a
+/// port can need a device or request resources: a port that is created for a server has `vnic_type` `normal`, and the
+/// network service refuses to create a port with a request.
+pub(super) fn of_users(server: &Alive) -> Vec<PortId> {
+    match server.building() {
+        Some(_) => server.request.networks.listed().iter().filter_map(|nic| nic.port).collect(),
+        None => server.nics.iter().filter(|nic| !nic.owned).map(|nic| nic.port).collect(),
+    }
+}
+
+/// The ports of the server that need devices of its next host.
+pub(super) async fn requested(work: &StepRun, server: &Alive) -> Result<Vec<DevicePort>, StepError> {
+    of_ports(work, &of_users(server)).await
+}
+
+/// Those of these ports that need a device of their host.
+pub(super) async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<DevicePort>, StepError> {
+    match ports.is_empty() {
+        true => Ok(Vec::new()),
+        false => Ok(work.context.networks.device_ports(ports, &work.meta).await?),
+    }
+}
+
+/// The devices that the server's ports have on the host, with the host's names of them. A host that is down tells no
+/// names; then no guest gets the devices, but the ports can be bound to the host.
+pub(super) async fn held(
+    work: &StepRun,
+    host: HostId,
+    server: &Alive,
+    holder: ClaimHolder,
+) -> Result<Vec<PortDevice>, StepError> {
+    if of_users(server).is_empty() {
+        return Ok(Vec::new());
+    }
+    caught_up(work).await?;
+    let consumer = work.context.views.placement.read(|view| holder.consumer(work, &view.ledger));
+    held_by(work, host, &consumer).await
+}
+
+/// Like [`held`], for one interface, which the record of the server may lack.
+pub(super) async fn held_by_server(work: &StepRun, host: HostId, nic: &NicInfo) -> Result<Vec<PortDevice>, StepError> {
+    if nic.owned {
+        return Ok(Vec::new());
+    }
+    caught_up(work).await?;
+    held_by(work, host, &server_consumer(work)).await
+}
+
+/// The device that a port of the server has on its host.
+pub(super) async fn of_port(work: &StepRun, host: HostId, port: PortId) -> Result<Option<PortDevice>, StepError> {
+    if of_ports(work, &[port]).await?.is_empty() {
+        return Ok(None);
+    }
+    caught_up(work).await?;
+    let held = held_by(work, host, &server_consumer(work)).await?;
+    Ok(held.into_iter().find(|device| device.port == port))
+}
+
+async fn held_by(work: &StepRun, host: HostId, consumer: &ConsumerId) -> Result<Vec<PortDevice>, StepError> {
+    let read = |found: Option<&HostPci>| {
+        work.context.views.placement.read(|view| of_consumer(&view.ledger, host, consumer, found))
+    };
+    if read(None).is_empty() || !work.host_answers(host)? {
+        return Ok(read(None));
+    }
+    let found = work.driver(host)?.capabilities().await.map_err(StepError::again)?;
+    Ok(read(Some(&found.pci)))
+}
+
+fn of_consumer(ledger: &Ledger, host: HostId, consumer: &ConsumerId, found: Option<&HostPci>) -> Vec<PortDevice> {
+    let provider = ProviderId(host.0);
+    let held = ledger.pci_claims.of(consumer).filter(|(on, _)| *on == provider);
+    let Some(((_, devices), known)) = held.zip(ledger.pci.get(&provider)) else { return Vec::new() };
+    let all = devices.iter().filter_map(|held| PortDevice::of(held, known.device(held.address)?, found));
+    all.collect()
+}
+
+/// The devices of the server's ports at one end of its move, or on its only host.
+pub(super) async fn at(work: &StepRun, server: &Alive, placed: &Placed) -> Result<Vec<PortDevice>, StepError> {
+    held(work, placed.host, server, ClaimHolder::at(server, placed)).await
+}
+
+/// Gives the interfaces their devices.
+///
+/// # Errors
+/// The ledger has assigned no device to an interface that needs one.
+pub(super) fn give(devices: &[PortDevice], nics: &mut [Nic]) -> Result<(), StepError> {
+    for nic in nics {
+        if let Some(device) = devices.iter().find(|device| device.port == nic.port) {
+            device.give_to(&mut nic.plug);
+        }
+        if let NicPlug::Device(plugged) = &nic.plug
+            && plugged.device.is_none()
+        {
+            let message = "An interface of the guest has no PCI device of its own on its host.";
+            return Err(StepError::fatal(500, message, format!("port {} holds no device", nic.port)));
+        }
+    }
+    Ok(())
+}
+
+/// The devices of a server's ports on its host, for callers without a process. The host answers.
+pub(crate) async fn of_server(
+    views: &Views,
+    driver: &Arc<dyn Driver>,
+    host: HostId,
+    instance: InstanceId,
+    server: &Alive,
+) -> Result<Vec<PortDevice>, StepError> {
+    if of_users(server).is_empty() {
+        return Ok(Vec::new());
+    }
+    let consumer = ConsumerId::new(instance.to_string());
+    let read = |found: Option<&HostPci>| views.placement.read(|view| of_consumer(&view.ledger, host, &consumer, found));
+    if read(None).is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = driver.capabilities().await.map_err(StepError::again)?;
+    Ok(read(Some(&found.pci)))
+}
+
+/// Whether a port of the server gives it a whole card. A guest gets such a card with its definition alone.
+pub(super) async fn has_whole_card(work: &StepRun, server: &Alive) -> Result<bool, StepError> {
+    Ok(requested(work, server).await?.iter().any(|port| port.vnic == DeviceVnic::DirectPhysical))
+}
+
+/// Whether the port gives its server a whole card.
+pub(super) async fn is_whole_card(work: &StepRun, port: PortId) -> Result<bool, StepError> {
+    Ok(of_ports(work, &[port]).await?.iter().any(|port| port.vnic == DeviceVnic::DirectPhysical))
+}
+
+/// Takes the interfaces that are devices of the host from the guest.
+pub(super) async fn unplug(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
+    let ports = requested(work, server).await?;
+    for nic in server.nics.iter().filter(|nic| ports.iter().any(|port| port.port == nic.port)) {
+        match work.driver(host)?.interfaces().needed()?.detach_nic(work.instance_id(), &nic.mac).await {
+            Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
+            Err(error) if error.is_transient() => return Err(StepError::again(error)),
+            Err(error) => {
+                let message = format!("Failed to detach network adapter device from {}", work.instance_id());
+                return Err(StepError::fatal(500, &message, error));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Claims a device for a port that is attached to the server. Does nothing for a port that needs none.
+pub(super) async fn claim(work: &StepRun, server: &Alive, host: HostId, port: PortId) -> Result<(), StepError> {
+    let ports = of_ports(work, &[port]).await?;
+    if ports.is_empty() {
+        return Ok(());
+    }
+    let options = work.context.scheduler.options();
+    let (flavor, image) = (&server.request.flavor, server.hardware_image());
+    let asked = options.pci_aliases.of_server(flavor, image, &ports);
+    let asked = asked.map_err(|reason| StepError::fatal(400, &reason, ""))?;
+    if ports.iter().any(|port| port.vnic == DeviceVnic::DirectPhysical) {
+        let message =
+            format!("Port {port} has binding:vnic_type direct-physical, which an existing server cannot get.");
+        return Err(StepError::fatal(400, &message, ""));
+    }
+    for request in asked.into_iter().filter(|request| request.port.is_some()) {
+        let server = server_consumer(work);
+        let command = LedgerCommand::ClaimForPort { server, host: ProviderId(host.0), request: Box::new(request) };
+        match work.context.gateway.send::<LedgerRoot>(&CELL, command, work.meta.clone()).await {
+            Ok(_) => {}
+            Err(CommandError::Rejected(reject)) => {
+                let message = format!("Failed to claim PCI device for port {port} of instance {}.", work.instance_id());
+                return Err(StepError::fatal(400, &message, reject));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Releases the port's device, if it has one.
+pub(super) async fn release(work: &StepRun, port: PortId) -> Result<(), StepError> {
+    let server = server_consumer(work);
+    let command = LedgerCommand::ReleaseOfPort { server, port };
+    work.context.gateway.send::<LedgerRoot>(&CELL, command, work.meta.clone()).await?;
+    Ok(())
+}
