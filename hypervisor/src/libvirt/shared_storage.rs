@@ -9,7 +9,7 @@ use virt::connect::Connect;
 
 use super::error::Context as _;
 use super::host::LibvirtDriver;
-use super::{domain, pool, storage};
+use super::{domain, pmem, pool, storage};
 use crate::capability::SharedStorage;
 use crate::driver::{DriverError, DriverResult};
 use crate::options::LibvirtOptions;
@@ -46,11 +46,17 @@ impl SharedStorage for LibvirtDriver {
 
     async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
         let link = Arc::clone(&self.link);
-        self.change("undefine", instance, self.options.call_deadline, move |connect, _| {
-            let Some(domain) = domain::lookup(connect, instance)? else { return Ok(()) };
-            if domain.is_active().during(CALL)? {
+        self.change("undefine", instance, self.options.call_deadline, move |connect, options| {
+            let domain = domain::lookup(connect, instance)?;
+            if let Some(domain) = &domain
+                && domain.is_active().during(CALL)?
+            {
                 return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
             }
+            // Persistent memory is the host's own, so it goes although the disks stay. It goes first, because nothing
+            // looks for it once the definition is gone.
+            pmem::remove(connect, options, instance)?;
+            let Some(domain) = domain else { return Ok(()) };
             link.guests_known().leave(instance);
             domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))
         })
