@@ -9,6 +9,8 @@ use serde_json::Value;
 
 /// The longest reason that is kept, in characters.
 const LONGEST_REASON: usize = 200;
+/// The largest amount of a weight. The difference of two weights must stay finite, because the scheduler divides by it.
+const LARGEST_WEIGHT: f64 = 1e100;
 
 /// The answers of the hook.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +65,7 @@ impl HookAnswers {
         for HookHostDocument { id, passes, reason, weight } in document.hosts {
             let Some(opinion) = opinions.get_mut(&id) else { continue };
             let refusal = (!passes).then(|| one_line(reason.as_deref().unwrap_or("refused without a reason")));
-            *opinion = HookOpinion { refusal, weight };
+            *opinion = HookOpinion { refusal, weight: weight.clamp(-LARGEST_WEIGHT, LARGEST_WEIGHT) };
         }
         Ok(Self::Given(opinions))
     }

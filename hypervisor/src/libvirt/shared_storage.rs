@@ -9,7 +9,7 @@ use virt::connect::Connect;
 
 use super::error::Context as _;
 use super::host::LibvirtDriver;
-use super::{disks, domain, mdevs, pool, secrets, storage};
+use super::{disks, domain, mdevs, pmem, pool, secrets, storage};
 use crate::capability::SharedStorage;
 use crate::driver::{DriverError, DriverResult};
 use crate::options::LibvirtOptions;
@@ -67,10 +67,16 @@ impl SharedStorage for LibvirtDriver {
     async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
         let link = Arc::clone(&self.link);
         self.change("undefine", instance, self.options.call_deadline, move |connect, options| {
-            if let Some(domain) = domain::lookup(connect, instance)? {
-                if domain.is_active().during("undefine")? {
-                    return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
-                }
+            let domain = domain::lookup(connect, instance)?;
+            if let Some(domain) = &domain
+                && domain.is_active().during("undefine")?
+            {
+                return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
+            }
+            // Persistent memory is the host's own, so it goes although the disks stay. It goes first, because nothing
+            // looks for it once the definition is gone.
+            pmem::remove(connect, options, instance)?;
+            if let Some(domain) = domain {
                 let attached = disks::serials(&domain).unwrap_or_default();
                 link.guests_known().leave(instance);
                 mdevs::remove(&domain)?;

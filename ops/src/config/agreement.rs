@@ -484,11 +484,14 @@ fn extra_specs(config: &Config) -> Vec<Clash> {
 
 /// Checks the address of the scheduler hook.
 fn scheduler_hook(config: &Config) -> Vec<Clash> {
-    let address = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+    let address = |url: &str| {
+        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+        rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace))
+    };
     match config.scheduler_hook.url.as_deref() {
         Some(url) if !address(url) => vec![error(
             ("scheduler_hook", "url"),
-            "[scheduler_hook] url has to begin with http:// or https://: the scheduler posts its questions there",
+            "[scheduler_hook] url has to be http:// or https:// with a host: the scheduler posts its questions there",
         )],
         _ => Vec::new(),
     }

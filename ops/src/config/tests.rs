@@ -341,6 +341,7 @@ fn options_of_hardware_and_scheduling_are_checked_before_the_start() {
     let unread = format!("[chronova]\nextra_spec_validators = {missing}\n");
     for (text, parts) in [
         ("[scheduler_hook]\nurl = localhost:9300\n", ["[scheduler_hook] url", "http://"]),
+        ("[scheduler_hook]\nurl = http:///judge\n", ["[scheduler_hook] url", "with a host"]),
         (unread.as_str(), ["[chronova] extra_spec_validators", missing]),
         ("[DEFAULT]\nreserved_huge_pages = node:0\n", ["reserved_huge_pages", "has no size"]),
         ("[libvirt]\npmem_namespaces = a:ns0\n", ["pmem_namespaces", "the label a has no size"]),

@@ -65,6 +65,10 @@ fn the_hook_weighs_hosts_and_the_scheduler_normalises() {
     let best = cell.decide(&weights).reasons.weighed[0].clone();
     let part = best.parts.iter().find(|part| part.weigher == "SchedulerHookWeigher").unwrap();
     assert!((part.value - 20.0).abs() < f64::EPSILON && (part.weight - 1.0).abs() < f64::EPSILON, "{part:?}");
+    // The range of these weights is beyond the largest number.
+    let extreme = answered(&json!([{"id": id(1), "weight": -1e308}, {"id": id(3), "weight": 1e308}]));
+    assert_eq!(cell.names(&extreme), ["h3", "h2", "h1"]);
+    assert!(cell.decide(&extreme).reasons.weighed.iter().all(|host| host.weight.is_finite()));
     cell.options.multipliers.hook = -1.0;
     assert_eq!(cell.names(&weights), ["h1", "h2", "h3"]);
 }

@@ -9,7 +9,7 @@ use regex::Regex;
 use serde::Deserialize;
 
 use super::table::TABLE;
-use super::{boolean, formatted, number, one_of};
+use super::{boolean, formatted, is_group, number, one_of};
 use crate::fault::Fault;
 
 /// The most described extra specs.
@@ -84,7 +84,9 @@ impl CustomExtraSpecs {
             if name.trim().is_empty() || name.len() > 255 {
                 return wrong("is not a name of 1 to 255 characters");
             }
-            if TABLE.iter().any(|known| known.name.covers(&name)) {
+            let namespace = name.split_once(':').map(|(namespace, _)| namespace).unwrap_or_default();
+            let grouped = ["resources", "trait"].iter().any(|kind| is_group(namespace, kind));
+            if grouped || TABLE.iter().any(|known| known.name.covers(&name)) {
                 return wrong("is an extra spec of Nova: choose a namespace of your own");
             }
             if !names.insert(name.clone()) {
@@ -202,6 +204,7 @@ mod tests {
             ("{}", "expected a sequence"),
             (r#"[{"name": "", "value": {"type": "string"}}]"#, "is not a name"),
             (r#"[{"name": "hw:cpu_policy", "value": {"type": "string"}}]"#, "is an extra spec of Nova"),
+            (r#"[{"name": "trait1:CUSTOM_GOLD", "value": {"type": "string"}}]"#, "is an extra spec of Nova"),
             (r#"[{"name": "a:b", "value": {"type": "float"}}]"#, "unknown variant"),
             (r#"[{"name": "a:b", "value": {"type": "string", "min": 1}}]"#, "only an integer has min and max"),
             (r#"[{"name": "a:b", "value": {"type": "integer", "min": 2, "max": 1}}]"#, "min is greater than max"),
