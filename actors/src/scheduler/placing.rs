@@ -168,7 +168,8 @@ impl Scheduler {
         }
         let mut lost: Vec<RefusedHost> = Vec::new();
         for round in 1..=ROUNDS {
-            let (decision, ticket, newest) = self.decide(&self.consult(&asked.request, 1).await);
+            let consulted = self.consult(&asked.request, 1).await;
+            let (decision, ticket, newest) = self.decide(&consulted);
             let Some(mut ticket) = ticket else {
                 if round < ROUNDS && self.others_settle(newest).await {
                     continue;
