@@ -149,6 +149,10 @@ uuid_ids! {
 }
 
 text_ids! {
+    /// A rule that says which requests an application credential permits.
+    AccessRuleId,
+    /// An application credential of a user.
+    ApplicationCredentialId,
     /// The consumer of an allocation: an instance's or a migration's UUID, or an id that a Placement client chose.
     ConsumerId,
     /// A Keystone domain.

@@ -5,10 +5,13 @@ use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Grant, IdentityEvent, IdentityScope, PasswordHash, ProjectAttributes, UserAttributes};
+use super::{
+    ApplicationCredential, Grant, IdentityEvent, IdentityScope, PasswordHash, ProjectAttributes, UserAccessRule,
+    UserAttributes,
+};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::{DomainId, ProjectId, RoleId, UserId};
+use crate::ids::{AccessRuleId, ApplicationCredentialId, DomainId, ProjectId, RoleId, UserId};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Domain {
@@ -63,6 +66,8 @@ pub struct Identity {
     pub revoked: BTreeMap<String, Timestamp>,
     user_names: BTreeMap<DomainId, BTreeMap<String, UserId>>,
     project_names: BTreeMap<DomainId, BTreeMap<String, ProjectId>>,
+    pub(super) credentials: BTreeMap<UserId, BTreeMap<ApplicationCredentialId, ApplicationCredential>>,
+    pub(super) access_rules: BTreeMap<UserId, BTreeMap<AccessRuleId, UserAccessRule>>,
 }
 
 impl Identity {
@@ -147,7 +152,7 @@ impl Identity {
 
 impl Fold for Identity {
     type Event = IdentityEvent;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn evolve(&mut self, event: &IdentityEvent, at: Timestamp) {
         match event {
@@ -210,6 +215,7 @@ impl Fold for Identity {
                     !implied.is_empty()
                 });
                 self.forget_grants(|grant| grant.role == e.role);
+                self.end_credentials_of_role(&e.role);
             }
             IdentityEvent::RoleImplied(e) => {
                 self.implied.entry(e.prior.clone()).or_default().insert(e.implied.clone());
@@ -226,11 +232,16 @@ impl Fold for Identity {
                 if let Some(grants) = self.grants.get_mut(&e.user) {
                     grants.remove(&e.grant);
                 }
+                self.end_credentials_without(&e.user, &e.grant);
             }
             IdentityEvent::TokenRevoked(e) => {
                 forget_some(&mut self.revoked, &e.audit_id, at);
                 self.revoked.insert(e.audit_id.clone(), e.expires_at);
             }
+            IdentityEvent::ApplicationCredentialCreated(_)
+            | IdentityEvent::ApplicationCredentialDeleted(_)
+            | IdentityEvent::AccessRuleCreated(_)
+            | IdentityEvent::AccessRuleDeleted(_) => self.evolve_credential(event),
         }
     }
 }
@@ -283,6 +294,7 @@ impl Identity {
                     self.name_project(&project.domain, Some(&project.attributes.name), None, &e.project);
                 }
                 self.forget_grants(|grant| grant.scope == IdentityScope::Project(e.project.clone()));
+                self.end_credentials_of_project(&e.project);
             }
             _ => {}
         }
@@ -314,6 +326,9 @@ impl Identity {
                     user.enabled = e.enabled;
                     user.tokens_from = at;
                 }
+                if !e.enabled {
+                    self.end_credentials_of_user(&e.user, false);
+                }
             }
             IdentityEvent::PasswordSet(e) => {
                 if let Some(user) = self.users.get_mut(&e.user) {
@@ -326,6 +341,7 @@ impl Identity {
                     self.name_user(&user.domain, Some(&user.attributes.name), None, &e.user);
                 }
                 self.grants.remove(&e.user);
+                self.end_credentials_of_user(&e.user, true);
             }
             IdentityEvent::UserErased(e) => {
                 if let Some(user) = self.users.get_mut(&e.user) {
@@ -335,6 +351,7 @@ impl Identity {
                     let domain = user.domain.clone();
                     self.name_user(&domain, Some(&old), Some(&name), &e.user);
                 }
+                self.erase_credentials(&e.user);
             }
             _ => {}
         }
