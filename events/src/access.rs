@@ -312,12 +312,7 @@ pub fn samples() -> Vec<AccessEvent> {
         }
         .into(),
         LoggedInWithCredential { client: client(), token: token(&["third"]), credential: "backup".into() }.into(),
-        CredentialLoginFailed {
-            user: Some(user()),
-            client: client(),
-            status: 401,
-            credential: Some("backup".into()),
-        }
-        .into(),
+        CredentialLoginFailed { user: Some(user()), client: client(), status: 401, credential: Some("backup".into()) }
+            .into(),
     ]
 }

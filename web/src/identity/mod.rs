@@ -3,12 +3,14 @@
 //! One file per resource, each with a route table. The dispatcher knows this list of tables only.
 //! - [`service`]: the shared state of the handlers, and the verification of tokens;
 //! - [`tokens`]: signs and reads tokens; [`login`]: finds the user and the scope of credentials;
+//! - [`application_credentials`]: the log-ins of programs, and the requests that these may send;
 //! - [`catalogue`]: the services and endpoints of the configuration; [`clouds`]: the client's `clouds.yaml`.
 //!
 //! Invariants: every verification looks up roles and `enabled` flags, so that a revocation takes effect at once. An
 //! answer holds a password or a token only if the client has sent or requested it. A log line never holds one.
 
 mod answers;
+mod application_credentials;
 mod attempts;
 mod auth;
 mod catalog;
@@ -32,10 +34,12 @@ mod users;
 use crate::route::Route;
 
 pub use chronova_actors::coordination::lockouts::LockoutRule;
+pub(crate) use login::NamedLogin;
 pub use service::{IdentityOptions, IdentityService};
 
 /// The tables of all resources.
 pub const ROUTES: &[&[Route]] = &[
+    application_credentials::ROUTES,
     auth::ROUTES,
     catalog::ROUTES,
     domains::ROUTES,

@@ -88,5 +88,8 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("identity:list_application_credentials", "rule:admin_required or (role:reader and system_scope:all) or rule:owner").any_of(&[ScopeType::System, ScopeType::Domain, ScopeType::Project]).guards("GET /v3/users/{user_id}/application_credentials"),
     rule("identity:create_application_credential", "user_id:%(user_id)s").project().guards("POST /v3/users/{user_id}/application_credentials"),
     rule("identity:delete_application_credential", "rule:admin_required or rule:owner").any_of(&[ScopeType::System, ScopeType::Domain, ScopeType::Project]).guards("DELETE /v3/users/{user_id}/application_credentials/{application_credential_id}"),
+    rule("identity:get_access_rule", "(role:reader and system_scope:all) or user_id:%(target.user.id)s").any_of(&[ScopeType::System, ScopeType::Project]).guards("GET /v3/users/{user_id}/access_rules/{access_rule_id}"),
+    rule("identity:list_access_rules", "(role:reader and system_scope:all) or user_id:%(target.user.id)s").any_of(&[ScopeType::System, ScopeType::Project]).guards("GET /v3/users/{user_id}/access_rules"),
+    rule("identity:delete_access_rule", "(role:admin and system_scope:all) or user_id:%(target.user.id)s").any_of(&[ScopeType::System, ScopeType::Project]).guards("DELETE /v3/users/{user_id}/access_rules/{access_rule_id}"),
     rule("identity:get_limit_model", "").guards("GET /v3/limits/model"),
 ];

@@ -44,10 +44,7 @@ pub(super) fn create(
         }
     }
     let mut events = Vec::new();
-    created.access_rules = match asked {
-        Some(asked) => Some(rules(state, &created.user, asked, &mut events)?),
-        None => None,
-    };
+    created.access_rules = asked.map(|asked| rules(state, &created.user, asked, &mut events)).transpose()?;
     events.push(created.into());
     Ok(events)
 }

@@ -14,9 +14,7 @@ use chronova_events::identity::{
     ApplicationCredentialCreated, DomainCreated, ExtraAttributes, Grant, Identity, IdentityEvent, IdentityScope,
     PasswordHash, ProjectCreated, RoleCreated, UserAccessRule, UserCreated,
 };
-use chronova_events::ids::{
-    AccessRuleId, ApplicationCredentialId, DomainId, ErasureId, ProjectId, RoleId, UserId,
-};
+use chronova_events::ids::{AccessRuleId, ApplicationCredentialId, DomainId, ErasureId, ProjectId, RoleId, UserId};
 use thiserror::Error;
 
 use crate::aggregate::AggregateRoot;
