@@ -6,12 +6,19 @@ use chronova_events::access::{
 };
 use chronova_events::envelope::Cause;
 use chronova_events::identity::IdentityScope;
-use chronova_events::ids::{ProjectId, UserId};
+use chronova_events::ids::{ApplicationCredentialId, ProjectId, UserId};
 
 use super::{AccessLog, of_address};
 use crate::auth::Requester;
-use crate::identity::NamedLogin;
 use crate::identity::tokens::Claims;
+
+/// What a failed log-in named, as far as it exists.
+#[derive(Debug, Default)]
+pub(crate) struct NamedLogin {
+    pub user: Option<UserId>,
+    /// `None`: the log-in used no application credential. `Some(None)`: there is no such credential.
+    pub credential: Option<Option<ApplicationCredentialId>>,
+}
 
 /// Records a new token.
 pub(crate) fn issued(log: &AccessLog, requester: &Requester, claims: &Claims) {

@@ -16,10 +16,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::realm::{command, read};
+use super::realm::{command, own, read};
 use super::tokens::Claims;
 use super::users::target_of;
-use super::{answers, auth, fault, listing, service};
+use super::{answers, fault, listing, service};
 use crate::answers::no_content;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -178,7 +178,7 @@ fn permitted_user(ctx: &Ctx) -> Result<UserId, Fault> {
 /// The caller's own claims. A token of a restricted application credential may not manage application credentials.
 /// Otherwise a leaked credential could make others that outlive it.
 fn unrestricted(ctx: &Ctx) -> Result<Claims, Fault> {
-    let claims = auth::own(ctx)?;
+    let claims = own(ctx)?;
     let allowed = read(ctx, |identity| {
         claims.credential.is_none() || service::credential(identity, &claims).is_some_and(|one| one.unrestricted)
     })?;
@@ -215,18 +215,18 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&target_of(&ctx, &user)?)?;
     let claims = unrestricted(&ctx)?;
     let mut body: CredentialBody = ctx.parse_at("application_credential")?;
-    let sent = body.access_rules.take();
-    let rules = sent.map(|all| all.into_iter().map(SentAccessRule::asked).collect::<Result<_, _>>()).transpose()?;
-    let secret = match body.secret.take().filter(|secret| !secret.is_empty()) {
-        Some(secret) => secret,
-        None => generated_secret()?,
-    };
-    let created = created(&ctx, &claims, body, &secret).await?;
+    let rules = asked_rules(body.access_rules.take())?;
+    let secret = body.secret.take().filter(|secret| !secret.is_empty()).map_or_else(generated_secret, Ok)?;
+    let created = Box::new(created(&ctx, &claims, body, &secret).await?);
     let id = created.credential.clone();
-    command(&ctx, &permit, IdentityCommand::CreateApplicationCredential { created: Box::new(created), rules }).await?;
+    command(&ctx, &permit, IdentityCommand::CreateApplicationCredential { created, rules }).await?;
     let mut found = shown(&ctx, &user, &id)?;
     found["secret"] = json!(secret);
     Ok(Reply::json(201, json!({"application_credential": found})))
+}
+
+fn asked_rules(sent: Option<Vec<SentAccessRule>>) -> Result<Option<Vec<AskedAccessRule>>, Fault> {
+    sent.map(|all| all.into_iter().map(SentAccessRule::asked).collect::<Result<Vec<_>, _>>()).transpose()
 }
 
 /// The new credential. Its user and its project are those of the caller's token.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::application_credentials::show_rule;
 use super::catalogue::ServiceCatalogue;
-use super::realm::{command, read};
+use super::realm::{command, own, read};
 use super::service::{credential, open_project, roles};
 use super::tokens::Claims;
 use super::{answers, listing, login};
@@ -165,12 +165,6 @@ fn document(identity: &Identity, claims: &Claims, catalogue: Option<&ServiceCata
 
 fn domain(identity: &Identity, id: &DomainId) -> Option<Value> {
     identity.domains.get(id).map(|domain| json!({"id": domain.id, "name": domain.name}))
-}
-
-/// The claims of the caller's own token.
-pub(super) fn own(ctx: &Ctx) -> Result<Claims, Fault> {
-    let token = Secret::new(ctx.header("X-Auth-Token").unwrap_or_default());
-    ctx.app.identity()?.claims(&token).ok_or_else(Fault::unauthorized)
 }
 
 async fn catalog(ctx: Ctx) -> Result<Reply, Fault> {

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::service::{IdentityService, is_open, open_project};
 use super::tokens::{Claims, audit_id};
+use crate::access::logins::NamedLogin;
 use crate::address;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -177,14 +178,6 @@ pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims
     let limits = [Some(longest), ends, parent.map(|parent| parent.expires_at)];
     let expires_at = limits.into_iter().flatten().min().unwrap_or(longest);
     Ok(Claims { user, scope, methods, audit_ids, issued_at: now, expires_at, credential })
-}
-
-/// What a failed log-in named, as far as it exists.
-#[derive(Debug, Default)]
-pub(crate) struct NamedLogin {
-    pub user: Option<UserId>,
-    /// `None`: the log-in used no application credential. `Some(None)`: there is no such credential.
-    pub credential: Option<Option<ApplicationCredentialId>>,
 }
 
 /// The user and the application credential that a failed log-in named, if they exist.

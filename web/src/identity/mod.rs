@@ -34,7 +34,6 @@ mod users;
 use crate::route::Route;
 
 pub use chronova_actors::coordination::lockouts::LockoutRule;
-pub(crate) use login::NamedLogin;
 pub use service::{IdentityOptions, IdentityService};
 
 /// The tables of all resources.
