@@ -12,7 +12,7 @@ use super::decide::{IdentityDecision, known_project, known_role, known_user, mis
 use super::{AskedAccessRule, IdentityReject, IdentityResourceKind};
 
 /// The most application credentials of a user. Keystone's `[application_credential] user_limit` has no default.
-pub const MOST_CREDENTIALS: usize = 200;
+pub const MOST_CREDENTIALS: usize = 100;
 /// The most access rules of a user.
 pub const MOST_ACCESS_RULES: usize = 1_000;
 
