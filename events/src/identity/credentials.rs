@@ -4,7 +4,7 @@
 //! user is disabled or loses a role on its project. The fold removes it then, so no crash leaves one behind. The state
 //! keeps credentials and access rules below their users, so a look-up cannot reach another user's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -91,7 +91,7 @@ pub struct UserAccessRule {
 impl Identity {
     /// The user's application credentials, by id.
     pub fn credentials_of<'a>(&'a self, user: &UserId) -> impl Iterator<Item = &'a ApplicationCredential> + use<'a> {
-        self.credentials.get(user).into_iter().flat_map(|of| of.values())
+        self.credentials.get(user).into_iter().flat_map(BTreeMap::values)
     }
 
     pub fn credential(&self, user: &UserId, id: &ApplicationCredentialId) -> Option<&ApplicationCredential> {
@@ -105,7 +105,7 @@ impl Identity {
 
     /// The user's access rules, by id.
     pub fn access_rules_of<'a>(&'a self, user: &UserId) -> impl Iterator<Item = &'a UserAccessRule> + use<'a> {
-        self.access_rules.get(user).into_iter().flat_map(|of| of.values())
+        self.access_rules.get(user).into_iter().flat_map(BTreeMap::values)
     }
 
     pub fn access_rule(&self, user: &UserId, id: &AccessRuleId) -> Option<&UserAccessRule> {
@@ -169,11 +169,11 @@ impl Identity {
 
     /// Removes what the user has typed. A rule without its words permits no request.
     pub(super) fn erase_credentials(&mut self, user: &UserId) {
-        for credential in self.credentials.get_mut(user).into_iter().flat_map(|of| of.values_mut()) {
+        for credential in self.credentials.get_mut(user).into_iter().flat_map(BTreeMap::values_mut) {
             ERASED.clone_into(&mut credential.name);
             credential.description = None;
         }
-        for rule in self.access_rules.get_mut(user).into_iter().flat_map(|of| of.values_mut()) {
+        for rule in self.access_rules.get_mut(user).into_iter().flat_map(BTreeMap::values_mut) {
             ERASED.clone_into(&mut rule.service);
             ERASED.clone_into(&mut rule.path);
         }

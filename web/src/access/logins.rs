@@ -16,8 +16,9 @@ use crate::identity::tokens::Claims;
 #[derive(Debug, Default)]
 pub(crate) struct NamedLogin {
     pub user: Option<UserId>,
-    /// `None`: the log-in used no application credential. `Some(None)`: there is no such credential.
-    pub credential: Option<Option<ApplicationCredentialId>>,
+    /// Whether the log-in used an application credential.
+    pub by_credential: bool,
+    pub credential: Option<ApplicationCredentialId>,
 }
 
 /// Records a new token.
@@ -58,15 +59,13 @@ pub(crate) fn failed(log: &AccessLog, requester: &Requester, named: NamedLogin, 
     if status == 429 {
         return log.leave_out(AccessSort::FailedLogin, of);
     }
-    let NamedLogin { user, credential } = named;
+    let NamedLogin { user, by_credential, credential } = named;
     let meta = requester.meta_by(cause(user.as_ref(), None));
-    match credential {
-        None => log.record(AccessSort::FailedLogin, of, LoginFailed { user, client, status }, &meta),
-        Some(credential) => {
-            let failed = CredentialLoginFailed { user, client, status, credential };
-            log.record(AccessSort::FailedLogin, of, failed, &meta);
-        }
+    if by_credential {
+        let failed = CredentialLoginFailed { user, client, status, credential };
+        return log.record(AccessSort::FailedLogin, of, failed, &meta);
     }
+    log.record(AccessSort::FailedLogin, of, LoginFailed { user, client, status }, &meta);
 }
 
 fn cause(user: Option<&UserId>, project: Option<ProjectId>) -> Cause {

@@ -188,13 +188,14 @@ pub(super) fn named(ctx: &Ctx) -> NamedLogin {
             let found = named_credential(identity, credential);
             NamedLogin {
                 user: found.map(|found| found.user.clone()),
-                credential: Some(found.map(|found| found.id.clone())),
+                by_credential: true,
+                credential: found.map(|found| found.id.clone()),
             }
         }
         None => {
             let user = sent.password.as_ref().and_then(|password| password.user.as_ref());
             let user = user.and_then(|user| named_user(identity, user)).map(|(user, _)| user.id.clone());
-            NamedLogin { user, credential: None }
+            NamedLogin { user, ..NamedLogin::default() }
         }
     });
     found.unwrap_or_default()
