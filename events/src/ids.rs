@@ -159,8 +159,12 @@ text_ids! {
     DomainId,
     /// The API-visible id of a flavor (`flavorid`: any text).
     FlavorId,
+    /// A limit of a project or a domain (Keystone's unified limits).
+    LimitId,
     /// A Keystone project (tenant).
     ProjectId,
+    /// A registered limit: the default of a resource (Keystone's unified limits).
+    RegisteredLimitId,
     /// The `req-<uuid>` of an API request.
     RequestId,
     /// A Keystone role.

@@ -7,12 +7,17 @@
 //! the rights that they pass on (`credentials`).
 
 mod credentials;
+mod limits;
 mod payloads;
 mod state;
 
 pub use credentials::{
     AccessRuleCreated, AccessRuleDeleted, ApplicationCredential, ApplicationCredentialCreated,
     ApplicationCredentialDeleted, UserAccessRule,
+};
+pub use limits::{
+    LimitHolder, LimitRemoved, LimitSet, LimitedResource, RegisteredLimit, RegisteredLimitRemoved, RegisteredLimitSet,
+    UnifiedLimit,
 };
 pub use payloads::*;
 pub use state::{Domain, Grants, Identity, Project, Role, User};
@@ -72,6 +77,14 @@ noun! {
         AccessRuleCreated = "access_rule_created" @ 1,
         /// An access rule that no application credential had was deleted.
         AccessRuleDeleted = "access_rule_deleted" @ 1,
+        /// The default limit of a resource was set for the first time, or anew.
+        RegisteredLimitSet = "registered_limit_set" @ 1,
+        /// The default limit of a resource was removed.
+        RegisteredLimitRemoved = "registered_limit_removed" @ 1,
+        /// The limit of a project or a domain was set for the first time, or anew.
+        LimitSet = "limit_set" @ 1,
+        /// The limit of a project or a domain was removed.
+        LimitRemoved = "limit_removed" @ 1,
     }
 }
 
@@ -79,7 +92,10 @@ noun! {
 #[allow(clippy::too_many_lines)]
 pub fn samples() -> Vec<IdentityEvent> {
     use crate::envelope::Timestamp;
-    use crate::ids::{AccessRuleId, ApplicationCredentialId, DomainId, ErasureId, ProjectId, RoleId, UserId};
+    use crate::ids::{
+        AccessRuleId, ApplicationCredentialId, DomainId, ErasureId, LimitId, ProjectId, RegisteredLimitId, RoleId,
+        UserId,
+    };
 
     let (domain, project) = (DomainId::new("default"), ProjectId::new("p1"));
     let (user, role, other) = (UserId::new("u1"), RoleId::new("r1"), RoleId::new("r2"));
@@ -174,5 +190,22 @@ pub fn samples() -> Vec<IdentityEvent> {
         }
         .into(),
         AccessRuleDeleted { user, rule: AccessRuleId::new("a1") }.into(),
+        RegisteredLimitSet {
+            limit: RegisteredLimitId::new("rl1"),
+            resource: LimitedResource { service: "s1".into(), region: None, name: "servers".into() },
+            default: 10,
+            description: Some("guests".into()),
+        }
+        .into(),
+        RegisteredLimitRemoved { limit: RegisteredLimitId::new("rl1") }.into(),
+        LimitSet {
+            limit: LimitId::new("l1"),
+            resource: LimitedResource { service: "s1".into(), region: Some("north".into()), name: "servers".into() },
+            holder: LimitHolder::Project(ProjectId::new("p1")),
+            amount: -1,
+            description: None,
+        }
+        .into(),
+        LimitRemoved { limit: LimitId::new("l1") }.into(),
     ]
 }

@@ -6,12 +6,14 @@ use std::ops::Bound;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApplicationCredential, Grant, IdentityEvent, IdentityScope, PasswordHash, ProjectAttributes, UserAccessRule,
-    UserAttributes,
+    ApplicationCredential, Grant, IdentityEvent, IdentityScope, LimitHolder, PasswordHash, ProjectAttributes,
+    RegisteredLimit, UnifiedLimit, UserAccessRule, UserAttributes,
 };
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::{AccessRuleId, ApplicationCredentialId, DomainId, ProjectId, RoleId, UserId};
+use crate::ids::{
+    AccessRuleId, ApplicationCredentialId, DomainId, LimitId, ProjectId, RegisteredLimitId, RoleId, UserId,
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Domain {
@@ -68,6 +70,8 @@ pub struct Identity {
     project_names: BTreeMap<DomainId, BTreeMap<String, ProjectId>>,
     pub(super) credentials: BTreeMap<UserId, BTreeMap<ApplicationCredentialId, ApplicationCredential>>,
     pub(super) access_rules: BTreeMap<UserId, BTreeMap<AccessRuleId, UserAccessRule>>,
+    pub registered_limits: BTreeMap<RegisteredLimitId, RegisteredLimit>,
+    pub limits: BTreeMap<LimitId, UnifiedLimit>,
 }
 
 impl Identity {
@@ -181,6 +185,7 @@ impl Fold for Identity {
                 self.user_names.remove(&e.domain);
                 self.project_names.remove(&e.domain);
                 self.forget_grants(|grant| grant.scope == IdentityScope::Domain(e.domain.clone()));
+                self.end_limits_of(&LimitHolder::Domain(e.domain.clone()));
             }
             IdentityEvent::ProjectCreated(_)
             | IdentityEvent::ProjectDescribed(_)
@@ -242,6 +247,10 @@ impl Fold for Identity {
             | IdentityEvent::ApplicationCredentialDeleted(_)
             | IdentityEvent::AccessRuleCreated(_)
             | IdentityEvent::AccessRuleDeleted(_) => self.evolve_credential(event),
+            IdentityEvent::RegisteredLimitSet(_)
+            | IdentityEvent::RegisteredLimitRemoved(_)
+            | IdentityEvent::LimitSet(_)
+            | IdentityEvent::LimitRemoved(_) => self.evolve_limit(event),
         }
     }
 }
@@ -295,6 +304,7 @@ impl Identity {
                 }
                 self.forget_grants(|grant| grant.scope == IdentityScope::Project(e.project.clone()));
                 self.end_credentials_of_project(&e.project);
+                self.end_limits_of(&LimitHolder::Project(e.project.clone()));
             }
             _ => {}
         }

@@ -241,6 +241,7 @@ const TYPES: &[(&str, &str)] = &[
 const IDENTITY_TYPES: &[(&str, &str)] = &[
     ("credential", "data/security/credential"),
     ("rule", "data/security/rule"),
+    ("limit", "data/security/limit"),
     ("user", "data/security/account/user"),
     ("project", "data/security/project"),
     ("domain", "data/security/domain"),

@@ -232,6 +232,61 @@ pub(super) fn groups() -> Answers {
     list("groups", object([]).open())
 }
 
+fn limited_resource() -> Schema {
+    object([
+        req("id", shape::string()),
+        req("service_id", shape::string()),
+        req("region_id", shape::string_or_null()),
+        req("resource_name", shape::string()),
+        req("description", shape::string_or_null()),
+        req("links", self_link()),
+    ])
+}
+
+fn registered_limit() -> Schema {
+    limited_resource().plus([req("default_limit", shape::integer())])
+}
+
+fn limit() -> Schema {
+    limited_resource().plus([
+        req("resource_limit", shape::integer()),
+        req("project_id", shape::string_or_null()),
+        req("domain_id", shape::string_or_null()),
+    ])
+}
+
+fn with_list_links(name: &'static str, resource: Schema) -> Schema {
+    object([req(name, array(resource)), req("links", list_links())])
+}
+
+pub(super) fn registered_limits() -> Answers {
+    list("registered_limits", registered_limit())
+}
+
+pub(super) fn registered_limits_created() -> Answers {
+    json(201, with_list_links("registered_limits", registered_limit()))
+}
+
+pub(super) fn registered_limit_shown() -> Answers {
+    ok(one("registered_limit", registered_limit()))
+}
+
+pub(super) fn limits() -> Answers {
+    list("limits", limit())
+}
+
+pub(super) fn limits_created() -> Answers {
+    json(201, with_list_links("limits", limit()))
+}
+
+pub(super) fn limit_shown() -> Answers {
+    ok(one("limit", limit()))
+}
+
+pub(super) fn limit_model() -> Answers {
+    ok(one("model", object([req("name", shape::string()), req("description", shape::string())])))
+}
+
 fn access_rule() -> Schema {
     object([
         req("id", shape::string()),

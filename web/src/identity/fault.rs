@@ -31,7 +31,9 @@ pub(super) fn of(reject: &IdentityReject) -> Fault {
             IdentityResourceKind::User
             | IdentityResourceKind::Role
             | IdentityResourceKind::ApplicationCredential
-            | IdentityResourceKind::AccessRule => {
+            | IdentityResourceKind::AccessRule
+            | IdentityResourceKind::RegisteredLimit
+            | IdentityResourceKind::Limit => {
                 format!("Conflict occurred attempting to store {kind} - Duplicate entry found with name {name}.")
             }
         }),
@@ -72,6 +74,12 @@ pub(super) fn of(reject: &IdentityReject) -> Fault {
         IdentityReject::TooManyAccessRules => {
             Fault::forbidden(format!("A user cannot have more than {MOST_ACCESS_RULES} access rules."))
         }
+        IdentityReject::NotRegistered(_) => {
+            Fault::forbidden("Unable to create a limit that has no corresponding registered limit.")
+        }
+        IdentityReject::RegisteredLimitInUse(limit) => Fault::forbidden(format!(
+            "Unable to update or delete registered limit {limit} because there are project limits associated with it."
+        )),
         IdentityReject::AccessRuleInUse(rule) => Fault::forbidden(format!(
             "You are not authorized to perform the requested action: access rule {rule} is in use by an application \
              credential."

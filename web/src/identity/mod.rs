@@ -22,10 +22,12 @@ mod fault;
 mod grants;
 mod groups;
 mod implied_roles;
+mod limits;
 mod listing;
 mod login;
 mod projects;
 mod realm;
+mod registered_limits;
 mod roles;
 pub mod service;
 pub mod tokens;
@@ -45,7 +47,9 @@ pub const ROUTES: &[&[Route]] = &[
     grants::ROUTES,
     groups::ROUTES,
     implied_roles::ROUTES,
+    limits::ROUTES,
     projects::ROUTES,
+    registered_limits::ROUTES,
     roles::ROUTES,
     users::ROUTES,
 ];

@@ -9,10 +9,10 @@ use chronova_events::identity::{
 };
 use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
 
-use super::credentials;
 use super::{
     DomainChange, Edit, IdentityCommand, IdentityReject, IdentityResourceKind, IdentitySeed, ProjectChange, UserChange,
 };
+use super::{credentials, limits};
 
 /// The default domain, which always exists.
 pub const DEFAULT_DOMAIN: &str = "default";
@@ -73,6 +73,12 @@ pub fn decide(state: &Identity, command: IdentityCommand) -> IdentityDecision {
             credentials::delete(state, user, credential)
         }
         IdentityCommand::DeleteAccessRule { user, rule } => credentials::delete_rule(state, user, rule),
+        IdentityCommand::RegisterLimits(all) => limits::register(state, all),
+        IdentityCommand::ChangeRegisteredLimit { limit, change } => limits::change_registered(state, &limit, change),
+        IdentityCommand::RemoveRegisteredLimit(limit) => limits::remove_registered(state, limit),
+        IdentityCommand::SetLimits(all) => limits::set(state, all),
+        IdentityCommand::ChangeLimit { limit, change } => limits::change(state, &limit, change),
+        IdentityCommand::RemoveLimit(limit) => limits::remove(state, limit),
     }
 }
 
@@ -133,7 +139,7 @@ pub(super) fn missing(kind: IdentityResourceKind, id: &impl ToString) -> Identit
     IdentityReject::NotFound { kind, id: id.to_string() }
 }
 
-fn known_domain<'a>(state: &'a Identity, id: &DomainId) -> Result<&'a Domain, IdentityReject> {
+pub(super) fn known_domain<'a>(state: &'a Identity, id: &DomainId) -> Result<&'a Domain, IdentityReject> {
     state.domains.get(id).ok_or_else(|| missing(IdentityResourceKind::Domain, id))
 }
 

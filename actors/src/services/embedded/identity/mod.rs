@@ -7,14 +7,17 @@ pub mod bootstrap;
 mod credentials;
 pub mod decide;
 pub(crate) mod erasure;
+mod limits;
 pub mod passwords;
 
 use chronova_events::envelope::{StreamId, Timestamp};
 use chronova_events::identity::{
     ApplicationCredentialCreated, DomainCreated, ExtraAttributes, Grant, Identity, IdentityEvent, IdentityScope,
-    PasswordHash, ProjectCreated, RoleCreated, UserAccessRule, UserCreated,
+    LimitSet, PasswordHash, ProjectCreated, RegisteredLimitSet, RoleCreated, UserAccessRule, UserCreated,
 };
-use chronova_events::ids::{AccessRuleId, ApplicationCredentialId, DomainId, ErasureId, ProjectId, RoleId, UserId};
+use chronova_events::ids::{
+    AccessRuleId, ApplicationCredentialId, DomainId, ErasureId, LimitId, ProjectId, RegisteredLimitId, RoleId, UserId,
+};
 use thiserror::Error;
 
 use crate::aggregate::AggregateRoot;
@@ -147,6 +150,29 @@ pub enum IdentityCommand {
         user: UserId,
         rule: AccessRuleId,
     },
+    /// Sets the defaults of resources that have none yet; all of them, or none.
+    RegisterLimits(Vec<RegisteredLimitSet>),
+    /// Sets a default anew.
+    ChangeRegisteredLimit {
+        limit: RegisteredLimitId,
+        change: LimitChange,
+    },
+    RemoveRegisteredLimit(RegisteredLimitId),
+    /// Sets limits of projects and domains that have none yet; all of them, or none.
+    SetLimits(Vec<LimitSet>),
+    /// Sets the limit of a project or a domain anew.
+    ChangeLimit {
+        limit: LimitId,
+        change: LimitChange,
+    },
+    RemoveLimit(LimitId),
+}
+
+/// The changed parts of a limit; `None` keeps a part.
+#[derive(Debug, Clone, Default)]
+pub struct LimitChange {
+    pub amount: Option<i64>,
+    pub description: Edit<String>,
 }
 
 /// An access rule of a new application credential.
@@ -178,6 +204,8 @@ pub enum IdentityResourceKind {
     Role,
     ApplicationCredential,
     AccessRule,
+    RegisteredLimit,
+    Limit,
 }
 
 impl std::fmt::Display for IdentityResourceKind {
@@ -189,6 +217,8 @@ impl std::fmt::Display for IdentityResourceKind {
             Self::Role => "role",
             Self::ApplicationCredential => "Application Credential",
             Self::AccessRule => "Access Rule",
+            Self::RegisteredLimit => "registered limit",
+            Self::Limit => "limit",
         })
     }
 }
@@ -231,6 +261,10 @@ pub enum IdentityReject {
     TooManyAccessRules,
     #[error("an application credential has access rule {0}")]
     AccessRuleInUse(AccessRuleId),
+    #[error("the resource {0} has no registered limit")]
+    NotRegistered(String),
+    #[error("projects or domains have limits of the resource of registered limit {0}")]
+    RegisteredLimitInUse(RegisteredLimitId),
 }
 
 impl AggregateRoot for IdentityRoot {

@@ -1,0 +1,120 @@
+//! Unified limits: defaults of resources, and the limits of projects and domains.
+//!
+//! As in Keystone, this service only keeps them for the services that ask. Chronova's own services enforce their quotas.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Identity, IdentityEvent};
+use crate::ids::{DomainId, LimitId, ProjectId, RegisteredLimitId};
+
+/// A resource of a service of the catalogue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitedResource {
+    /// The id of the service in the catalogue.
+    pub service: String,
+    /// `None`: all regions.
+    pub region: Option<String>,
+    /// `class:VCPU`
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegisteredLimitSet {
+    pub limit: RegisteredLimitId,
+    pub resource: LimitedResource,
+    /// -1: no bound.
+    pub default: i64,
+    pub description: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegisteredLimitRemoved {
+    pub limit: RegisteredLimitId,
+}
+
+/// Whose limit it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LimitHolder {
+    Project(ProjectId),
+    Domain(DomainId),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitSet {
+    pub limit: LimitId,
+    pub resource: LimitedResource,
+    pub holder: LimitHolder,
+    /// -1: no bound.
+    pub amount: i64,
+    pub description: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitRemoved {
+    pub limit: LimitId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegisteredLimit {
+    pub id: RegisteredLimitId,
+    pub resource: LimitedResource,
+    pub default: i64,
+    pub description: Option<String>,
+}
+
+/// The limit of a project or a domain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnifiedLimit {
+    pub id: LimitId,
+    pub resource: LimitedResource,
+    pub holder: LimitHolder,
+    pub amount: i64,
+    pub description: Option<String>,
+}
+
+impl Identity {
+    /// The default of a resource.
+    pub fn registered_for(&self, resource: &LimitedResource) -> Option<&RegisteredLimit> {
+        self.registered_limits.values().find(|limit| limit.resource == *resource)
+    }
+
+    /// The limit of a resource that a project or a domain has.
+    pub fn limit_for(&self, holder: &LimitHolder, resource: &LimitedResource) -> Option<&UnifiedLimit> {
+        self.limits.values().find(|limit| limit.holder == *holder && limit.resource == *resource)
+    }
+
+    pub(super) fn end_limits_of(&mut self, holder: &LimitHolder) {
+        self.limits.retain(|_, limit| limit.holder != *holder);
+    }
+
+    pub(super) fn evolve_limit(&mut self, event: &IdentityEvent) {
+        match event {
+            IdentityEvent::RegisteredLimitSet(e) => {
+                let limit = RegisteredLimit {
+                    id: e.limit.clone(),
+                    resource: e.resource.clone(),
+                    default: e.default,
+                    description: e.description.clone(),
+                };
+                self.registered_limits.insert(e.limit.clone(), limit);
+            }
+            IdentityEvent::RegisteredLimitRemoved(e) => {
+                self.registered_limits.remove(&e.limit);
+            }
+            IdentityEvent::LimitSet(e) => {
+                let limit = UnifiedLimit {
+                    id: e.limit.clone(),
+                    resource: e.resource.clone(),
+                    holder: e.holder.clone(),
+                    amount: e.amount,
+                    description: e.description.clone(),
+                };
+                self.limits.insert(e.limit.clone(), limit);
+            }
+            IdentityEvent::LimitRemoved(e) => {
+                self.limits.remove(&e.limit);
+            }
+            _ => {}
+        }
+    }
+}
