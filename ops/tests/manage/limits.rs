@@ -1,4 +1,5 @@
-//! `limits migrate_to_unified_limits`: copies the quota limits to a Keystone. The Keystone here is a small HTTP server.
+//! `limits migrate_to_unified_limits`: copies the quota limits to the embedded identity service or to a Keystone, here a
+//! small HTTP server.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -176,7 +177,7 @@ fn quota_limits_are_copied_to_the_embedded_identity_service() {
     let site = ManagedCloud::running();
     let client = site.client();
     let project = client.post("/identity/v3/projects", &json!({"project": {"name": "web"}})).unwrap().expect(201);
-    let project = project["project"]["id"].as_str().unwrap().to_owned();
+    let project = project.text("/project/id");
     let own = json!({"quota_set": {"cores": 41}});
     client.put(&format!("/compute/v2.1/os-quota-sets/{project}"), &own).unwrap().expect(200);
     // Registered limits for disks are missing, because quotas have none.

@@ -9,5 +9,6 @@ mod attacks;
 mod credentials;
 mod identity;
 mod image;
+mod limits;
 mod past;
 mod world;
