@@ -6,87 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-
-use super::{Grant, Identity, IdentityEvent, IdentityScope, PasswordHash};
-use crate::envelope::Timestamp;
+use super::{ApplicationCredential, Grant, Identity, IdentityEvent, UserAccessRule};
 use crate::ids::{AccessRuleId, ApplicationCredentialId, ProjectId, RoleId, UserId};
 use crate::sealed::ERASED;
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ApplicationCredentialCreated {
-    pub credential: ApplicationCredentialId,
-    pub user: UserId,
-    pub project: ProjectId,
-    pub name: String,
-    pub description: Option<String>,
-    pub secret: PasswordHash,
-    /// Sorted.
-    pub roles: Vec<RoleId>,
-    /// `None`: it does not expire.
-    pub expires_at: Option<Timestamp>,
-    /// Whether the credential may make and delete application credentials.
-    pub unrestricted: bool,
-    /// The rules that say which requests it permits. `None`: all requests; an empty list: no request.
-    pub access_rules: Option<Vec<AccessRuleId>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ApplicationCredentialDeleted {
-    pub user: UserId,
-    pub credential: ApplicationCredentialId,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AccessRuleCreated {
-    pub rule: AccessRuleId,
-    pub user: UserId,
-    /// The type of the service: `compute`.
-    pub service: String,
-    pub method: String,
-    /// A pattern of paths: `/v2.1/servers/*`.
-    pub path: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AccessRuleDeleted {
-    pub user: UserId,
-    pub rule: AccessRuleId,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ApplicationCredential {
-    pub id: ApplicationCredentialId,
-    pub user: UserId,
-    pub project: ProjectId,
-    pub name: String,
-    pub description: Option<String>,
-    pub secret: PasswordHash,
-    pub roles: BTreeSet<RoleId>,
-    pub expires_at: Option<Timestamp>,
-    pub unrestricted: bool,
-    pub access_rules: Option<Vec<AccessRuleId>>,
-}
-
-impl ApplicationCredential {
-    /// The scope of every token of the credential.
-    pub fn scope(&self) -> IdentityScope {
-        IdentityScope::Project(self.project.clone())
-    }
-
-    pub fn is_expired(&self, now: Timestamp) -> bool {
-        self.expires_at.is_some_and(|expires_at| expires_at <= now)
-    }
-}
-
-/// An access rule of a user.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UserAccessRule {
-    pub id: AccessRuleId,
-    pub service: String,
-    pub method: String,
-    pub path: String,
-}
 
 impl Identity {
     /// The user's application credentials, by id.

@@ -2,75 +2,7 @@
 //!
 //! As in Keystone, this service only keeps them for the services that ask. Chronova's own services enforce their quotas.
 
-use serde::{Deserialize, Serialize};
-
-use super::{Identity, IdentityEvent};
-use crate::ids::{DomainId, LimitId, ProjectId, RegisteredLimitId};
-
-/// A resource of a service of the catalogue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LimitedResource {
-    /// The id of the service in the catalogue.
-    pub service: String,
-    /// `None`: all regions.
-    pub region: Option<String>,
-    /// `class:VCPU`
-    pub name: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RegisteredLimitSet {
-    pub limit: RegisteredLimitId,
-    pub resource: LimitedResource,
-    /// -1: no bound.
-    pub default: i64,
-    pub description: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RegisteredLimitRemoved {
-    pub limit: RegisteredLimitId,
-}
-
-/// Whose limit it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LimitHolder {
-    Project(ProjectId),
-    Domain(DomainId),
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LimitSet {
-    pub limit: LimitId,
-    pub resource: LimitedResource,
-    pub holder: LimitHolder,
-    /// -1: no bound.
-    pub amount: i64,
-    pub description: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LimitRemoved {
-    pub limit: LimitId,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RegisteredLimit {
-    pub id: RegisteredLimitId,
-    pub resource: LimitedResource,
-    pub default: i64,
-    pub description: Option<String>,
-}
-
-/// The limit of a project or a domain.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UnifiedLimit {
-    pub id: LimitId,
-    pub resource: LimitedResource,
-    pub holder: LimitHolder,
-    pub amount: i64,
-    pub description: Option<String>,
-}
+use super::{Identity, IdentityEvent, LimitHolder, LimitedResource, RegisteredLimit, UnifiedLimit};
 
 impl Identity {
     /// The default of a resource.

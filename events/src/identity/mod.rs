@@ -11,16 +11,10 @@ mod limits;
 mod payloads;
 mod state;
 
-pub use credentials::{
-    AccessRuleCreated, AccessRuleDeleted, ApplicationCredential, ApplicationCredentialCreated,
-    ApplicationCredentialDeleted, UserAccessRule,
-};
-pub use limits::{
-    LimitHolder, LimitRemoved, LimitSet, LimitedResource, RegisteredLimit, RegisteredLimitRemoved, RegisteredLimitSet,
-    UnifiedLimit,
-};
 pub use payloads::*;
-pub use state::{Domain, Grants, Identity, Project, Role, User};
+pub use state::{
+    ApplicationCredential, Domain, Grants, Identity, Project, RegisteredLimit, Role, UnifiedLimit, User, UserAccessRule,
+};
 
 noun! {
     /// Events of the identity service.

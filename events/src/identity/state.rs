@@ -6,8 +6,7 @@ use std::ops::Bound;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApplicationCredential, Grant, IdentityEvent, IdentityScope, LimitHolder, PasswordHash, ProjectAttributes,
-    RegisteredLimit, UnifiedLimit, UserAccessRule, UserAttributes,
+    Grant, IdentityEvent, IdentityScope, LimitHolder, LimitedResource, PasswordHash, ProjectAttributes, UserAttributes,
 };
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
@@ -48,6 +47,58 @@ pub struct Role {
     pub id: RoleId,
     pub domain: Option<DomainId>,
     pub name: String,
+    pub description: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApplicationCredential {
+    pub id: ApplicationCredentialId,
+    pub user: UserId,
+    pub project: ProjectId,
+    pub name: String,
+    pub description: Option<String>,
+    pub secret: PasswordHash,
+    pub roles: BTreeSet<RoleId>,
+    pub expires_at: Option<Timestamp>,
+    pub unrestricted: bool,
+    pub access_rules: Option<Vec<AccessRuleId>>,
+}
+
+impl ApplicationCredential {
+    /// The scope of every token of the credential.
+    pub fn scope(&self) -> IdentityScope {
+        IdentityScope::Project(self.project.clone())
+    }
+
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|expires_at| expires_at <= now)
+    }
+}
+
+/// An access rule of a user.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserAccessRule {
+    pub id: AccessRuleId,
+    pub service: String,
+    pub method: String,
+    pub path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegisteredLimit {
+    pub id: RegisteredLimitId,
+    pub resource: LimitedResource,
+    pub default: i64,
+    pub description: Option<String>,
+}
+
+/// The limit of a project or a domain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnifiedLimit {
+    pub id: LimitId,
+    pub resource: LimitedResource,
+    pub holder: LimitHolder,
+    pub amount: i64,
     pub description: Option<String>,
 }
 
