@@ -71,11 +71,11 @@ noun! {
         AccessRuleCreated = "access_rule_created" @ 1,
         /// An access rule that no application credential had was deleted.
         AccessRuleDeleted = "access_rule_deleted" @ 1,
-        /// The default limit of a resource was set for the first time, or anew.
+        /// A resource got a default limit, or another one.
         RegisteredLimitSet = "registered_limit_set" @ 1,
         /// The default limit of a resource was removed.
         RegisteredLimitRemoved = "registered_limit_removed" @ 1,
-        /// The limit of a project or a domain was set for the first time, or anew.
+        /// A project or a domain got a limit of a resource, or another one.
         LimitSet = "limit_set" @ 1,
         /// The limit of a project or a domain was removed.
         LimitRemoved = "limit_removed" @ 1,

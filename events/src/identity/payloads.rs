@@ -269,7 +269,7 @@ pub struct RegisteredLimitRemoved {
     pub limit: RegisteredLimitId,
 }
 
-/// Whose limit it is.
+/// The project or the domain that has a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitHolder {
     Project(ProjectId),

@@ -12,7 +12,7 @@ use super::{AccessLog, of_address};
 use crate::auth::Requester;
 use crate::identity::tokens::Claims;
 
-/// What a failed log-in named, as far as it exists.
+/// The user and the application credential that a failed log-in named, as far as they exist.
 #[derive(Debug, Default)]
 pub(crate) struct NamedLogin {
     pub user: Option<UserId>,

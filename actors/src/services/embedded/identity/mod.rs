@@ -152,7 +152,7 @@ pub enum IdentityCommand {
     },
     /// Sets the defaults of resources that have none yet; all of them, or none.
     RegisterLimits(Vec<RegisteredLimitSet>),
-    /// Sets a default anew.
+    /// Changes a default.
     ChangeRegisteredLimit {
         limit: RegisteredLimitId,
         change: LimitChange,
@@ -160,7 +160,7 @@ pub enum IdentityCommand {
     RemoveRegisteredLimit(RegisteredLimitId),
     /// Sets limits of projects and domains that have none yet; all of them, or none.
     SetLimits(Vec<LimitSet>),
-    /// Sets the limit of a project or a domain anew.
+    /// Changes the limit of a project or a domain.
     ChangeLimit {
         limit: LimitId,
         change: LimitChange,
