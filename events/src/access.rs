@@ -125,7 +125,7 @@ pub struct CredentialLoginFailed {
     pub client: AccessClient,
     /// The HTTP status: 401 or 403.
     pub status: u16,
-    /// The credential that the log-in named. `None`: there is no such credential. What was sent is not recorded, because
+    /// The credential that the log-in named. `None`: there is no such credential. The text is not recorded then, because
     /// people type secrets into this field.
     pub credential: Option<ApplicationCredentialId>,
 }

@@ -142,7 +142,7 @@ struct LoginSystem {
     all: Option<bool>,
 }
 
-/// Who logs in, and how.
+/// The user of a log-in, and the methods that prove it.
 #[derive(Default)]
 struct LoginProof {
     user: Option<UserId>,
