@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::envelope::{RequestSource, StreamId, Timestamp};
 use crate::identity::IdentityScope;
-use crate::ids::{InstanceId, ProjectId, UserId};
+use crate::ids::{ApplicationCredentialId, InstanceId, ProjectId, UserId};
 use crate::registry::NounEvent as _;
 
 noun! {
@@ -31,6 +31,10 @@ noun! {
         SecretRead = "secret_read" @ 1,
         /// Records beyond the rates were left out. The event has only their numbers.
         RecordsLeftOut = "records_left_out" @ 1,
+        /// A program logged in with an application credential, and got a token.
+        LoggedInWithCredential = "logged_in_with_credential" @ 1,
+        /// A log-in with an application credential failed.
+        CredentialLoginFailed = "credential_login_failed" @ 1,
     }
 }
 
@@ -105,6 +109,25 @@ pub struct LoginFailed {
     pub client: AccessClient,
     /// The HTTP status: 401 or 403. Older logs also have 429, after too many wrong passwords.
     pub status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoggedInWithCredential {
+    pub client: AccessClient,
+    pub token: TokenTerms,
+    pub credential: ApplicationCredentialId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CredentialLoginFailed {
+    /// The credential's user. `None`: there is no such credential.
+    pub user: Option<UserId>,
+    pub client: AccessClient,
+    /// The HTTP status: 401 or 403.
+    pub status: u16,
+    /// The credential that the log-in named. `None`: there is no such credential. The text is not recorded then, because
+    /// people type secrets into this field.
+    pub credential: Option<ApplicationCredentialId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -187,6 +210,8 @@ impl AccessEvent {
             Self::TokenIssued(issued) => Some(&issued.client),
             Self::ConsoleOpened(opened) => Some(&opened.client),
             Self::SecretRead(read) => Some(&read.client),
+            Self::LoggedInWithCredential(login) => Some(&login.client),
+            Self::CredentialLoginFailed(failed) => Some(&failed.client),
             Self::ConsoleClosed(_) | Self::RecordsLeftOut(_) => None,
         }
     }
@@ -201,6 +226,8 @@ impl AccessEvent {
             Self::TokenIssued(issued) => &mut issued.client,
             Self::ConsoleOpened(opened) => &mut opened.client,
             Self::SecretRead(read) => &mut read.client,
+            Self::LoggedInWithCredential(login) => &mut login.client,
+            Self::CredentialLoginFailed(failed) => &mut failed.client,
             Self::ConsoleClosed(_) | Self::RecordsLeftOut(_) => return None,
         })
     }
@@ -214,6 +241,8 @@ impl AccessEvent {
             Self::TokenIssued(issued) => Some(&issued.token.user),
             Self::ConsoleOpened(opened) => opened.user.as_ref(),
             Self::SecretRead(read) => Some(&read.user),
+            Self::LoggedInWithCredential(login) => Some(&login.token.user),
+            Self::CredentialLoginFailed(failed) => failed.user.as_ref(),
             Self::ConsoleClosed(_) | Self::RecordsLeftOut(_) => None,
         }
     }
@@ -282,5 +311,8 @@ pub fn samples() -> Vec<AccessEvent> {
             ],
         }
         .into(),
+        LoggedInWithCredential { client: client(), token: token(&["third"]), credential: "backup".into() }.into(),
+        CredentialLoginFailed { user: Some(user()), client: client(), status: 401, credential: Some("backup".into()) }
+            .into(),
     ]
 }

@@ -149,14 +149,22 @@ uuid_ids! {
 }
 
 text_ids! {
+    /// A rule that says which requests an application credential permits.
+    AccessRuleId,
+    /// An application credential of a user.
+    ApplicationCredentialId,
     /// The consumer of an allocation: an instance's or a migration's UUID, or an id that a Placement client chose.
     ConsumerId,
     /// A Keystone domain.
     DomainId,
     /// The API-visible id of a flavor (`flavorid`: any text).
     FlavorId,
+    /// A limit of a project or a domain (Keystone's unified limits).
+    LimitId,
     /// A Keystone project (tenant).
     ProjectId,
+    /// A registered limit: the default of a resource (Keystone's unified limits).
+    RegisteredLimitId,
     /// The `req-<uuid>` of an API request.
     RequestId,
     /// A Keystone role.

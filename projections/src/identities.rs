@@ -15,7 +15,7 @@ pub struct Identities {
 
 impl Projection for Identities {
     const NAME: &'static str = "identities";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const NOUNS: &'static [&'static str] = &["identity"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

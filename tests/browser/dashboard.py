@@ -9,7 +9,7 @@ import sys
 import urllib.request
 
 import pages
-from scene import FAILED, PASSWORD, URL, api, browser, check, image, log_in, member, page, shot, token_of
+from scene import FAILED, PASSWORD, URL, api, browser, check, image, log_in, log_in_again, member, page, shot, token_of
 
 PID, AXE = sys.argv[4:6]
 SERVER = {}
@@ -31,6 +31,23 @@ def wrong_password():
     browser.sees('Wrong user name, password or project', '#login-error')
     log_in()
     browser.sees('Servers', 'h1')
+
+
+def by_credential(admin):
+    user = api('GET', 'identity/v3/users?name=admin', None, admin)[1]['users'][0]['id']
+    body = {'application_credential': {'name': 'dashboard', 'secret': 's3cret'}}
+    made = api('POST', f'identity/v3/users/{user}/application_credentials', body, admin)[1]['application_credential']
+    browser.click('#logout')
+    page('servers')
+    browser.choose('#method', 'Application credential')
+    browser.type('#credential', made['id'])
+    browser.type('#secret', 'wrong')
+    browser.click('#login')
+    browser.sees('Wrong application credential', '#login-error')
+    browser.type('#secret', 's3cret')
+    browser.click('#login')
+    browser.sees('Servers', 'h1')
+    log_in_again()
 
 
 def launch():
@@ -118,6 +135,7 @@ def revoked():
 try:
     admin = furnish()
     check('a wrong password shows an error, the right one opens the servers', wrong_password)
+    check('an application credential opens the servers, and a wrong secret does not', lambda: by_credential(admin))
     check('a server is launched and seen ACTIVE', launch)
     check('the timeline of the server shows who requested it and what followed', timeline)
     check('at a time before the server existed, the page does not show it, and actions are off', past)

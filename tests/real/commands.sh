@@ -44,6 +44,19 @@ run "flavor set" --property hw:cpu_policy=shared --description d small
 run "flavor set" --project admin large
 run "flavor unset" --property hw:cpu_policy small
 run "flavor show" small
+
+# A program logs in with an application credential: a client has its project, and no other role than the named one.
+CREDENTIAL=$(os application credential create --secret s3cret --role reader reads -f value -c id)
+by_credential() {
+  env -u OS_CLOUD -u OS_CLIENT_CONFIG_FILE openstack --os-auth-type v3applicationcredential --os-auth-url "$URL/identity/v3" \
+    --os-application-credential-id "$CREDENTIAL" --os-application-credential-secret s3cret "$@" 2>&1
+}
+like "the list has the application credential" "$(os application credential list -f value -c Name)" '^reads$'
+like "a client logs in with an application credential" "$(by_credential flavor list -f value -c Name)" '^small$'
+like "a credential with the role reader creates nothing" "$(by_credential flavor create --ram 64 --disk 0 --vcpus 1 refused)" '403'
+expect "the application credential is deleted" os application credential delete reads
+like "a deleted application credential is refused" "$(by_credential flavor list -f value -c Name)" '401'
+
 run "keypair create" key
 run "keypair list"
 run "keypair show" key

@@ -1,15 +1,20 @@
 //! Identity: domains, projects, users, roles and role assignments.
 //!
 //! All of them share one stream, `identity-main`, because two rules span them: names are unique (those of projects,
-//! users and roles within their domain), and a deletion also removes dependent objects. Invariants: passwords are
-//! stored only as argon2id hashes. Tokens are not stored. The audit ids of revoked tokens are stored at least until the
-//! tokens would have expired.
+//! users and roles within their domain), and a deletion also removes dependent objects. Invariants: passwords and the
+//! secrets of application credentials are stored only as argon2id hashes. Tokens are not stored. The audit ids of
+//! revoked tokens are stored at least until the tokens would have expired. A user's application credentials end with
+//! the rights that they pass on (`credentials`).
 
+mod credentials;
+mod limits;
 mod payloads;
 mod state;
 
 pub use payloads::*;
-pub use state::{Domain, Grants, Identity, Project, Role, User};
+pub use state::{
+    ApplicationCredential, Domain, Grants, Identity, Project, RegisteredLimit, Role, UnifiedLimit, User, UserAccessRule,
+};
 
 noun! {
     /// Events of the identity service.
@@ -58,6 +63,22 @@ noun! {
         RoleRevoked = "role_revoked" @ 1,
         /// A token was revoked before it expired.
         TokenRevoked = "token_revoked" @ 1,
+        /// A user made an application credential, with which programs log in to one project.
+        ApplicationCredentialCreated = "application_credential_created" @ 1,
+        /// An application credential was deleted; its tokens are invalid.
+        ApplicationCredentialDeleted = "application_credential_deleted" @ 1,
+        /// A user made an access rule, which permits one kind of request to application credentials.
+        AccessRuleCreated = "access_rule_created" @ 1,
+        /// An access rule that no application credential had was deleted.
+        AccessRuleDeleted = "access_rule_deleted" @ 1,
+        /// A resource got a default limit, or another one.
+        RegisteredLimitSet = "registered_limit_set" @ 1,
+        /// The default limit of a resource was removed.
+        RegisteredLimitRemoved = "registered_limit_removed" @ 1,
+        /// A project or a domain got a limit of a resource, or another one.
+        LimitSet = "limit_set" @ 1,
+        /// The limit of a project or a domain was removed.
+        LimitRemoved = "limit_removed" @ 1,
     }
 }
 
@@ -65,7 +86,10 @@ noun! {
 #[allow(clippy::too_many_lines)]
 pub fn samples() -> Vec<IdentityEvent> {
     use crate::envelope::Timestamp;
-    use crate::ids::{DomainId, ErasureId, ProjectId, RoleId, UserId};
+    use crate::ids::{
+        AccessRuleId, ApplicationCredentialId, DomainId, ErasureId, LimitId, ProjectId, RegisteredLimitId, RoleId,
+        UserId,
+    };
 
     let (domain, project) = (DomainId::new("default"), ProjectId::new("p1"));
     let (user, role, other) = (UserId::new("u1"), RoleId::new("r1"), RoleId::new("r2"));
@@ -128,9 +152,54 @@ pub fn samples() -> Vec<IdentityEvent> {
         RoleDeleted { role: role.clone() }.into(),
         RoleImplied { prior: role.clone(), implied: other.clone() }.into(),
         ImplicationRemoved { prior: role.clone(), implied: other }.into(),
-        RoleGranted { user: user.clone(), grant: grant(IdentityScope::Project(project)) }.into(),
+        RoleGranted { user: user.clone(), grant: grant(IdentityScope::Project(project.clone())) }.into(),
         RoleGranted { user: user.clone(), grant: grant(IdentityScope::Domain(domain)) }.into(),
         RoleRevoked { user: user.clone(), grant: grant(IdentityScope::System) }.into(),
-        TokenRevoked { user, audit_id: "AAECAwQFBgcICQoLDA0ODw".into(), expires_at: Timestamp(1_000_000) }.into(),
+        TokenRevoked {
+            user: user.clone(),
+            audit_id: "AAECAwQFBgcICQoLDA0ODw".into(),
+            expires_at: Timestamp(1_000_000),
+        }
+        .into(),
+        ApplicationCredentialCreated {
+            credential: ApplicationCredentialId::new("c1"),
+            user: user.clone(),
+            project,
+            name: "backup".into(),
+            description: Some("nightly".into()),
+            secret: PasswordHash("$argon2id$...".into()),
+            roles: vec![role],
+            expires_at: Some(Timestamp(1_000_000)),
+            unrestricted: false,
+            access_rules: Some(vec![AccessRuleId::new("a1")]),
+        }
+        .into(),
+        ApplicationCredentialDeleted { user: user.clone(), credential: ApplicationCredentialId::new("c1") }.into(),
+        AccessRuleCreated {
+            rule: AccessRuleId::new("a1"),
+            user: user.clone(),
+            service: "compute".into(),
+            method: "GET".into(),
+            path: "/v2.1/servers".into(),
+        }
+        .into(),
+        AccessRuleDeleted { user, rule: AccessRuleId::new("a1") }.into(),
+        RegisteredLimitSet {
+            limit: RegisteredLimitId::new("rl1"),
+            resource: LimitedResource { service: "s1".into(), region: None, name: "servers".into() },
+            default: 10,
+            description: Some("guests".into()),
+        }
+        .into(),
+        RegisteredLimitRemoved { limit: RegisteredLimitId::new("rl1") }.into(),
+        LimitSet {
+            limit: LimitId::new("l1"),
+            resource: LimitedResource { service: "s1".into(), region: Some("north".into()), name: "servers".into() },
+            holder: LimitHolder::Project(ProjectId::new("p1")),
+            amount: -1,
+            description: None,
+        }
+        .into(),
+        LimitRemoved { limit: LimitId::new("l1") }.into(),
     ]
 }

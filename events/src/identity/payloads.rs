@@ -5,7 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::Timestamp;
-use crate::ids::{DomainId, ErasureId, ProjectId, RoleId, UserId};
+use crate::ids::{
+    AccessRuleId, ApplicationCredentialId, DomainId, ErasureId, LimitId, ProjectId, RegisteredLimitId, RoleId, UserId,
+};
 
 /// Attributes that this service stores without interpreting them: name and JSON text, sorted by name.
 pub type ExtraAttributes = Vec<(String, String)>;
@@ -199,4 +201,92 @@ pub struct TokenRevoked {
     pub audit_id: String,
     /// After this time the revocation is no longer needed.
     pub expires_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApplicationCredentialCreated {
+    pub credential: ApplicationCredentialId,
+    pub user: UserId,
+    pub project: ProjectId,
+    pub name: String,
+    pub description: Option<String>,
+    pub secret: PasswordHash,
+    /// Sorted.
+    pub roles: Vec<RoleId>,
+    /// `None`: it does not expire.
+    pub expires_at: Option<Timestamp>,
+    /// Whether the credential may make and delete application credentials.
+    pub unrestricted: bool,
+    /// The rules that say which requests it permits. `None`: all requests; an empty list: no request.
+    pub access_rules: Option<Vec<AccessRuleId>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApplicationCredentialDeleted {
+    pub user: UserId,
+    pub credential: ApplicationCredentialId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AccessRuleCreated {
+    pub rule: AccessRuleId,
+    pub user: UserId,
+    /// The type of the service: `compute`.
+    pub service: String,
+    pub method: String,
+    /// A pattern of paths: `/v2.1/servers/*`.
+    pub path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AccessRuleDeleted {
+    pub user: UserId,
+    pub rule: AccessRuleId,
+}
+
+/// A resource of a service of the catalogue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitedResource {
+    /// The id of the service in the catalogue.
+    pub service: String,
+    /// `None`: all regions.
+    pub region: Option<String>,
+    /// `class:VCPU`
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegisteredLimitSet {
+    pub limit: RegisteredLimitId,
+    pub resource: LimitedResource,
+    /// -1: no bound.
+    pub default: i64,
+    pub description: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegisteredLimitRemoved {
+    pub limit: RegisteredLimitId,
+}
+
+/// The project or the domain that has a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LimitHolder {
+    Project(ProjectId),
+    Domain(DomainId),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitSet {
+    pub limit: LimitId,
+    pub resource: LimitedResource,
+    pub holder: LimitHolder,
+    /// -1: no bound.
+    pub amount: i64,
+    pub description: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitRemoved {
+    pub limit: LimitId,
 }

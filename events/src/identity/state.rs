@@ -5,10 +5,14 @@ use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Grant, IdentityEvent, IdentityScope, PasswordHash, ProjectAttributes, UserAttributes};
+use super::{
+    Grant, IdentityEvent, IdentityScope, LimitHolder, LimitedResource, PasswordHash, ProjectAttributes, UserAttributes,
+};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::{DomainId, ProjectId, RoleId, UserId};
+use crate::ids::{
+    AccessRuleId, ApplicationCredentialId, DomainId, LimitId, ProjectId, RegisteredLimitId, RoleId, UserId,
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Domain {
@@ -46,6 +50,58 @@ pub struct Role {
     pub description: Option<String>,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApplicationCredential {
+    pub id: ApplicationCredentialId,
+    pub user: UserId,
+    pub project: ProjectId,
+    pub name: String,
+    pub description: Option<String>,
+    pub secret: PasswordHash,
+    pub roles: BTreeSet<RoleId>,
+    pub expires_at: Option<Timestamp>,
+    pub unrestricted: bool,
+    pub access_rules: Option<Vec<AccessRuleId>>,
+}
+
+impl ApplicationCredential {
+    /// The scope of every token of the credential.
+    pub fn scope(&self) -> IdentityScope {
+        IdentityScope::Project(self.project.clone())
+    }
+
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|expires_at| expires_at <= now)
+    }
+}
+
+/// An access rule of a user.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserAccessRule {
+    pub id: AccessRuleId,
+    pub service: String,
+    pub method: String,
+    pub path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegisteredLimit {
+    pub id: RegisteredLimitId,
+    pub resource: LimitedResource,
+    pub default: i64,
+    pub description: Option<String>,
+}
+
+/// The limit of a project or a domain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnifiedLimit {
+    pub id: LimitId,
+    pub resource: LimitedResource,
+    pub holder: LimitHolder,
+    pub amount: i64,
+    pub description: Option<String>,
+}
+
 /// The role assignments of one user.
 pub type Grants = BTreeSet<Grant>;
 
@@ -63,6 +119,10 @@ pub struct Identity {
     pub revoked: BTreeMap<String, Timestamp>,
     user_names: BTreeMap<DomainId, BTreeMap<String, UserId>>,
     project_names: BTreeMap<DomainId, BTreeMap<String, ProjectId>>,
+    pub(super) credentials: BTreeMap<UserId, BTreeMap<ApplicationCredentialId, ApplicationCredential>>,
+    pub(super) access_rules: BTreeMap<UserId, BTreeMap<AccessRuleId, UserAccessRule>>,
+    pub registered_limits: BTreeMap<RegisteredLimitId, RegisteredLimit>,
+    pub limits: BTreeMap<LimitId, UnifiedLimit>,
 }
 
 impl Identity {
@@ -147,7 +207,7 @@ impl Identity {
 
 impl Fold for Identity {
     type Event = IdentityEvent;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn evolve(&mut self, event: &IdentityEvent, at: Timestamp) {
         match event {
@@ -176,6 +236,7 @@ impl Fold for Identity {
                 self.user_names.remove(&e.domain);
                 self.project_names.remove(&e.domain);
                 self.forget_grants(|grant| grant.scope == IdentityScope::Domain(e.domain.clone()));
+                self.end_limits_of(&LimitHolder::Domain(e.domain.clone()));
             }
             IdentityEvent::ProjectCreated(_)
             | IdentityEvent::ProjectDescribed(_)
@@ -210,6 +271,7 @@ impl Fold for Identity {
                     !implied.is_empty()
                 });
                 self.forget_grants(|grant| grant.role == e.role);
+                self.end_credentials_of_role(&e.role);
             }
             IdentityEvent::RoleImplied(e) => {
                 self.implied.entry(e.prior.clone()).or_default().insert(e.implied.clone());
@@ -226,11 +288,20 @@ impl Fold for Identity {
                 if let Some(grants) = self.grants.get_mut(&e.user) {
                     grants.remove(&e.grant);
                 }
+                self.end_credentials_without(&e.user, &e.grant);
             }
             IdentityEvent::TokenRevoked(e) => {
                 forget_some(&mut self.revoked, &e.audit_id, at);
                 self.revoked.insert(e.audit_id.clone(), e.expires_at);
             }
+            IdentityEvent::ApplicationCredentialCreated(_)
+            | IdentityEvent::ApplicationCredentialDeleted(_)
+            | IdentityEvent::AccessRuleCreated(_)
+            | IdentityEvent::AccessRuleDeleted(_) => self.evolve_credential(event),
+            IdentityEvent::RegisteredLimitSet(_)
+            | IdentityEvent::RegisteredLimitRemoved(_)
+            | IdentityEvent::LimitSet(_)
+            | IdentityEvent::LimitRemoved(_) => self.evolve_limit(event),
         }
     }
 }
@@ -283,6 +354,8 @@ impl Identity {
                     self.name_project(&project.domain, Some(&project.attributes.name), None, &e.project);
                 }
                 self.forget_grants(|grant| grant.scope == IdentityScope::Project(e.project.clone()));
+                self.end_credentials_of_project(&e.project);
+                self.end_limits_of(&LimitHolder::Project(e.project.clone()));
             }
             _ => {}
         }
@@ -314,6 +387,9 @@ impl Identity {
                     user.enabled = e.enabled;
                     user.tokens_from = at;
                 }
+                if !e.enabled {
+                    self.end_credentials_of_user(&e.user, false);
+                }
             }
             IdentityEvent::PasswordSet(e) => {
                 if let Some(user) = self.users.get_mut(&e.user) {
@@ -326,6 +402,7 @@ impl Identity {
                     self.name_user(&user.domain, Some(&user.attributes.name), None, &e.user);
                 }
                 self.grants.remove(&e.user);
+                self.end_credentials_of_user(&e.user, true);
             }
             IdentityEvent::UserErased(e) => {
                 if let Some(user) = self.users.get_mut(&e.user) {
@@ -335,6 +412,7 @@ impl Identity {
                     let domain = user.domain.clone();
                     self.name_user(&domain, Some(&old), Some(&name), &e.user);
                 }
+                self.erase_credentials(&e.user);
             }
             _ => {}
         }

@@ -39,12 +39,16 @@ pub const PERSONAL: &[(&str, &[&str])] = &[
     ("keypair.deleted", &["name"]),
     ("identity.user_created", &["attributes.name", "attributes.extra"]),
     ("identity.user_described", &["attributes.name", "attributes.extra"]),
+    ("identity.application_credential_created", &["name", "description"]),
+    ("identity.access_rule_created", &["service", "path"]),
     ("access.request_refused", &["client.address", "client.agent", "reason"]),
     ("access.logged_in", CLIENT),
     ("access.login_failed", CLIENT),
     ("access.token_issued", CLIENT),
     ("access.console_opened", CLIENT),
     ("access.secret_read", CLIENT),
+    ("access.logged_in_with_credential", CLIENT),
+    ("access.credential_login_failed", CLIENT),
     // If a port was created for a server, its `dns_name` is the server's host name.
     ("network.port_created", &["settings.dns_name"]),
     ("network.port_settings_replaced", &["settings.dns_name"]),
@@ -85,6 +89,8 @@ pub fn subject(stream: &StreamId, event: &Event) -> Option<DataSubject> {
         Event::IdentityEvent(event) => match event {
             IdentityEvent::UserCreated(created) => Some(DataSubject::User(created.user.clone())),
             IdentityEvent::UserDescribed(described) => Some(DataSubject::User(described.user.clone())),
+            IdentityEvent::ApplicationCredentialCreated(created) => Some(DataSubject::User(created.user.clone())),
+            IdentityEvent::AccessRuleCreated(created) => Some(DataSubject::User(created.user.clone())),
             _ => None,
         },
         Event::AccessEvent(event) => event.user().cloned().map(DataSubject::User),
@@ -113,6 +119,14 @@ pub(crate) fn visit(event: &mut Event, visitor: &mut dyn FieldVisitor) {
         Event::IdentityEvent(IdentityEvent::UserDescribed(described)) => {
             let erased = erased_user(described.user.as_str());
             user_attributes(&mut described.attributes, &erased, visitor);
+        }
+        Event::IdentityEvent(IdentityEvent::ApplicationCredentialCreated(created)) => {
+            visitor.text("name", &mut created.name, ERASED);
+            visitor.optional("description", &mut created.description);
+        }
+        Event::IdentityEvent(IdentityEvent::AccessRuleCreated(created)) => {
+            visitor.text("service", &mut created.service, ERASED);
+            visitor.text("path", &mut created.path, ERASED);
         }
         Event::AccessEvent(event) => access(event, visitor),
         Event::NetworkEvent(NetworkEvent::PortCreated(created)) => {

@@ -1,4 +1,5 @@
-//! `limits migrate_to_unified_limits`: copies the quota limits to a Keystone. The Keystone here is a small HTTP server.
+//! `limits migrate_to_unified_limits`: copies the quota limits to the embedded identity service or to a Keystone, here a
+//! small HTTP server.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -110,8 +111,6 @@ fn account(address: SocketAddr) -> String {
 fn quota_limits_are_copied_to_keystone() {
     const MIGRATE: &str = "limits migrate_to_unified_limits";
     let site = ManagedCloud::running();
-    // The embedded identity service keeps no limits.
-    site.manage(MIGRATE, 1);
     let keystone = SmallKeystone::start();
     site.cloud.configure(&account(keystone.address));
     let own = json!({"quota_set": {"cores": 40}});
@@ -170,6 +169,31 @@ fn quota_limits_are_copied_to_keystone() {
     site.client().put("/compute/v2.1/os-quota-sets/admin", &more).unwrap().expect(200);
     let text = site.manage(&format!("{MIGRATE} --project-id admin --quiet"), 1);
     assert_eq!(text, "Failed to create project limit: You may not.\n");
+}
+
+#[test]
+fn quota_limits_are_copied_to_the_embedded_identity_service() {
+    const MIGRATE: &str = "limits migrate_to_unified_limits";
+    let site = ManagedCloud::running();
+    let client = site.client();
+    let project = client.post("/identity/v3/projects", &json!({"project": {"name": "web"}})).unwrap().expect(201);
+    let project = project.text("/project/id");
+    let own = json!({"quota_set": {"cores": 41}});
+    client.put(&format!("/compute/v2.1/os-quota-sets/{project}"), &own).unwrap().expect(200);
+    // Registered limits for disks are missing, because quotas have none.
+    site.manage(&format!("{MIGRATE} --project-id {project} --quiet --dry-run"), 3);
+    let registered = || client.get("/identity/v3/registered_limits").unwrap().body["registered_limits"].clone();
+    assert_eq!(registered(), json!([]));
+    site.manage(&format!("{MIGRATE} --project-id {project} --quiet"), 3);
+    assert_eq!(registered().as_array().unwrap().len(), 11);
+    let limits = client.get(&format!("/identity/v3/limits?project_id={project}")).unwrap().body["limits"].clone();
+    let pair = |limit: &Value| (limit["resource_name"].as_str().unwrap().to_owned(), limit["resource_limit"].as_i64());
+    let mut limits: Vec<_> = limits.as_array().unwrap().iter().map(pair).collect();
+    limits.sort();
+    assert_eq!(limits, [("class:PCPU".to_owned(), Some(41)), ("class:VCPU".to_owned(), Some(41))]);
+    // A second run finds everything.
+    let text = site.manage(&format!("{MIGRATE} --project-id {project} --verbose"), 3);
+    assert!(text.contains("class:VCPU = 41 already exists in Keystone, skipping"), "{text}");
 }
 
 /// Nova exits with 2 if its database does not answer.

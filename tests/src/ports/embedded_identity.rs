@@ -81,6 +81,7 @@ impl EmbeddedIdentityStage {
             audit_ids: vec![audit_id()?],
             issued_at: SystemClock.now(),
             expires_at,
+            credential: None,
         };
         Ok(UserToken::new(self.signer.sign(&claims)?.expose()))
     }

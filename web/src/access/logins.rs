@@ -1,13 +1,25 @@
 //! Records of log-ins and tokens of the embedded identity service. Keystone records its own.
 
-use chronova_events::access::{AccessClient, AccessSort, LeftOutOf, LoggedIn, LoginFailed, TokenIssued, TokenTerms};
+use chronova_events::access::{
+    AccessClient, AccessSort, CredentialLoginFailed, LeftOutOf, LoggedIn, LoggedInWithCredential, LoginFailed,
+    TokenIssued, TokenTerms,
+};
 use chronova_events::envelope::Cause;
 use chronova_events::identity::IdentityScope;
-use chronova_events::ids::{ProjectId, UserId};
+use chronova_events::ids::{ApplicationCredentialId, ProjectId, UserId};
 
 use super::{AccessLog, of_address};
 use crate::auth::Requester;
 use crate::identity::tokens::Claims;
+
+/// The user and the application credential that a failed log-in named, as far as they exist.
+#[derive(Debug, Default)]
+pub(crate) struct NamedLogin {
+    pub user: Option<UserId>,
+    /// Whether the log-in used an application credential.
+    pub by_credential: bool,
+    pub credential: Option<ApplicationCredentialId>,
+}
 
 /// Records a new token.
 pub(crate) fn issued(log: &AccessLog, requester: &Requester, claims: &Claims) {
@@ -23,15 +35,20 @@ pub(crate) fn issued(log: &AccessLog, requester: &Requester, claims: &Claims) {
         expires_at: claims.expires_at,
     };
     let (of, meta) = (LeftOutOf::User(claims.user.clone()), requester.meta_by(cause(Some(&claims.user), project)));
-    match claims.audit_ids.len() {
-        0 | 1 => log.record(AccessSort::Login, of, LoggedIn { client, token }, &meta),
-        _ => log.record(AccessSort::Login, of, TokenIssued { client, token }, &meta),
+    match (claims.audit_ids.len(), &claims.credential) {
+        (0 | 1, Some(credential)) => {
+            let credential = credential.clone();
+            log.record(AccessSort::Login, of, LoggedInWithCredential { client, token, credential }, &meta);
+        }
+        (0 | 1, None) => log.record(AccessSort::Login, of, LoggedIn { client, token }, &meta),
+        (_, _) => log.record(AccessSort::Login, of, TokenIssued { client, token }, &meta),
     }
 }
 
-/// Records a log-in that was refused with `status`. `user`: the user that the request named, if there is such a user. A
-/// malformed request is no log-in. Log-ins above the rate (429) are only counted, because nobody checked their passwords.
-pub(crate) fn failed(log: &AccessLog, requester: &Requester, user: Option<UserId>, status: u16) {
+/// Records a log-in that was refused with `status`. `named`: the user and the application credential that the request
+/// named, as far as they exist. A malformed request is no log-in. Log-ins above the rate (429) are only counted, because
+/// nobody checked their passwords.
+pub(crate) fn failed(log: &AccessLog, requester: &Requester, named: NamedLogin, status: u16) {
     if !matches!(status, 401 | 403 | 429) {
         return;
     }
@@ -42,7 +59,12 @@ pub(crate) fn failed(log: &AccessLog, requester: &Requester, user: Option<UserId
     if status == 429 {
         return log.leave_out(AccessSort::FailedLogin, of);
     }
+    let NamedLogin { user, by_credential, credential } = named;
     let meta = requester.meta_by(cause(user.as_ref(), None));
+    if by_credential {
+        let failed = CredentialLoginFailed { user, client, status, credential };
+        return log.record(AccessSort::FailedLogin, of, failed, &meta);
+    }
     log.record(AccessSort::FailedLogin, of, LoginFailed { user, client, status }, &meta);
 }
 

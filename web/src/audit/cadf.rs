@@ -141,6 +141,8 @@ const ACTIONS_BY_KIND: &[(&str, &str)] = &[
     ("logged_in", "authenticate"),
     ("login_failed", "authenticate"),
     ("token_issued", "authenticate"),
+    ("logged_in_with_credential", "authenticate"),
+    ("credential_login_failed", "authenticate"),
     ("console_opened", "start"),
     ("console_closed", "stop"),
     ("secret_read", "read"),
@@ -237,6 +239,9 @@ const TYPES: &[(&str, &str)] = &[
 /// CADF resource types of identity events. If the event's kind names one of these types (`user_created`), the target
 /// has that type. Otherwise the target has the first of these types for which the payload has an id.
 const IDENTITY_TYPES: &[(&str, &str)] = &[
+    ("credential", "data/security/credential"),
+    ("rule", "data/security/rule"),
+    ("limit", "data/security/limit"),
     ("user", "data/security/account/user"),
     ("project", "data/security/project"),
     ("domain", "data/security/domain"),

@@ -50,6 +50,11 @@ fn whole_system() -> Schema {
     object([req("all", shape::boolean())])
 }
 
+/// The application credential of a token.
+fn token_credential() -> Schema {
+    named().plus([req("restricted", shape::boolean()), opt("access_rules", array(access_rule()))])
+}
+
 /// A token shows one scope. A token without a scope has neither roles nor a catalogue.
 fn token() -> Schema {
     let user = named().plus([req("domain", named()), req("password_expires_at", shape::time_or_null())]);
@@ -67,6 +72,7 @@ fn token() -> Schema {
             opt("system", whole_system()),
             opt("roles", array(named())),
             opt("catalog", catalog()),
+            opt("application_credential", token_credential()),
         ]),
     )
 }
@@ -226,9 +232,108 @@ pub(super) fn groups() -> Answers {
     list("groups", object([]).open())
 }
 
-/// There are no application credentials.
+fn limited_resource() -> Schema {
+    object([
+        req("id", shape::string()),
+        req("service_id", shape::string()),
+        req("region_id", shape::string_or_null()),
+        req("resource_name", shape::string()),
+        req("description", shape::string_or_null()),
+        req("links", self_link()),
+    ])
+}
+
+fn registered_limit() -> Schema {
+    limited_resource().plus([req("default_limit", shape::integer())])
+}
+
+fn limit() -> Schema {
+    limited_resource().plus([
+        req("resource_limit", shape::integer()),
+        req("project_id", shape::string_or_null()),
+        req("domain_id", shape::string_or_null()),
+    ])
+}
+
+fn with_list_links(name: &'static str, resource: Schema) -> Schema {
+    object([req(name, array(resource)), req("links", list_links())])
+}
+
+pub(super) fn registered_limits() -> Answers {
+    list("registered_limits", registered_limit())
+}
+
+pub(super) fn registered_limits_created() -> Answers {
+    json(201, with_list_links("registered_limits", registered_limit()))
+}
+
+pub(super) fn registered_limit_shown() -> Answers {
+    ok(one("registered_limit", registered_limit()))
+}
+
+pub(super) fn limits() -> Answers {
+    list("limits", limit())
+}
+
+pub(super) fn limits_created() -> Answers {
+    json(201, with_list_links("limits", limit()))
+}
+
+pub(super) fn limit_shown() -> Answers {
+    ok(one("limit", limit()))
+}
+
+pub(super) fn limit_model() -> Answers {
+    ok(one("model", object([req("name", shape::string()), req("description", shape::string())])))
+}
+
+fn access_rule() -> Schema {
+    object([
+        req("id", shape::string()),
+        req("service", shape::string()),
+        req("method", shape::string()),
+        req("path", shape::string()),
+    ])
+}
+
+fn access_rule_with_links() -> Schema {
+    access_rule().plus([req("links", self_link())])
+}
+
+pub(super) fn access_rules() -> Answers {
+    list("access_rules", access_rule_with_links())
+}
+
+pub(super) fn access_rule_shown() -> Answers {
+    ok(one("access_rule", access_rule_with_links()))
+}
+
+/// A credential without access rules permits all requests.
+fn application_credential() -> Schema {
+    let role = named().plus([req("domain_id", shape::string_or_null())]);
+    named().plus([
+        req("user_id", shape::string()),
+        req("project_id", shape::string()),
+        req("description", shape::string_or_null()),
+        req("roles", array(role)),
+        req("expires_at", shape::time_or_null()),
+        req("unrestricted", shape::boolean()),
+        opt("access_rules", array(access_rule())),
+        req("links", self_link()),
+    ])
+}
+
 pub(super) fn application_credentials() -> Answers {
-    list("application_credentials", object([]).open())
+    list("application_credentials", application_credential())
+}
+
+/// Only this answer has the secret.
+pub(super) fn application_credential_created() -> Answers {
+    json(201, one("application_credential", application_credential().plus([req("secret", shape::string())])))
+}
+
+pub(super) fn application_credential_shown() -> Answers {
+    ok(one("application_credential", application_credential()))
 }
 
 fn role() -> Schema {

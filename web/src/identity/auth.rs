@@ -5,9 +5,10 @@ use chronova_events::identity::{Identity, IdentityScope};
 use chronova_events::ids::DomainId;
 use serde_json::{Map, Value, json};
 
+use super::application_credentials::show_rule;
 use super::catalogue::ServiceCatalogue;
-use super::realm::{command, read};
-use super::service::{open_project, roles};
+use super::realm::{command, own, read};
+use super::service::{credential, open_project, roles};
 use super::tokens::Claims;
 use super::{answers, listing, login};
 use crate::access;
@@ -76,6 +77,15 @@ fn target(claims: &Claims) -> PolicyTarget {
     PolicyTarget::default().with("target.token.user_id", claims.user.as_str())
 }
 
+/// As in Keystone, a service that does not say that it checks access rules does not get to see a token with such rules.
+/// It would permit more than the rules do.
+const CHECKS_ACCESS_RULES: &str = "OpenStack-Identity-Access-Rules";
+
+fn may_see(ctx: &Ctx, identity: &Identity, claims: &Claims) -> bool {
+    let ruled = credential(identity, claims).is_some_and(|credential| credential.access_rules.is_some());
+    !ruled || ctx.header(CHECKS_ACCESS_RULES).is_some()
+}
+
 /// A caller without the right to read a token does not learn whether the token is valid.
 fn permitted_subject(ctx: &Ctx) -> Result<(Claims, crate::policy::Permit), Fault> {
     match subject(ctx) {
@@ -87,7 +97,9 @@ fn permitted_subject(ctx: &Ctx) -> Result<(Claims, crate::policy::Permit), Fault
 async fn validate(ctx: Ctx) -> Result<Reply, Fault> {
     let (claims, _) = permitted_subject(&ctx)?;
     let catalogue = catalogue_wanted(&ctx, &ctx.app.identity()?.catalogue);
-    let body = read(&ctx, |identity| document(identity, &claims, catalogue))?;
+    let body = read(&ctx, |identity| {
+        may_see(&ctx, identity, &claims).then(|| document(identity, &claims, catalogue)).flatten()
+    })?;
     let body = body.ok_or_else(|| Fault::not_found("Failed to validate token"))?;
     let token = ctx.header("X-Subject-Token").unwrap_or_default().to_owned();
     Ok(Reply::ok(body).header("X-Subject-Token", token))
@@ -119,6 +131,13 @@ fn document(identity: &Identity, claims: &Claims, catalogue: Option<&ServiceCata
     put("audit_ids", json!(claims.audit_ids));
     put("expires_at", json!(format!("{}Z", claims.expires_at.iso_micros())));
     put("issued_at", json!(format!("{}Z", claims.issued_at.iso_micros())));
+    if let Some(found) = credential(identity, claims) {
+        let mut shown = json!({"id": found.id, "name": found.name, "restricted": !found.unrestricted});
+        if let Some(rules) = identity.rules_of(found) {
+            shown["access_rules"] = rules.into_iter().map(show_rule).collect();
+        }
+        put("application_credential", shown);
+    }
     if let Some(scope) = &claims.scope {
         match scope {
             IdentityScope::Project(id) => {
@@ -146,12 +165,6 @@ fn document(identity: &Identity, claims: &Claims, catalogue: Option<&ServiceCata
 
 fn domain(identity: &Identity, id: &DomainId) -> Option<Value> {
     identity.domains.get(id).map(|domain| json!({"id": domain.id, "name": domain.name}))
-}
-
-/// The claims of the caller's own token.
-fn own(ctx: &Ctx) -> Result<Claims, Fault> {
-    let token = Secret::new(ctx.header("X-Auth-Token").unwrap_or_default());
-    ctx.app.identity()?.claims(&token).ok_or_else(Fault::unauthorized)
 }
 
 async fn catalog(ctx: Ctx) -> Result<Reply, Fault> {

@@ -2,7 +2,9 @@
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::services::embedded::identity::passwords::PasswordError;
-use chronova_actors::services::embedded::identity::{IdentityReject, IdentityResourceKind};
+use chronova_actors::services::embedded::identity::{
+    IdentityReject, IdentityResourceKind, MOST_ACCESS_RULES, MOST_CREDENTIALS,
+};
 use chronova_events::identity::IdentityScope;
 
 use crate::fault::Fault;
@@ -26,7 +28,12 @@ pub(super) fn of(reject: &IdentityReject) -> Fault {
                 "Conflict occurred attempting to store domain - it is not permitted to have two domains with the same \
                  name: {name}."
             ),
-            IdentityResourceKind::User | IdentityResourceKind::Role => {
+            IdentityResourceKind::User
+            | IdentityResourceKind::Role
+            | IdentityResourceKind::ApplicationCredential
+            | IdentityResourceKind::AccessRule
+            | IdentityResourceKind::RegisteredLimit
+            | IdentityResourceKind::Limit => {
                 format!("Conflict occurred attempting to store {kind} - Duplicate entry found with name {name}.")
             }
         }),
@@ -60,7 +67,28 @@ pub(super) fn of(reject: &IdentityReject) -> Fault {
         }
         IdentityReject::NotImplied { prior, implied } => Fault::not_found(format!("{prior} does not imply {implied}.")),
         IdentityReject::NoGrant { user, role, scope } => no_grant(role, user, scope),
+        IdentityReject::RoleNotHeld(_) => unassigned_role(),
+        IdentityReject::TooManyCredentials => Fault::forbidden(format!(
+            "Unable to create additional application credentials, maximum of {MOST_CREDENTIALS} already exceeded for user."
+        )),
+        IdentityReject::TooManyAccessRules => {
+            Fault::forbidden(format!("A user cannot have more than {MOST_ACCESS_RULES} access rules."))
+        }
+        IdentityReject::NotRegistered(_) => {
+            Fault::forbidden("Unable to create a limit that has no corresponding registered limit.")
+        }
+        IdentityReject::RegisteredLimitInUse(limit) => Fault::forbidden(format!(
+            "Unable to update or delete registered limit {limit} because there are project limits associated with it."
+        )),
+        IdentityReject::AccessRuleInUse(rule) => Fault::forbidden(format!(
+            "You are not authorized to perform the requested action: access rule {rule} is in use by an application \
+             credential."
+        )),
     }
+}
+
+pub(super) fn unassigned_role() -> Fault {
+    Fault::bad_request("Invalid application credential: Cannot create an application credential with unassigned role")
 }
 
 pub(super) fn not_found(kind: IdentityResourceKind, id: &str) -> Fault {

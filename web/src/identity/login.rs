@@ -7,19 +7,23 @@ use std::collections::BTreeSet;
 
 use chronova_actors::services::embedded::identity::passwords::Password;
 use chronova_events::envelope::Timestamp;
-use chronova_events::identity::{Domain, Identity, IdentityScope, PasswordHash, Project, User};
-use chronova_events::ids::UserId;
+use chronova_events::identity::{ApplicationCredential, Domain, Identity, IdentityScope, PasswordHash, Project, User};
+use chronova_events::ids::{ApplicationCredentialId, UserId};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::service::{IdentityService, is_open, open_project};
 use super::tokens::{Claims, audit_id};
+use crate::access::logins::NamedLogin;
 use crate::address;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::schema::typed::SentField;
 use crate::schema::{Schema, any, any_of, array, boolean, null_or, object, opt, req, string};
 use crate::secret::Secret;
+
+/// The method of a log-in with an application credential.
+pub(super) const CREDENTIAL: &str = "application_credential";
 
 /// The body of `POST /v3/auth/tokens`.
 pub(super) fn body() -> Schema {
@@ -35,6 +39,16 @@ pub(super) fn body() -> Schema {
         req("methods", array(string())),
         opt("password", object([req("user", user)]).open()),
         opt("token", object([req("id", string())]).open()),
+        opt(
+            CREDENTIAL,
+            object([
+                opt("id", string()),
+                opt("name", string()),
+                opt("user", object([opt("id", string()), opt("name", string()), opt("domain", domain())]).open()),
+                req("secret", string()),
+            ])
+            .open(),
+        ),
     ])
     .open();
     let project = object([opt("id", string()), opt("name", string()), opt("domain", domain())]).open();
@@ -61,6 +75,16 @@ struct LoginIdentity {
     methods: Vec<String>,
     password: Option<LoginPassword>,
     token: Option<LoginToken>,
+    application_credential: Option<LoginCredential>,
+}
+
+/// An application credential, by its id, or by its name and its user.
+#[derive(Deserialize)]
+struct LoginCredential {
+    id: Option<String>,
+    name: Option<String>,
+    user: Option<LoginUser>,
+    secret: String,
 }
 
 #[derive(Deserialize)]
@@ -118,65 +142,100 @@ struct LoginSystem {
     all: Option<bool>,
 }
 
+/// The user of a log-in, and the methods that prove it.
+#[derive(Default)]
+struct LoginProof {
+    user: Option<UserId>,
+    methods: Vec<String>,
+    /// The token that the log-in is for.
+    parent: Option<Claims>,
+    /// The application credential of the log-in, or of its parent.
+    credential: Option<ApplicationCredentialId>,
+}
+
 /// Checks the credentials and returns the claims of a new token, or a refusal.
 pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims, Fault> {
     let auth: LoginBody = ctx.parse_at("auth")?;
     // The time is read before the password is compared. If the password changes during the comparison, that change
     // revokes the new token.
     let now = service.now();
-    let (user, methods, parent) = identify(ctx, service, &auth.identity).await?;
-    let scope = super::realm::read(ctx, |identity| wanted_scope(identity, &user, auth.scope.as_ref()))??;
+    let LoginProof { user, methods, parent, credential } = identify(ctx, service, &auth.identity).await?;
+    let user = user.ok_or_else(Fault::unauthorized)?;
+    let (scope, ends) = super::realm::read(ctx, |identity| match &credential {
+        Some(id) => {
+            let found = identity.credential(&user, id).filter(|found| !found.is_expired(now));
+            let found = found.ok_or_else(Fault::unauthorized)?;
+            let scope = scope_of(identity, found, auth.scope.as_ref(), parent.is_none());
+            scope.map(|scope| (Some(scope), found.expires_at))
+        }
+        None => wanted_scope(identity, &user, auth.scope.as_ref()).map(|scope| (scope, None)),
+    })??;
     let mut audit_ids = vec![audit_id().map_err(Fault::internal)?];
     // The last audit id is the id of the chain's first token.
     audit_ids.extend(parent.as_ref().and_then(|parent| parent.audit_ids.last().cloned()));
     let longest = Timestamp(now.0 + i64::from(service.expiration) * 1_000_000);
-    // A token that was issued for another token expires no later than that token.
-    let expires_at = parent.map_or(longest, |parent| parent.expires_at.min(longest));
-    Ok(Claims { user, scope, methods, audit_ids, issued_at: now, expires_at })
+    // A token expires no later than its application credential, and than the token that it was issued for.
+    let limits = [Some(longest), ends, parent.map(|parent| parent.expires_at)];
+    let expires_at = limits.into_iter().flatten().min().unwrap_or(longest);
+    Ok(Claims { user, scope, methods, audit_ids, issued_at: now, expires_at, credential })
 }
 
-/// The user that a failed log-in named, if there is one.
-pub(super) fn named(ctx: &Ctx) -> Option<UserId> {
-    let identity = ctx.parse_at::<LoginBody>("auth").ok()?.identity;
-    let sent = identity.password.and_then(|password| password.user)?;
-    super::realm::read(ctx, |identity| named_user(identity, &sent).map(|(user, _)| user.id.clone())).ok().flatten()
+/// The user and the application credential that a failed log-in named, if they exist.
+pub(super) fn named(ctx: &Ctx) -> NamedLogin {
+    let Ok(LoginBody { identity: sent, .. }) = ctx.parse_at::<LoginBody>("auth") else { return NamedLogin::default() };
+    let found = super::realm::read(ctx, |identity| match &sent.application_credential {
+        Some(credential) => {
+            let found = named_credential(identity, credential);
+            NamedLogin {
+                user: found.map(|found| found.user.clone()),
+                by_credential: true,
+                credential: found.map(|found| found.id.clone()),
+            }
+        }
+        None => {
+            let user = sent.password.as_ref().and_then(|password| password.user.as_ref());
+            let user = user.and_then(|user| named_user(identity, user)).map(|(user, _)| user.id.clone());
+            NamedLogin { user, ..NamedLogin::default() }
+        }
+    });
+    found.unwrap_or_default()
 }
 
-async fn identify(
-    ctx: &Ctx,
-    service: &IdentityService,
-    identity: &LoginIdentity,
-) -> Result<(UserId, Vec<String>, Option<Claims>), Fault> {
-    let mut who: Option<UserId> = None;
-    let mut parent = None;
-    let mut methods: Vec<String> = Vec::new();
+async fn identify(ctx: &Ctx, service: &IdentityService, identity: &LoginIdentity) -> Result<LoginProof, Fault> {
+    let mut proof = LoginProof::default();
     // As in Keystone, a method that the request names several times counts once. Otherwise one request could have a
     // password hashed thousands of times.
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for method in identity.methods.iter().filter(|method| seen.insert(method.as_str())) {
-        let found = match method.as_str() {
+        let (found, credential) = match method.as_str() {
             "password" => {
-                by_password(ctx, service, identity.password.as_ref().and_then(|password| password.user.as_ref()))
-                    .await?
+                let sent = identity.password.as_ref().and_then(|password| password.user.as_ref());
+                (by_password(ctx, service, sent).await?, None)
             }
             "token" => {
                 let claims = by_token(service, identity.token.as_ref())?;
-                methods.extend(claims.methods.iter().cloned());
-                let user = claims.user.clone();
-                parent = Some(claims);
-                user
+                proof.methods.extend(claims.methods.iter().cloned());
+                let found = (claims.user.clone(), claims.credential.clone());
+                proof.parent = Some(claims);
+                found
+            }
+            CREDENTIAL => {
+                let (user, id) = by_credential(ctx, service, identity.application_credential.as_ref()).await?;
+                (user, Some(id))
             }
             _ => return Err(Fault::new(401, "Attempted to authenticate with an unsupported method.")),
         };
-        if who.as_ref().is_some_and(|known| *known != found) {
+        let other_user = proof.user.as_ref().is_some_and(|known| *known != found);
+        if other_user || (credential.is_some() && proof.credential.is_some() && credential != proof.credential) {
             return Err(Fault::unauthorized());
         }
-        who = Some(found);
-        methods.push(method.clone());
+        proof.user = Some(found);
+        proof.credential = proof.credential.or(credential);
+        proof.methods.push(method.clone());
     }
-    methods.sort();
-    methods.dedup();
-    Ok((who.ok_or_else(Fault::unauthorized)?, methods, parent))
+    proof.methods.sort();
+    proof.methods.dedup();
+    Ok(proof)
 }
 
 fn by_token(service: &IdentityService, token: Option<&LoginToken>) -> Result<Claims, Fault> {
@@ -213,6 +272,83 @@ async fn by_password(ctx: &Ctx, service: &IdentityService, sent: Option<&LoginUs
     }
 }
 
+/// The user and the id of an application credential whose secret was sent. An unknown credential, an expired one and a
+/// wrong secret get the same 401 after the same work.
+async fn by_credential(
+    ctx: &Ctx,
+    service: &IdentityService,
+    sent: Option<&LoginCredential>,
+) -> Result<(UserId, ApplicationCredentialId), Fault> {
+    let Some(sent) = sent else {
+        return Err(Fault::bad_request(
+            "Expecting to find application_credential in identity. The server could not comply with the request since it is either malformed or otherwise incorrect. The client is assumed to be in error.",
+        ));
+    };
+    let by_user = |user: &LoginUser| user.id.is_some() || (user.name.is_some() && user.domain.is_some());
+    if sent.id.is_none() && !(sent.name.is_some() && sent.user.as_ref().is_some_and(by_user)) {
+        return Err(Fault::bad_request(
+            "Expecting to find id, or name and user, in identity.application_credential. The server could not comply with the request since it is either malformed or otherwise incorrect. The client is assumed to be in error.",
+        ));
+    }
+    let now = service.now();
+    let found = super::realm::read(ctx, |identity| {
+        let found = named_credential(identity, sent)?;
+        let (_, _, enabled) = known(user_in_domain(identity, &found.user)?);
+        Some((found.clone(), enabled && !found.is_expired(now)))
+    })?;
+    let stored = found.as_ref().map(|(credential, _)| &credential.secret);
+    // The buckets of attempts are those of credentials, so wrong secrets do not hinder a log-in with the password.
+    let named = match (&found, &sent.user) {
+        (Some((credential, _)), _) => format!("credential {}", credential.id),
+        (None, Some(user)) => format!("credential {} {}", as_sent(user), sent.name.as_deref().unwrap_or_default()),
+        (None, None) => format!("credential {}", sent.id.as_deref().unwrap_or_default()),
+    };
+    let from = address::client(ctx.remote, &ctx.headers, &ctx.app.config);
+    let right = service.proves_secret((from, &named), stored, &Password::new(sent.secret.as_str())).await?;
+    match found {
+        Some((credential, true)) if right => Ok((credential.user, credential.id)),
+        _ => Err(Fault::unauthorized()),
+    }
+}
+
+fn named_credential<'a>(identity: &'a Identity, sent: &LoginCredential) -> Option<&'a ApplicationCredential> {
+    if let Some(id) = &sent.id {
+        return identity.credential_of_anyone(&id.as_str().into());
+    }
+    let (user, _) = named_user(identity, sent.user.as_ref()?)?;
+    let name = sent.name.as_deref()?;
+    identity.credentials_of(&user.id).find(|credential| credential.name == name)
+}
+
+/// The scope of a log-in with an application credential: its project. A log-in with the credential's secret may not name
+/// a scope, and a log-in with a token of the credential may name only this one.
+fn scope_of(
+    identity: &Identity,
+    credential: &ApplicationCredential,
+    requested: Option<&LoginScope>,
+    fresh: bool,
+) -> Result<IdentityScope, Fault> {
+    let scope = credential.scope();
+    let same = match requested {
+        None => true,
+        Some(LoginScope::Named(parts)) if !fresh => {
+            let project = parts.project.as_ref().and_then(|project| named_project(identity, project));
+            project.is_some_and(|project| project.id == credential.project)
+        }
+        Some(_) => false,
+    };
+    if !same {
+        return Err(Fault::new(
+            401,
+            "Error authenticating with application credential: Application credentials cannot request a scope.",
+        ));
+    }
+    match is_open(identity, &scope) && !identity.roles_of_credential(credential).is_empty() {
+        true => Ok(scope),
+        false => Err(Fault::unauthorized()),
+    }
+}
+
 fn as_sent(user: &LoginUser) -> String {
     let domain = user.domain.as_ref();
     let parts = [
@@ -235,6 +371,11 @@ fn named_user<'a>(identity: &'a Identity, sent: &LoginUser) -> Option<(&'a User,
         Some(id) => identity.users.get(&id.into())?,
         None => identity.user_named(&named_domain(identity, sent.domain.as_ref()?)?.id, sent.name.as_deref()?)?,
     };
+    user_in_domain(identity, &user.id)
+}
+
+fn user_in_domain<'a>(identity: &'a Identity, id: &UserId) -> Option<(&'a User, &'a Domain)> {
+    let user = identity.users.get(id)?;
     Some((user, identity.domains.get(&user.domain)?))
 }
 

@@ -5,10 +5,12 @@ use chronova_actors::services::embedded::identity::{IdentityCommand, IdentityRea
 use chronova_events::identity::Identity;
 
 use super::fault;
+use super::tokens::Claims;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::policy::Permit;
+use crate::secret::Secret;
 
 /// Sends a command; refusals become Keystone's errors.
 pub(super) async fn command(ctx: &Ctx, permit: &Permit, command: IdentityCommand) -> Result<Committed, Fault> {
@@ -20,4 +22,10 @@ pub(super) async fn command(ctx: &Ctx, permit: &Permit, command: IdentityCommand
 /// Reads the current users and projects.
 pub(super) fn read<R>(ctx: &Ctx, query: impl FnOnce(&Identity) -> R) -> Result<R, Fault> {
     Ok(ctx.views()?.identities.read(|view| query(&view.identity)))
+}
+
+/// The claims of the caller's own token.
+pub(super) fn own(ctx: &Ctx) -> Result<Claims, Fault> {
+    let token = Secret::new(ctx.header("X-Auth-Token").unwrap_or_default());
+    ctx.app.identity()?.claims(&token).ok_or_else(Fault::unauthorized)
 }

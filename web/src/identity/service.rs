@@ -1,5 +1,6 @@
 //! The state of the identity handlers, and the verification of tokens for every API of the process.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,20 +8,25 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chronova_actors::coordination::lockouts::{Lockout, LockoutRule};
 use chronova_actors::ports::PortError;
-use chronova_actors::ports::identity::{IdentityProvider, TokenError, TokenOwner, TokenQuestion, TokenScope};
+use chronova_actors::ports::identity::{
+    AccessRule, IdentityProvider, TokenError, TokenOwner, TokenQuestion, TokenScope,
+};
 use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
-use chronova_events::identity::{Identity, IdentityScope, PasswordHash, Project, Role, User};
-use chronova_events::ids::{ProjectId, RequestId, UserId};
+use chronova_events::identity::{
+    ApplicationCredential, Identity, IdentityScope, PasswordHash, Project, Role, User, UserAccessRule,
+};
+use chronova_events::ids::{ProjectId, RequestId, RoleId, UserId};
 use chronova_projections::views::Views;
 
-use super::attempts::FailedLogins;
+use super::attempts::{FailedLogins, LoginAttempt};
 use super::catalogue::ServiceCatalogue;
 use super::fault;
 use super::tokens::{Claims, KeyError, Signer};
 use crate::fault::Fault;
 use crate::secret::Secret;
+use crate::service::Service;
 
 /// Settings, with Keystone's names and defaults where it has them.
 #[derive(Debug, Clone)]
@@ -115,22 +121,46 @@ impl IdentityService {
         stored: Option<&PasswordHash>,
         password: &Password,
     ) -> Result<bool, Fault> {
-        let attempt = self.failed.begin(from, named).map_err(|seconds| {
-            Fault::too_many_requests("Too many wrong passwords were tried. Try again later.", seconds)
-        })?;
-        let right = match self.passwords.verify(stored, password).await {
-            Ok(right) => right,
-            // The password was not checked, because too many other passwords wait for their check.
-            Err(error) => {
-                attempt.give_back();
-                return Err(fault::of_password(error));
-            }
-        };
+        let (attempt, right) = self.compare((from, named), stored, password).await?;
         let admitted = user.is_some_and(|user| self.lockout.admits(user, stored, right, self.now()));
         if admitted {
             attempt.give_back();
         }
         Ok(admitted)
+    }
+
+    /// Whether the secret of an application credential is right. An unknown credential costs the same time. Wrong
+    /// secrets are limited as wrong passwords are, but lock no user out.
+    pub(super) async fn proves_secret(
+        &self,
+        place: (Option<IpAddr>, &str),
+        stored: Option<&PasswordHash>,
+        secret: &Password,
+    ) -> Result<bool, Fault> {
+        let (attempt, right) = self.compare(place, stored, secret).await?;
+        if right {
+            attempt.give_back();
+        }
+        Ok(right)
+    }
+
+    async fn compare(
+        &self,
+        (from, named): (Option<IpAddr>, &str),
+        stored: Option<&PasswordHash>,
+        password: &Password,
+    ) -> Result<(LoginAttempt<'_>, bool), Fault> {
+        let attempt = self.failed.begin(from, named).map_err(|seconds| {
+            Fault::too_many_requests("Too many wrong passwords were tried. Try again later.", seconds)
+        })?;
+        match self.passwords.verify(stored, password).await {
+            Ok(right) => Ok((attempt, right)),
+            // The password was not checked, because too many other passwords wait for their check.
+            Err(error) => {
+                attempt.give_back();
+                Err(fault::of_password(error))
+            }
+        }
     }
 
     /// The claims of a token that is valid now.
@@ -152,7 +182,8 @@ impl IdentityProvider for IdentityService {
             if !is_usable(identity, &claims, now) {
                 return Err(TokenError::Invalid);
             }
-            let owner = owner(identity, &claims).filter(|owner| claims.scope.is_none() || !owner.roles.is_empty());
+            let owner = owner(identity, &claims, &self.catalogue)
+                .filter(|owner| claims.scope.is_none() || !owner.roles.is_empty());
             owner.map(Arc::new).ok_or(TokenError::Invalid)
         })
     }
@@ -165,7 +196,7 @@ impl IdentityProvider for IdentityService {
 /// Whether a token is valid. It must be neither expired nor revoked, its user and its scope must be enabled, and the
 /// user must have a role on the scope.
 pub(super) fn stands(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
-    let has_role = |scope| !identity.roles_on(&claims.user, scope).is_empty();
+    let has_role = |scope| !held(identity, claims, scope).is_empty();
     is_usable(identity, claims, now) && claims.scope.as_ref().is_none_or(has_role)
 }
 
@@ -175,6 +206,13 @@ fn is_usable(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
         && !identity.revoked.contains_key(claims.audit_id())
         && active_user(identity, claims).is_some_and(|user| claims.issued_at >= user.tokens_from)
         && claims.scope.as_ref().is_none_or(|scope| is_open(identity, scope))
+        && (claims.credential.is_none() || credential(identity, claims).is_some_and(|one| !one.is_expired(now)))
+}
+
+/// The application credential of a token, if it still exists.
+pub(super) fn credential<'a>(identity: &'a Identity, claims: &Claims) -> Option<&'a ApplicationCredential> {
+    let found = identity.credential(&claims.user, claims.credential.as_ref()?)?;
+    (claims.scope.as_ref() == Some(&found.scope())).then_some(found)
 }
 
 fn active_user<'a>(identity: &'a Identity, claims: &Claims) -> Option<&'a User> {
@@ -196,15 +234,32 @@ pub(super) fn open_project(identity: &Identity, project: &Project) -> bool {
     project.enabled && identity.domains.get(&project.domain).is_some_and(|domain| domain.enabled)
 }
 
-/// The roles that a user has on a scope, by name.
+/// The roles of a token on its scope: those of its user, or of its application credential.
+fn held(identity: &Identity, claims: &Claims, scope: &IdentityScope) -> BTreeSet<RoleId> {
+    match &claims.credential {
+        None => identity.roles_on(&claims.user, scope),
+        Some(_) => credential(identity, claims).map(|one| identity.roles_of_credential(one)).unwrap_or_default(),
+    }
+}
+
+/// The roles of a token on its scope, by name.
 pub(super) fn roles<'a>(identity: &'a Identity, claims: &Claims, scope: &IdentityScope) -> Vec<&'a Role> {
-    let held = identity.roles_on(&claims.user, scope);
+    let held = held(identity, claims, scope);
     let mut roles: Vec<&Role> = held.iter().filter_map(|role| identity.roles.get(role)).collect();
     roles.sort_by(|a, b| a.name.cmp(&b.name));
     roles
 }
 
-fn owner(identity: &Identity, claims: &Claims) -> Option<TokenOwner> {
+/// An access rule in the words of [`Service::catalogue_type`]. The catalogue has the volume API under two types.
+fn access_rule(rule: &UserAccessRule) -> AccessRule {
+    let service = match rule.service.as_str() {
+        "block-storage" | "block-store" | "volume" => Service::Volume.catalogue_type(),
+        service => service,
+    };
+    AccessRule { service: service.to_owned(), method: rule.method.clone(), path: rule.path.clone() }
+}
+
+fn owner(identity: &Identity, claims: &Claims, catalogue: &ServiceCatalogue) -> Option<TokenOwner> {
     let user = identity.users.get(&claims.user)?;
     let scope = match &claims.scope {
         None => TokenScope::Unscoped,
@@ -217,6 +272,10 @@ fn owner(identity: &Identity, claims: &Claims) -> Option<TokenOwner> {
         Some(IdentityScope::System) => TokenScope::System,
     };
     let roles = claims.scope.as_ref().map(|scope| roles(identity, claims, scope)).unwrap_or_default();
+    let rules = credential(identity, claims).and_then(|credential| identity.rules_of(credential));
+    let access_rules: Option<Vec<AccessRule>> = rules.map(|rules| rules.into_iter().map(access_rule).collect());
+    // Only the check of access rules asks for the services.
+    let service_types = access_rules.as_ref().map(|_| catalogue.services.iter().map(|one| one.kind.clone()).collect());
     Some(TokenOwner {
         user: user.id.clone(),
         user_name: user.attributes.name.clone(),
@@ -224,8 +283,8 @@ fn owner(identity: &Identity, claims: &Claims) -> Option<TokenOwner> {
         scope,
         roles: roles.into_iter().map(|role| role.name.clone()).collect(),
         expires_at: claims.expires_at,
-        access_rules: None,
-        service_types: None,
+        access_rules,
+        service_types,
         is_admin_project: true,
     })
 }

@@ -15,7 +15,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chronova_events::codec;
 use chronova_events::envelope::Timestamp;
 use chronova_events::identity::IdentityScope;
-use chronova_events::ids::UserId;
+use chronova_events::ids::{ApplicationCredentialId, UserId};
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -24,7 +24,9 @@ use thiserror::Error;
 use crate::secret::Secret;
 
 /// The first byte of a token. A version with another encoding of the claims uses another number.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The first byte of the tokens that had no application credential.
+const VERSION_WITHOUT_CREDENTIAL: u8 = 1;
 const TAG: usize = 32;
 const KEY: usize = 32;
 /// The length in bytes above which a token is refused without being read.
@@ -48,13 +50,33 @@ pub struct Claims {
     pub user: UserId,
     /// `None`: unscoped. Only the identity service accepts such a token, for example to issue a scoped token for it.
     pub scope: Option<IdentityScope>,
-    /// The methods of authentication: `password`, `token`.
+    /// The methods of authentication: `password`, `token`, `application_credential`.
     pub methods: Vec<String>,
     /// The token's audit id. A token that was issued for another token also has the audit id of the chain's first
     /// token.
     pub audit_ids: Vec<String>,
     pub issued_at: Timestamp,
     pub expires_at: Timestamp,
+    /// The application credential of the log-in. Its roles and its access rules limit the token.
+    pub credential: Option<ApplicationCredentialId>,
+}
+
+/// The claims of a token of [`VERSION_WITHOUT_CREDENTIAL`].
+#[derive(Deserialize)]
+struct ClaimsWithoutCredential {
+    user: UserId,
+    scope: Option<IdentityScope>,
+    methods: Vec<String>,
+    audit_ids: Vec<String>,
+    issued_at: Timestamp,
+    expires_at: Timestamp,
+}
+
+impl From<ClaimsWithoutCredential> for Claims {
+    fn from(old: ClaimsWithoutCredential) -> Self {
+        let ClaimsWithoutCredential { user, scope, methods, audit_ids, issued_at, expires_at } = old;
+        Self { user, scope, methods, audit_ids, issued_at, expires_at, credential: None }
+    }
 }
 
 impl Claims {
@@ -132,10 +154,13 @@ impl Signer {
         let (signed, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG)?)?;
         self.mac.clone().chain_update(signed).verify_slice(tag).ok()?;
         let (version, claims) = signed.split_first()?;
-        if *version != VERSION {
-            return None;
+        match *version {
+            VERSION => codec::decode(codec::BINCODE_2, claims).ok(),
+            VERSION_WITHOUT_CREDENTIAL => {
+                codec::decode::<ClaimsWithoutCredential>(codec::BINCODE_2, claims).ok().map(Claims::from)
+            }
+            _ => None,
         }
-        codec::decode(codec::BINCODE_2, claims).ok()
     }
 }
 
@@ -172,7 +197,20 @@ mod tests {
             audit_ids: vec![audit_id().unwrap()],
             issued_at: Timestamp(1),
             expires_at: Timestamp(2),
+            credential: None,
         }
+    }
+
+    #[test]
+    fn reads_the_tokens_from_before_application_credentials() {
+        let signer = Signer::new([7; KEY]);
+        let claims = claims();
+        let Claims { user, scope, methods, audit_ids, issued_at, expires_at, .. } = claims.clone();
+        let mut bytes = vec![VERSION_WITHOUT_CREDENTIAL];
+        bytes.extend(codec::encode(&(user, scope, methods, audit_ids, issued_at, expires_at)).unwrap());
+        let tag = signer.mac.clone().chain_update(&bytes).finalize().into_bytes();
+        bytes.extend_from_slice(&tag);
+        assert_eq!(signer.read(&Secret::new(URL_SAFE_NO_PAD.encode(&bytes))), Some(claims));
     }
 
     #[test]

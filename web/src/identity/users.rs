@@ -48,9 +48,6 @@ pub(super) const ROUTES: &[Route] = &[
         .optional_token()
         .body(password_body)
         .answers(no_content),
-    get("users.application_credentials", "/users/{id}/application_credentials", handler!(application_credentials))
-        .policy_on_target("identity:list_application_credentials")
-        .answers(answers::application_credentials),
     get("users.projects", "/users/{id}/projects", handler!(projects))
         .policy_on_target("identity:list_user_projects")
         .answers(answers::projects)
@@ -165,7 +162,7 @@ fn target(id: &UserId, domain: &str) -> PolicyTarget {
     PolicyTarget::default().with("target.user.id", id.as_str()).with("target.user.domain_id", domain).user(id)
 }
 
-fn target_of(ctx: &Ctx, id: &UserId) -> Result<PolicyTarget, Fault> {
+pub(super) fn target_of(ctx: &Ctx, id: &UserId) -> Result<PolicyTarget, Fault> {
     let domain = read(ctx, |identity| identity.users.get(id).map(|user| user.domain.clone()))?;
     Ok(target(id, domain.as_ref().map_or("", DomainId::as_str)))
 }
@@ -264,17 +261,6 @@ async fn prove(ctx: &Ctx, user: &UserId, password: &Password) -> Result<(), Faul
 async fn set_password(ctx: &Ctx, permit: &Permit, user: UserId, hash: PasswordHash) -> Result<(), Fault> {
     let change = UserChange { password: Some(hash), ..UserChange::default() };
     command(ctx, permit, IdentityCommand::ChangeUser { user, change }).await.map(drop)
-}
-
-/// The service has no application credentials, so the list of every user is empty.
-async fn application_credentials(ctx: Ctx) -> Result<Reply, Fault> {
-    let user = UserId::new(ctx.param("id"));
-    ctx.authorize(&target_of(&ctx, &user)?)?;
-    let known = read(&ctx, |identity| identity.users.contains_key(&user))?;
-    match known {
-        true => Ok(listing::reply(&ctx, "application_credentials", vec![], &[])),
-        false => Err(fault::not_found(IdentityResourceKind::User, user.as_str())),
-    }
 }
 
 async fn projects(ctx: Ctx) -> Result<Reply, Fault> {

@@ -6,7 +6,9 @@ mod access;
 #[allow(missing_debug_implementations, reason = "the crate of the integration tests allows it")]
 mod answers;
 mod attacks;
+mod credentials;
 mod identity;
 mod image;
+mod limits;
 mod past;
 mod world;

@@ -1,5 +1,5 @@
-//! `limits`: copies the quota limits of the log to Keystone's unified limits, as `nova-manage` copies those of Nova's
-//! database. Chronova itself goes on to enforce the limits of its log.
+//! `limits`: copies the quota limits of the log to Keystone's unified limits, or to those of the embedded identity
+//! service, as `nova-manage` copies those of Nova's database. Chronova itself goes on to enforce the limits of its log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -8,7 +8,7 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use super::cloud::{RunningCloud, plain};
-use super::keystone::{KeystoneLimits, UnifiedLimits};
+use super::keystone::{self, UnifiedLimits};
 use super::{Align, CommandFailure, ManageExit, PrettyTable};
 
 /// The names of resources in Keystone, and Nova's legacy names. Quotas have no limit of their own for dedicated CPUs,
@@ -35,7 +35,8 @@ const COMPLETE: &str = "SUCCESS: All resource classes have registered limits set
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub enum LimitsCommand {
-    /// Copy the default limits, and those of a project, to the Keystone of [keystone_authtoken].
+    /// Copy the default limits, and those of a project, to the Keystone of [keystone_authtoken], or to the embedded
+    /// identity service.
     MigrateToUnifiedLimits {
         /// The project whose limits are copied, too.
         #[arg(long = "project-id", value_name = "ID")]
@@ -121,8 +122,9 @@ pub(super) fn run(
             return Ok(2);
         }
     };
-    let keystone = KeystoneLimits::open(cloud.config, region_id.as_deref())?;
-    LimitsMigration { limits: &limits, keystone: &keystone, project, creates: !dry_run, output }.perform(out)
+    let keystone = keystone::open(cloud, region_id.as_deref())?;
+    let keystone = keystone.as_ref();
+    LimitsMigration { limits: &limits, keystone, project, creates: !dry_run, output }.perform(out)
 }
 
 fn read(cloud: &RunningCloud<'_>, project: Option<&str>, of_servers: bool) -> Result<QuotaLimits, CommandFailure> {

@@ -12,6 +12,7 @@ use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
 use super::{
     DomainChange, Edit, IdentityCommand, IdentityReject, IdentityResourceKind, IdentitySeed, ProjectChange, UserChange,
 };
+use super::{credentials, limits};
 
 /// The default domain, which always exists.
 pub const DEFAULT_DOMAIN: &str = "default";
@@ -19,7 +20,7 @@ pub const DEFAULT_DOMAIN: &str = "default";
 /// The role that Keystone's `prohibited_implied_role` names by default.
 const NEVER_IMPLIED: &str = "admin";
 
-type IdentityDecision = Result<Vec<IdentityEvent>, IdentityReject>;
+pub(super) type IdentityDecision = Result<Vec<IdentityEvent>, IdentityReject>;
 
 pub fn decide(state: &Identity, command: IdentityCommand) -> IdentityDecision {
     match command {
@@ -67,6 +68,17 @@ pub fn decide(state: &Identity, command: IdentityCommand) -> IdentityDecision {
             }
             Ok(vec![TokenRevoked { user, audit_id, expires_at }.into()])
         }
+        IdentityCommand::CreateApplicationCredential { created, rules } => credentials::create(state, *created, rules),
+        IdentityCommand::DeleteApplicationCredential { user, credential } => {
+            credentials::delete(state, user, credential)
+        }
+        IdentityCommand::DeleteAccessRule { user, rule } => credentials::delete_rule(state, user, rule),
+        IdentityCommand::RegisterLimits(all) => limits::register(state, all),
+        IdentityCommand::ChangeRegisteredLimit { limit, change } => limits::change_registered(state, &limit, change),
+        IdentityCommand::RemoveRegisteredLimit(limit) => limits::remove_registered(state, limit),
+        IdentityCommand::SetLimits(all) => limits::set(state, all),
+        IdentityCommand::ChangeLimit { limit, change } => limits::change(state, &limit, change),
+        IdentityCommand::RemoveLimit(limit) => limits::remove(state, limit),
     }
 }
 
@@ -123,23 +135,23 @@ fn bootstrap(state: &Identity, seed: IdentitySeed) -> Vec<IdentityEvent> {
     events
 }
 
-fn missing(kind: IdentityResourceKind, id: &impl ToString) -> IdentityReject {
+pub(super) fn missing(kind: IdentityResourceKind, id: &impl ToString) -> IdentityReject {
     IdentityReject::NotFound { kind, id: id.to_string() }
 }
 
-fn known_domain<'a>(state: &'a Identity, id: &DomainId) -> Result<&'a Domain, IdentityReject> {
+pub(super) fn known_domain<'a>(state: &'a Identity, id: &DomainId) -> Result<&'a Domain, IdentityReject> {
     state.domains.get(id).ok_or_else(|| missing(IdentityResourceKind::Domain, id))
 }
 
-fn known_project<'a>(state: &'a Identity, id: &ProjectId) -> Result<&'a Project, IdentityReject> {
+pub(super) fn known_project<'a>(state: &'a Identity, id: &ProjectId) -> Result<&'a Project, IdentityReject> {
     state.projects.get(id).ok_or_else(|| missing(IdentityResourceKind::Project, id))
 }
 
-fn known_user<'a>(state: &'a Identity, id: &UserId) -> Result<&'a User, IdentityReject> {
+pub(super) fn known_user<'a>(state: &'a Identity, id: &UserId) -> Result<&'a User, IdentityReject> {
     state.users.get(id).ok_or_else(|| missing(IdentityResourceKind::User, id))
 }
 
-fn known_role<'a>(state: &'a Identity, id: &RoleId) -> Result<&'a Role, IdentityReject> {
+pub(super) fn known_role<'a>(state: &'a Identity, id: &RoleId) -> Result<&'a Role, IdentityReject> {
     state.roles.get(id).ok_or_else(|| missing(IdentityResourceKind::Role, id))
 }
 

@@ -1,8 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
-use chronova_events::identity::PasswordHash;
+use chronova_events::identity::{ApplicationCredentialCreated, PasswordHash, UserAccessRule};
 
+use super::super::{AskedAccessRule, MOST_ACCESS_RULES, MOST_CREDENTIALS};
 use super::*;
 
 fn hash(text: &str) -> PasswordHash {
@@ -276,4 +277,135 @@ fn an_implication_gives_a_role_until_it_ends_and_never_the_administrators() {
     fold(&mut state, &events);
     assert_eq!(state.roles_on(&"u".into(), &on).len(), 1);
     assert!(matches!(refused(&state, end("r-auditor", "r-member")), IdentityReject::NotImplied { .. }));
+}
+
+fn credential(id: &str, user: &str, roles: &[&str], rules: Option<&[(&str, &str)]>) -> IdentityCommand {
+    let worded = |(id, path): &(&str, &str)| {
+        let (service, method) = ("compute".to_owned(), "GET".to_owned());
+        AskedAccessRule::Worded(UserAccessRule { id: (*id).into(), service, method, path: (*path).to_owned() })
+    };
+    IdentityCommand::CreateApplicationCredential {
+        created: Box::new(ApplicationCredentialCreated {
+            credential: id.into(),
+            user: user.into(),
+            project: "web".into(),
+            name: format!("name of {id}"),
+            description: None,
+            secret: hash("s"),
+            roles: roles.iter().map(|role| RoleId::new(*role)).collect(),
+            expires_at: None,
+            unrestricted: false,
+            access_rules: None,
+        }),
+        rules: rules.map(|rules| rules.iter().map(worded).collect()),
+    }
+}
+
+fn delete_credential(user: &str, id: &str) -> IdentityCommand {
+    IdentityCommand::DeleteApplicationCredential { user: user.into(), credential: id.into() }
+}
+
+/// Two users with the role `member` on project `web`.
+fn people() -> Vec<IdentityCommand> {
+    let web = || IdentityScope::Project("web".into());
+    let mut given = vec![project("web", "default", None)];
+    for name in ["alice", "bob"] {
+        given.extend([user(name, "default"), grant(name, "r-member", web(), false)]);
+    }
+    given
+}
+
+#[test]
+fn a_credential_has_roles_that_its_user_holds_and_a_name_of_its_own() {
+    let state = given(people().into_iter().chain([credential("c", "alice", &["r-member"], None)]));
+    assert_eq!(
+        refused(&state, credential("d", "alice", &["r-admin"], None)),
+        IdentityReject::RoleNotHeld("r-admin".into())
+    );
+    let unknown = credential("d", "alice", &["r-none"], None);
+    assert!(matches!(refused(&state, unknown), IdentityReject::NotFound { kind: IdentityResourceKind::Role, .. }));
+    let again = credential("c", "bob", &["r-member"], None);
+    assert!(matches!(refused(&state, again), IdentityReject::IdTaken { .. }), "another user's id was taken over");
+    // An implied role is held, too. Roles are sorted, and each is there once.
+    let events = decide(&state, credential("d", "bob", &["r-reader", "r-member", "r-reader"], None)).unwrap();
+    let [IdentityEvent::ApplicationCredentialCreated(created)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(created.roles, ["r-member", "r-reader"].map(RoleId::new));
+    let mut state = given(people());
+    for number in 0..MOST_CREDENTIALS {
+        let events = decide(&state, credential(&number.to_string(), "alice", &["r-member"], None)).unwrap();
+        fold(&mut state, &events);
+    }
+    assert_eq!(refused(&state, credential("more", "alice", &["r-member"], None)), IdentityReject::TooManyCredentials);
+    decide(&state, credential("more", "bob", &["r-member"], None)).expect("the limit is each user's");
+}
+
+#[test]
+fn equal_access_rules_of_a_user_are_one_rule() {
+    let first = credential("c", "alice", &["r-member"], Some(&[("a", "/x"), ("b", "/x"), ("d", "/y")]));
+    let state = given(people().into_iter().chain([first]));
+    let kept: Vec<&str> = state.access_rules_of(&"alice".into()).map(|rule| rule.id.as_str()).collect();
+    assert_eq!(kept, ["a", "d"]);
+    let in_use = |user: &str, rule: &str| IdentityCommand::DeleteAccessRule { user: user.into(), rule: rule.into() };
+    assert_eq!(refused(&state, in_use("alice", "a")), IdentityReject::AccessRuleInUse("a".into()));
+    assert!(matches!(refused(&state, in_use("bob", "a")), IdentityReject::NotFound { .. }));
+    assert!(matches!(refused(&state, delete_credential("bob", "c")), IdentityReject::NotFound { .. }));
+    let other = credential("e", "bob", &["r-member"], Some(&[("f", "/x")]));
+    let events = decide(&state, other).unwrap();
+    assert_eq!(events.len(), 2, "users do not share rules: {events:?}");
+    let paths: Vec<String> = (0..=MOST_ACCESS_RULES).map(|number| format!("/{number}")).collect();
+    let many: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), path.as_str())).collect();
+    let many = credential("g", "bob", &["r-member"], Some(&many));
+    assert_eq!(refused(&state, many), IdentityReject::TooManyAccessRules);
+}
+
+#[test]
+fn a_credential_ends_with_what_it_passes_on() {
+    let scope = || IdentityScope::Project("web".into());
+    let revoke = |role: &str, scope: IdentityScope, inherited: bool| IdentityCommand::Revoke {
+        user: "alice".into(),
+        grant: Grant { scope, role: role.into(), inherited },
+    };
+    let switch = |enabled: bool| {
+        let change = UserChange { enabled: Some(enabled), ..UserChange::default() };
+        IdentityCommand::ChangeUser { user: "alice".into(), change }
+    };
+    let password = UserChange { password: Some(hash("new")), ..UserChange::default() };
+    let inherited = grant("alice", "r-service", IdentityScope::Domain("default".into()), true);
+    let before = people().into_iter().chain([
+        inherited,
+        grant("alice", "r-reader", scope(), false),
+        credential("c", "alice", &["r-member", "r-service"], Some(&[("a", "/x")])),
+        credential("narrow", "alice", &["r-member"], None),
+        credential("c2", "bob", &["r-member"], None),
+    ]);
+    let state = given(before);
+    for (command, left) in [
+        (delete_credential("alice", "c"), vec!["narrow"]),
+        (IdentityCommand::DeleteUser("alice".into()), vec![]),
+        (switch(false), vec![]),
+        (IdentityCommand::DeleteRole("r-service".into()), vec!["narrow"]),
+        (IdentityCommand::DeleteRole("r-reader".into()), vec!["c", "narrow"]),
+        (revoke("r-reader", scope(), false), vec![]),
+        (revoke("r-service", IdentityScope::Domain("default".into()), true), vec!["narrow"]),
+        (IdentityCommand::ChangeUser { user: "alice".into(), change: password }, vec!["c", "narrow"]),
+    ] {
+        let (mut after, shown) = (state.clone(), format!("{command:?}"));
+        let events = decide(&state, command).unwrap();
+        fold(&mut after, &events);
+        let there: Vec<&str> = after.credentials_of(&"alice".into()).map(|one| one.id.as_str()).collect();
+        assert_eq!(there, left, "{shown}");
+        assert!(after.credential(&"bob".into(), &"c2".into()).is_some(), "{shown}: another user's credential ended");
+    }
+    let mut after = state.clone();
+    fold(&mut after, &decide(&state, IdentityCommand::DeleteProject("web".into())).unwrap());
+    assert_eq!(after.credentials_of(&"alice".into()).count() + after.credentials_of(&"bob".into()).count(), 0);
+    // A deleted user leaves no rules, and an erased one no words.
+    let mut after = state.clone();
+    fold(&mut after, &decide(&state, IdentityCommand::DeleteUser("alice".into())).unwrap());
+    assert_eq!(after.access_rules_of(&"alice".into()).count(), 0);
+    let erasure = chronova_events::ids::ErasureId::random();
+    let mut after = state.clone();
+    fold(&mut after, &decide(&state, IdentityCommand::EraseUser { user: "alice".into(), erasure }).unwrap());
+    assert!(after.credentials_of(&"alice".into()).all(|one| !one.name.contains("name of")));
+    assert!(after.access_rules_of(&"alice".into()).all(|rule| rule.path != "/x"));
 }

@@ -1,22 +1,28 @@
-//! Users, projects, domains, roles and role assignments. [`bootstrap`] creates the first ones.
+//! Users, projects, domains, roles, role assignments and application credentials. [`bootstrap`] creates the first ones.
 //!
 //! A command brings new ids and password hashes. [`passwords`] computes the hashes outside the decision. Tokens are
 //! signed and self-contained, so only their revocation is an event.
 
 pub mod bootstrap;
+mod credentials;
 pub mod decide;
 pub(crate) mod erasure;
+mod limits;
 pub mod passwords;
 
 use chronova_events::envelope::{StreamId, Timestamp};
 use chronova_events::identity::{
-    DomainCreated, ExtraAttributes, Grant, Identity, IdentityEvent, IdentityScope, PasswordHash, ProjectCreated,
-    RoleCreated, UserCreated,
+    ApplicationCredentialCreated, DomainCreated, ExtraAttributes, Grant, Identity, IdentityEvent, IdentityScope,
+    LimitSet, PasswordHash, ProjectCreated, RegisteredLimitSet, RoleCreated, UserAccessRule, UserCreated,
 };
-use chronova_events::ids::{DomainId, ErasureId, ProjectId, RoleId, UserId};
+use chronova_events::ids::{
+    AccessRuleId, ApplicationCredentialId, DomainId, ErasureId, LimitId, ProjectId, RegisteredLimitId, RoleId, UserId,
+};
 use thiserror::Error;
 
 use crate::aggregate::AggregateRoot;
+
+pub use credentials::{MOST_ACCESS_RULES, MOST_CREDENTIALS};
 
 /// The id of the only realm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -129,6 +135,53 @@ pub enum IdentityCommand {
         audit_id: String,
         expires_at: Timestamp,
     },
+    /// Makes an application credential, and the access rules that its user does not have yet.
+    CreateApplicationCredential {
+        /// Its `access_rules` are ignored; `rules` counts.
+        created: Box<ApplicationCredentialCreated>,
+        /// `None`: the credential permits all requests.
+        rules: Option<Vec<AskedAccessRule>>,
+    },
+    DeleteApplicationCredential {
+        user: UserId,
+        credential: ApplicationCredentialId,
+    },
+    DeleteAccessRule {
+        user: UserId,
+        rule: AccessRuleId,
+    },
+    /// Sets the defaults of resources that have none yet; all of them, or none.
+    RegisterLimits(Vec<RegisteredLimitSet>),
+    /// Changes a default.
+    ChangeRegisteredLimit {
+        limit: RegisteredLimitId,
+        change: LimitChange,
+    },
+    RemoveRegisteredLimit(RegisteredLimitId),
+    /// Sets limits of projects and domains that have none yet; all of them, or none.
+    SetLimits(Vec<LimitSet>),
+    /// Changes the limit of a project or a domain.
+    ChangeLimit {
+        limit: LimitId,
+        change: LimitChange,
+    },
+    RemoveLimit(LimitId),
+}
+
+/// The changed parts of a limit; `None` keeps a part.
+#[derive(Debug, Clone, Default)]
+pub struct LimitChange {
+    pub amount: Option<i64>,
+    pub description: Edit<String>,
+}
+
+/// An access rule of a new application credential.
+#[derive(Debug, Clone)]
+pub enum AskedAccessRule {
+    /// A rule that the user has.
+    Known(AccessRuleId),
+    /// A rule in words. Its id is used if the user has no rule with these words yet.
+    Worded(UserAccessRule),
 }
 
 /// The identities of a new cloud.
@@ -149,6 +202,10 @@ pub enum IdentityResourceKind {
     Project,
     User,
     Role,
+    ApplicationCredential,
+    AccessRule,
+    RegisteredLimit,
+    Limit,
 }
 
 impl std::fmt::Display for IdentityResourceKind {
@@ -158,6 +215,10 @@ impl std::fmt::Display for IdentityResourceKind {
             Self::Project => "project",
             Self::User => "user",
             Self::Role => "role",
+            Self::ApplicationCredential => "Application Credential",
+            Self::AccessRule => "Access Rule",
+            Self::RegisteredLimit => "registered limit",
+            Self::Limit => "limit",
         })
     }
 }
@@ -192,6 +253,18 @@ pub enum IdentityReject {
     NotImplied { prior: RoleId, implied: RoleId },
     #[error("user {user} does not have role {role} there")]
     NoGrant { user: UserId, role: RoleId, scope: IdentityScope },
+    #[error("the user does not have role {0} on the project")]
+    RoleNotHeld(RoleId),
+    #[error("the user has {MOST_CREDENTIALS} application credentials already")]
+    TooManyCredentials,
+    #[error("the user would have more than {MOST_ACCESS_RULES} access rules")]
+    TooManyAccessRules,
+    #[error("an application credential has access rule {0}")]
+    AccessRuleInUse(AccessRuleId),
+    #[error("the resource {0} has no registered limit")]
+    NotRegistered(String),
+    #[error("projects or domains have limits of the resource of registered limit {0}")]
+    RegisteredLimitInUse(RegisteredLimitId),
 }
 
 impl AggregateRoot for IdentityRoot {

@@ -209,6 +209,15 @@ fn access_of(identity: &Identity) -> ComparedItems {
             ("enabled", yes_or_no(user.enabled)),
         ];
         items.insert(("user", user.id.to_string()), ComparedItem::new(&user.attributes.name, fields));
+        for credential in identity.credentials_of(&user.id) {
+            let name = format!("{} of {}", credential.name, user.attributes.name);
+            let fields = [
+                ("project", credential.project.to_string()),
+                ("unrestricted", yes_or_no(credential.unrestricted)),
+                ("expires at", maybe(credential.expires_at.as_ref())),
+            ];
+            items.insert(("application credential", credential.id.to_string()), ComparedItem::new(&name, fields));
+        }
     }
     for role in identity.roles.values() {
         items.insert(("role", role.id.to_string()), ComparedItem::new(&role.name, [("name", role.name.clone())]));

@@ -25,7 +25,18 @@ use super::{ProjectRolesArgs, RoleHolder, holders};
 /// The number of events that are read at once.
 const PAGE: usize = 1_024;
 /// Events that change nobody's roles.
-const IRRELEVANT: [&str; 2] = ["identity.password_set", "identity.token_revoked"];
+const IRRELEVANT: [&str; 10] = [
+    "identity.password_set",
+    "identity.token_revoked",
+    "identity.application_credential_created",
+    "identity.application_credential_deleted",
+    "identity.access_rule_created",
+    "identity.access_rule_deleted",
+    "identity.registered_limit_set",
+    "identity.registered_limit_removed",
+    "identity.limit_set",
+    "identity.limit_removed",
+];
 
 #[derive(Debug, Serialize)]
 struct PeriodRoles {
