@@ -381,6 +381,7 @@ impl NetworkService for EmbeddedNetworks {
         instance: InstanceId,
         project: &ProjectId,
         host: &str,
+        _: &PortGrants,
         _: Arc<Meta>,
     ) -> Result<(), PortError> {
         let Some(ovn) = &self.ovn else { return Ok(()) };
