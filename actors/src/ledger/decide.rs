@@ -210,19 +210,27 @@ pub(super) mod tests {
             let LedgerCommand::Report { provider, name, mut inventories, traits, cells, pci } = host(2) else {
                 unreachable!()
             };
-            let line = |total| Inventory { class: ENCRYPTED.into(), total, max_unit: total, ..inventories[0].clone() };
+            let line = |total| Inventory {
+                class: "MEM_ENCRYPTION_CONTEXT".into(),
+                total,
+                max_unit: total,
+                ..inventories[0].clone()
+            };
             let line = encrypted.map(line);
             inventories.extend(line);
             LedgerCommand::Report { provider, name, inventories, traits, cells, pci }
         };
         let claim = || {
             let LedgerCommand::ClaimAll { mut claims } = claim("a", 1) else { unreachable!() };
-            claims[0].claim.allocations[0].resources.push((ENCRYPTED.into(), 1));
+            claims[0].claim.allocations[0].resources.push(("MEM_ENCRYPTION_CONTEXT".into(), 1));
             LedgerCommand::ClaimAll { claims }
         };
         let of = |state: &Ledger| {
             let provider = &state.providers[&ProviderId(uuid::Uuid::from_u128(1))];
-            provider.inventories.get(ENCRYPTED).map(|line| (line.inventory.total, line.inventory.reserved))
+            provider
+                .inventories
+                .get("MEM_ENCRYPTION_CONTEXT")
+                .map(|line| (line.inventory.total, line.inventory.reserved))
         };
         assert_eq!(of(&given([with(Some(15))])), Some((15, 0)));
         assert_eq!(of(&given([with(Some(15)), with(None)])), None);
