@@ -39,7 +39,7 @@ pub mod attach_volume;
 mod away;
 pub mod build_instance;
 mod build_volumes;
-mod change_password;
+pub mod change_password;
 pub mod claim_holder;
 mod commands;
 pub mod confirm_resize;

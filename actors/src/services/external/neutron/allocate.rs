@@ -177,7 +177,10 @@ impl NeutronNetworks {
         // Chronova may have created the port for another server, and the user took it from that server in Neutron. The
         // port is the user's now, so it stays when this server is deleted.
         let is_taken = is_marked(&port);
-        let port = if is_taken { NeutronPort { profile: without_mark(&port), ..port } } else { port };
+        let mut port = port;
+        if is_taken {
+            port.profile = without_mark(&port);
+        }
         let change = binding_change(&port, Some(got));
         if is_own && port.bound_to() == Some(owner.host) && change.is_empty() {
             return ensure_bound(port);
