@@ -8,7 +8,7 @@ use crate::service::Service;
 
 /// The names that Nova gives to faults. The last seven are Chronova's own: two about image properties, and five that
 /// tell `chronova manage` the exit code.
-const NOVA: [&str; 18] = [
+const NOVA: [&str; 19] = [
     "badRequest",
     "unauthorized",
     "forbidden",
