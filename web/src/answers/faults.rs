@@ -6,7 +6,7 @@ use crate::microversion::Microversion;
 use crate::schema::{Property, Schema, array, integer, object, object_of, opt, req, string};
 use crate::service::Service;
 
-/// The names that Nova gives to faults. The last seven are Chronova's own: two about image properties, and five that
+/// The names that Nova gives to faults. The last eight are Chronova's own: two about image properties, and six that
 /// tell `chronova manage` the exit code.
 const NOVA: [&str; 19] = [
     "badRequest",
