@@ -106,10 +106,10 @@ pub enum PlugState {
 }
 
 /// The parts of a plane's state that may be removed.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct PlaneRemovals {
-    /// The parts that this member has wanted itself. `None`: everything may be removed that the log does not have. On a copied or
-    /// restored log, the other copy may have made what this log does not have.
+    /// The parts that this member has wanted itself. `None`: everything may be removed that the log does not have. On a
+    /// copied or restored log, the other copy may have made what this log does not have.
     wanted: Option<BTreeSet<String>>,
 }
 

@@ -28,6 +28,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use self::rows::MONITORED;
+use self::wanted::NorthboundSources;
 pub(super) use self::wanted::mtu;
 use crate::ports::{NetworkPlane, PlaneRemovals, PortError};
 use crate::services::external::http::{TlsTrust, TrustError};
@@ -35,11 +36,11 @@ use crate::services::external::ovsdb::{
     OvsdbAtom, OvsdbClient, OvsdbConnection, OvsdbCopy, OvsdbFailure, OvsdbOptions, OvsdbRemote, OvsdbRow,
 };
 
-/// The most rows that one transaction inserts. OVN's programs handle a transaction as a whole, and meanwhile nothing
-/// else.
-const MOST_INSERTS: usize = 2_000;
-/// The first copy of a database with 50,000 ports has about half of this size.
-const LONGEST_MESSAGE: usize = 128 * 1024 * 1024;
+/// The most rows that one transaction inserts, or updates. OVN's programs handle a transaction as a whole, and meanwhile
+/// nothing else.
+const MOST_CHANGES: usize = 2_000;
+/// The first copy of a database is one message, with about a kilobyte for each port.
+const LONGEST_MESSAGE: usize = 512 * 1024 * 1024;
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// How OVN carries the networks.
@@ -150,11 +151,20 @@ impl NetworkPlane for OvnPlane {
         if let OvsdbConnection::Lost(reason) = connection {
             return Err(PortError::Unavailable(reason));
         }
-        let wanted = wanted::wanted(views, &self.options);
-        let operations = difference::difference(&wanted, &tables, &|mark| removals.allows(mark), MOST_INSERTS);
-        // The client changes its tables in place only while nobody else holds them.
-        drop(tables);
-        removals.note(wanted.keys().map(|key| key.mark.as_str()));
+        let (sources, options) = (NorthboundSources::of(views), self.options.clone());
+        let mut allowed = removals.clone();
+        // With 100,000 ports, this occupies a processor for about a second.
+        let comparing = tokio::task::spawn_blocking(move || {
+            let wanted = wanted::wanted(&sources, &options);
+            let operations = difference::difference(&wanted, &tables, &|mark| allowed.allows(mark), MOST_CHANGES);
+            // The client changes its tables in place only while nobody else holds them.
+            drop(tables);
+            allowed.note(wanted.keys().map(|key| key.mark.as_str()));
+            (operations, allowed)
+        });
+        let compared = comparing.await.map_err(|error| PortError::Unavailable(format!("the comparison: {error}")))?;
+        let operations = compared.0;
+        *removals = compared.1;
         if operations.is_empty() {
             return Ok(true);
         }

@@ -34,8 +34,9 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::rows::WantedCell;
-use super::{OvnOptions, OvnPlace, OvnPlane, admits, wanted};
+use super::rows::{WantedCell, WantedRow};
+use super::wanted::NorthboundSources;
+use super::{OvnOptions, OvnPlace, OvnPlane, admits, difference, wanted};
 use crate::ports::{NetworkPlane as _, PlaneRemovals, PortError};
 use crate::services::external::http::TlsTrust;
 use crate::services::external::ovsdb::fake::FakeOvsdb;
@@ -245,7 +246,7 @@ fn subnet_settings(external: bool) -> SubnetSettings {
 /// The wanted rows as text.
 fn shown(cloud: &Cloud, options: &OvnOptions) -> String {
     let mut text = String::new();
-    for (key, row) in wanted::wanted(&cloud.views, options) {
+    for (key, row) in wanted::wanted(&NorthboundSources::of(&cloud.views), options) {
         writeln!(text, "{} {}", key.table.name(), key.mark).unwrap();
         for (column, cell) in &row.cells {
             let value = match cell {
@@ -451,6 +452,31 @@ async fn what_others_change_in_the_rows_of_chronova_is_mended() {
     }
     let guest: Uuid = guest[1].as_str().unwrap().parse().unwrap();
     assert_eq!(after["Logical_Switch_Port"][&guest]["enabled"].to_json(), json!(true));
+}
+
+#[tokio::test]
+async fn one_transaction_updates_only_so_many_rows() {
+    let (server, cloud) = (FakeOvsdb::start().await, Cloud::furnished().await);
+    let plane = connected(&server).await;
+    settled(&plane, &cloud).await;
+    let guest = named(&server, "Logical_Switch_Port", &GUEST.to_string());
+    let router = named(&server, "Logical_Router", &format!("chronova-{ROUTER}"));
+    let mut changes = plane.changes();
+    changes.mark_unchanged();
+    let disable =
+        |table: &str, row: &Value| json!({"op": "update", "table": table, "where": of(row), "row": {"enabled": false}});
+    server.change(vec![disable("Logical_Switch_Port", &guest), disable("Logical_Router", &router)]).await;
+    timeout(LONG, changes.changed()).await.unwrap().unwrap();
+    let (rows, tables) = (wanted::wanted(&NorthboundSources::of(&cloud.views), &options()), plane.client.copy().tables);
+    let count = |most: usize| difference::difference(&rows, &tables, &|_| true, most).len();
+    assert_eq!([1, 2_000].map(count), [1, 2]);
+    assert_eq!(settled(&plane, &cloud).await, 1);
+}
+
+#[test]
+fn a_name_has_no_character_that_the_database_refuses() {
+    let title = |name: &str| WantedRow::default().titled(name).title;
+    assert_eq!([title("a\0b"), title("\0"), title("")], [Some("ab".to_owned()), None, None]);
 }
 
 #[tokio::test]

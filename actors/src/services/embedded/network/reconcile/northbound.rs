@@ -5,8 +5,8 @@
 //! the rows of Chronova is mended at once. While the database does not answer, nothing is lost: the first comparison
 //! after the next connection finds all differences.
 //!
-//! Another copy of the log may drive the hosts. So this log writes only if a host has admitted it, or if there is no
-//! host. On a copied or restored log, rows that this log does not have may be those of guests that the other copy made.
+//! Another copy of the log may drive the hosts. So this log writes only if a host has admitted it, or if it has no host.
+//! On a copied or restored log, rows that this log does not have may be those of guests that the other copy made.
 //! They stay until an operator removes them.
 
 use std::collections::BTreeSet;
@@ -105,9 +105,13 @@ impl Reconciler for NorthboundRows {
     }
 }
 
-/// Whether this log drives the hosts, as far as anybody knows.
+/// Whether this log drives the hosts, as far as anybody knows. A copy whose configuration names no hosts still has them
+/// in its log.
 fn may_write(context: &ReconcileContext) -> bool {
-    context.fleet.drivers().is_empty() || !context.driven().is_empty()
+    if context.fleet.drivers().is_empty() {
+        return context.views.hosts.read(|hosts| hosts.all().next().is_none());
+    }
+    !context.driven().is_empty()
 }
 
 /// Compares once. `Ok(true)`: there is nothing to do.
@@ -173,7 +177,10 @@ impl NorthboundFollower {
                         break;
                     }
                     Ok(_) => {}
-                    Err(_) => return false,
+                    Err(error) => {
+                        tracing::warn!(%error, "the networks in OVN cannot follow the log any more");
+                        return false;
+                    }
                 },
                 changed = self.changes.changed() => match changed {
                     Ok(()) => break,
