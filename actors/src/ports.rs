@@ -27,7 +27,7 @@ pub use network_resources::{
 };
 pub use networks::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkPlane, NetworkService,
-    PlaneRemovals, PlugState, PortInfo, SecurityGroupInfo, SecurityRuleInfo,
+    PlaneRemovals, PlugState, PortInfo, SecurityGroupInfo, SecurityRuleInfo, is_carried_by_plane,
 };
 pub use volumes::{
     AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumeService, SnapshotInfo, UserVolumeCall,

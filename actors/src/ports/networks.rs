@@ -135,6 +135,12 @@ impl PlaneRemovals {
     }
 }
 
+/// Whether a [`NetworkPlane`] carries ports of this `binding:vnic_type`. The others are devices of their hosts, and no
+/// plane ever says that they are up.
+pub fn is_carried_by_plane(vnic_type: &str) -> bool {
+    !matches!(vnic_type, "direct" | "direct-physical" | "macvtap" | "vdpa" | "remote-managed")
+}
+
 /// A program beside the hosts that carries the traffic of all ports, for example OVN. Its state follows from the log.
 #[async_trait]
 pub trait NetworkPlane: Send + Sync + 'static {

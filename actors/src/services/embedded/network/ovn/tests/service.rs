@@ -65,6 +65,19 @@ async fn a_server_waits_until_ovn_carries_its_port() {
 }
 
 #[tokio::test]
+async fn nobody_waits_for_a_port_that_is_a_device_of_its_host() {
+    let (server, cloud) = (FakeOvsdb::start().await, Cloud::furnished().await);
+    let plane = connected(&server).await;
+    let device = PortId(id(0x30));
+    let settings = PortSettings { vnic_type: "direct".to_owned(), ..PortSettings::default() };
+    cloud.port(INNER, device, "fa:16:3e:00:00:30", (INNER_SUBNET, "10.0.0.30"), settings).await;
+    settled(&plane, &cloud).await;
+    let networks = service(&cloud, Some(plane));
+    assert_eq!(networks.await_plugged(&[device], Duration::ZERO).await, Ok(PlugState::Plugged));
+    assert_eq!(networks.await_plugged(&[device, GUEST], Duration::ZERO).await, Ok(PlugState::NotYet));
+}
+
+#[tokio::test]
 async fn during_a_live_migration_two_hosts_may_bind_a_port() {
     let cloud = Cloud::furnished().await;
     let port = cloud.views.networks.read(|view| view.port(GUEST).cloned()).unwrap();
