@@ -43,7 +43,8 @@ impl OwnRows {
 
 /// The operations of one transaction, empty if nothing differs. It inserts at most `most` rows, and updates no more rows
 /// when it has `most` operations; the next difference has the rest. References always change at once, because the
-/// database drops a new row that nothing refers to. A row of Chronova that is not wanted is removed only if `may_remove` says so of its mark.
+/// database drops a new row that nothing refers to. A row of Chronova that is not wanted is removed only if `may_remove`
+/// says so of its mark.
 pub(super) fn difference(
     wanted: &WantedRows,
     tables: &OvsdbTables,

@@ -30,7 +30,8 @@ pub(super) fn port_name(port: PortId) -> String {
 pub(super) fn is_routed(networks: &NetworksView, router: RouterId, port: &Port, options: &OvnOptions) -> bool {
     let is_gateway = port.binding().owner == GATEWAY_OWNER;
     let has_place = !(is_gateway && options.gateway_chassis.is_empty());
-    networks.router(router).is_some() && has_place && !port.addresses().is_empty()
+    let has_address = port.addresses().iter().any(|fixed| networks.subnet(fixed.subnet).is_some());
+    networks.router(router).is_some() && has_place && has_address
 }
 
 /// The floating addresses of each router.

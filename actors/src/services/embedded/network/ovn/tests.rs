@@ -58,6 +58,8 @@ const OUTSIDE_SUBNET: SubnetId = SubnetId(id(0x7));
 const ROUTER: RouterId = RouterId(id(0x8));
 const INTERFACE: PortId = PortId(id(0x9));
 const GATEWAY: PortId = PortId(id(0xa));
+/// A second interface of the router, on the physical network.
+const WIRED: PortId = PortId(id(0x31));
 const FLOATING: FloatingIpId = FloatingIpId(id(0xb));
 const FLOATING_PORT: PortId = PortId(id(0xc));
 const SSH: SecurityGroupRuleId = SecurityGroupRuleId(id(0xd));
@@ -112,9 +114,11 @@ impl Cloud {
     }
 
     async fn port(&self, network: NetworkId, port: PortId, mac: &str, address: (SubnetId, &str), with: PortSettings) {
-        let special = [(INTERFACE, INTERFACE_OWNER), (GATEWAY, GATEWAY_OWNER), (FLOATING_PORT, FLOATING_IP_OWNER)];
+        let interfaces = [(INTERFACE, INTERFACE_OWNER), (WIRED, INTERFACE_OWNER), (GATEWAY, GATEWAY_OWNER)];
+        let special = interfaces.into_iter().chain([(FLOATING_PORT, FLOATING_IP_OWNER)]).collect::<Vec<_>>();
         let owner = special.iter().find(|(id, _)| *id == port).map_or("compute:nova", |(_, owner)| *owner);
-        let device = if port == INTERFACE || port == GATEWAY { ROUTER.to_string() } else { id(5).to_string() };
+        let device =
+            if matches!(owner, INTERFACE_OWNER | GATEWAY_OWNER) { ROUTER.to_string() } else { id(5).to_string() };
         let host = if port == GUEST { "h1" } else { "" };
         let created = PortCreated {
             network,
@@ -277,6 +281,17 @@ async fn without_a_gateway_chassis_a_router_has_no_gateway() {
     for absent in ["Gateway_Chassis ", "NAT ", "Logical_Router_Static_Route ", "203.0.113.2", &GATEWAY.to_string()] {
         assert!(!rows.contains(absent), "{absent}: {rows}");
     }
+}
+
+#[tokio::test]
+async fn a_router_routes_centrally_on_a_physical_network() {
+    let cloud = Cloud::furnished().await;
+    let central = r#"["reside-on-redirect-chassis","true"]"#;
+    assert!(!shown(&cloud, &options()).contains(central));
+    let open = PortSettings { port_security: false, ..PortSettings::default() };
+    cloud.port(OUTSIDE, WIRED, "fa:16:3e:00:00:31", (OUTSIDE_SUBNET, "203.0.113.9"), open).await;
+    let rows = shown(&cloud, &options());
+    assert_eq!(rows.matches(central).count(), 1, "{rows}");
 }
 
 #[tokio::test]
