@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::ids::PortId;
+use chronova_events::network::Port;
 use chronova_projections::views::Views;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -30,7 +31,7 @@ use tokio::time::{Instant, timeout_at};
 use self::rows::MONITORED;
 use self::wanted::NorthboundSources;
 pub(super) use self::wanted::mtu;
-use crate::ports::{NetworkPlane, PlaneRemovals, PortError};
+use crate::ports::{NetworkPlane, PlaneRemovals, PortError, is_carried_by_plane};
 use crate::services::external::http::{TlsTrust, TrustError};
 use crate::services::external::ovsdb::{
     OvsdbAtom, OvsdbClient, OvsdbConnection, OvsdbCopy, OvsdbFailure, OvsdbOptions, OvsdbRemote, OvsdbRow,
@@ -131,6 +132,11 @@ impl OvnPlane {
             row.is_some_and(holds)
         })
     }
+}
+
+/// Whether the port becomes an interface of Open vSwitch.
+pub(super) fn plugs(port: &Port) -> bool {
+    is_carried_by_plane(&port.settings().vnic_type)
 }
 
 /// Whether OVN carries the traffic of the port.

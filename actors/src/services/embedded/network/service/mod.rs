@@ -41,7 +41,7 @@ use crate::coordination::touched_networks::TouchedNetworks;
 use crate::gateway::CommandGateway;
 use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkPlane, NetworkResources,
-    NetworkService, PlugState, PortError, PortInfo, SecurityGroupInfo, ServiceCaller, is_carried_by_plane,
+    NetworkService, PlugState, PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaReject, NetworkQuotaRoot, room};
 
@@ -388,7 +388,7 @@ impl NetworkService for EmbeddedNetworks {
         let Some(ovn) = &self.ovn else { return Ok(PlugState::Plugged) };
         let is_carried = |port: &PortId| {
             let row = self.views.networks.read(|networks| networks.port(*port).cloned());
-            row.is_none_or(|row| is_carried_by_plane(&row.settings().vnic_type))
+            row.is_none_or(|row| ovn::plugs(&row))
         };
         let carried: Vec<PortId> = ports.iter().copied().filter(is_carried).collect();
         let is_up = ovn.wait_for(&carried, patience, ovn::is_up).await;
