@@ -26,7 +26,7 @@ pub use network_resources::{
     FloatingIpAllocationReject, FloatingIpInfo, FloatingIpTarget, NetworkInfo, NetworkResources, NewSecurityGroup,
 };
 pub use networks::{
-    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkPlane, NetworkService,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkPlane, NetworkService, PlaneOwner,
     PlaneRemovals, PlugState, PortInfo, SecurityGroupInfo, SecurityRuleInfo, is_carried_by_plane,
 };
 pub use volumes::{

@@ -25,16 +25,18 @@ use async_trait::async_trait;
 use chronova_events::ids::PortId;
 use chronova_events::network::Port;
 use chronova_projections::views::Views;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
 
-use self::rows::MONITORED;
+use self::rows::{MONITORED, OWNER};
 use self::wanted::NorthboundSources;
 pub(super) use self::wanted::mtu;
-use crate::ports::{NetworkPlane, PlaneRemovals, PortError, is_carried_by_plane};
+use crate::ports::{NetworkPlane, PlaneOwner, PlaneRemovals, PortError, is_carried_by_plane};
 use crate::services::external::http::{TlsTrust, TrustError};
 use crate::services::external::ovsdb::{
-    OvsdbAtom, OvsdbClient, OvsdbConnection, OvsdbCopy, OvsdbFailure, OvsdbOptions, OvsdbRemote, OvsdbRow,
+    OvsdbAtom, OvsdbClient, OvsdbConnection, OvsdbCopy, OvsdbFailure, OvsdbOptions, OvsdbRemote, OvsdbRow, OvsdbValue,
 };
 
 /// The most rows that one transaction inserts, or updates. OVN's programs handle a transaction as a whole, and meanwhile
@@ -124,6 +126,21 @@ impl OvnPlane {
         }
     }
 
+    /// The row that stands for the whole database, and the log that it remembers.
+    fn owner(&self) -> Option<(Uuid, Option<String>)> {
+        let tables = self.client.copy().tables;
+        let (uuid, row) = tables.table("NB_Global")?.rows.first_key_value()?;
+        let known = row.get("external_ids").and_then(|ids| ids.text_at(OWNER)).map(str::to_owned);
+        Some((*uuid, known))
+    }
+
+    async fn send(&self, operations: Vec<Value>) -> Result<(), PortError> {
+        self.client.transact(operations).await.map_err(|failure| match failure {
+            OvsdbFailure::Unavailable(reason) => PortError::Unavailable(reason),
+            refused @ OvsdbFailure::Refused(_) => PortError::Conflict(refused.to_string()),
+        })
+    }
+
     fn all(&self, ports: &[PortId], holds: &impl Fn(&OvsdbRow) -> bool) -> bool {
         let tables = self.client.copy().tables;
         let table = tables.table("Logical_Switch_Port");
@@ -152,6 +169,34 @@ pub(super) fn admits(row: &OvsdbRow, host: &str) -> bool {
 
 #[async_trait]
 impl NetworkPlane for OvnPlane {
+    async fn claim(&self, owner: PlaneOwner) -> Result<(), PortError> {
+        let own = format!("{}/{}", owner.installation, owner.generation);
+        // OVN's programs make the row.
+        let Some((row, known)) = self.owner() else { return Ok(()) };
+        if known.as_deref() == Some(own.as_str()) {
+            return Ok(());
+        }
+        if let Some(known) = &known {
+            let is_copy = known.starts_with(&format!("{}/", owner.installation));
+            if !(is_copy && owner.is_admitted) {
+                return Err(PortError::Conflict(format!(
+                    "the log {known} writes OVN's northbound database, and this log is {own}: if the other log will \
+                     never run again, run: ovn-nbctl remove NB_Global . external_ids {OWNER}"
+                )));
+            }
+        }
+        // Insertion keeps a present value, and deletion needs the known one. So only one of two logs succeeds.
+        let pair = |log: &str| OvsdbValue::texts([(OWNER.to_owned(), log.to_owned())]).to_json();
+        let former = known.as_deref().map(|known| json!(["external_ids", "delete", pair(known)]));
+        let mutations: Vec<Value> = former.into_iter().chain([json!(["external_ids", "insert", pair(&own)])]).collect();
+        let chosen = json!([["_uuid", "==", ["uuid", row.to_string()]]]);
+        self.send(vec![json!({"op": "mutate", "table": "NB_Global", "where": chosen, "mutations": mutations})]).await?;
+        match self.owner() {
+            Some((_, Some(now))) if now == own => Ok(()),
+            _ => Err(PortError::Conflict("another log has just taken OVN's northbound database".to_owned())),
+        }
+    }
+
     async fn conform(&self, views: &Views, removals: &mut PlaneRemovals) -> Result<bool, PortError> {
         let OvsdbCopy { connection, tables } = self.client.copy();
         if let OvsdbConnection::Lost(reason) = connection {
@@ -174,10 +219,7 @@ impl NetworkPlane for OvnPlane {
         if operations.is_empty() {
             return Ok(true);
         }
-        self.client.transact(operations).await.map_err(|failure| match failure {
-            OvsdbFailure::Unavailable(reason) => PortError::Unavailable(reason),
-            refused @ OvsdbFailure::Refused(_) => PortError::Conflict(refused.to_string()),
-        })?;
+        self.send(operations).await?;
         Ok(false)
     }
 

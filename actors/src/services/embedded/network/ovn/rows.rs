@@ -61,8 +61,12 @@ impl NorthboundTable {
     }
 }
 
+/// The key in `external_ids` of `NB_Global` that says which log writes the database.
+pub(super) const OWNER: &str = "chronova-log";
+
 /// The part of the database to copy: the columns that Chronova writes, and `up`.
 pub(super) const MONITORED: &[(&str, &[&str])] = &[
+    ("NB_Global", &["external_ids"]),
     ("Port_Group", &["name", "ports", "acls", "external_ids"]),
     ("ACL", &["direction", "priority", "match", "action", "external_ids"]),
     ("DHCP_Options", &["cidr", "options", "external_ids"]),

@@ -6,8 +6,9 @@
 //! after the next connection finds all differences.
 //!
 //! Another copy of the log may drive the hosts. So this log writes only if a host has admitted it, or if it has no host.
-//! On a copied or restored log, rows that this log does not have may be those of guests that the other copy made.
-//! They stay until an operator removes them.
+//! The database also remembers the log that writes it, so that no two logs remove each other's rows. A copy whose hosts
+//! admit it takes the database over. On a copied or restored log, rows that this log does not have may be those of guests
+//! that the other copy made. They stay until an operator removes them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,10 +19,12 @@ use chronova_events::ids::NetworkId;
 use chronova_events::instance::InstanceEvent;
 use chronova_events::registry::Event;
 use chronova_events::store::tail::Subscription;
+use chronova_hypervisor::capability::owner_mark::HostOwner;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::ports::{NetworkPlane, PlaneRemovals, PortError};
+use crate::hosts::fence::LogIdentity;
+use crate::ports::{NetworkPlane, PlaneOwner, PlaneRemovals, PortError};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
@@ -114,6 +117,19 @@ fn may_write(context: &ReconcileContext) -> bool {
     !context.driven().is_empty()
 }
 
+/// This log, as the database remembers it. `None` if logs are not distinguished, or if the log is empty.
+async fn owner(context: &ReconcileContext) -> Result<Option<PlaneOwner>, PortError> {
+    if !context.host_options.fenced {
+        return Ok(None);
+    }
+    let identity = LogIdentity::of(&*context.log).await.map_err(|error| PortError::Unavailable(error.to_string()))?;
+    let is_admitted = !context.fleet.drivers().is_empty() && !context.driven().is_empty();
+    Ok(identity.map(|identity| {
+        let HostOwner { installation, generation, .. } = identity.owner;
+        PlaneOwner { installation, generation, is_admitted }
+    }))
+}
+
 /// Compares once. `Ok(true)`: there is nothing to do.
 async fn compare(
     context: &ReconcileContext,
@@ -122,6 +138,9 @@ async fn compare(
 ) -> Result<bool, PortError> {
     if !may_write(context) {
         return Ok(true);
+    }
+    if let Some(owner) = owner(context).await? {
+        plane.claim(owner).await?;
     }
     if !context.fleet.doubt().is_none() {
         removals.only_own();
