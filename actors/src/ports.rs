@@ -29,8 +29,8 @@ pub use network_resources::{
     FloatingIpAllocationReject, FloatingIpInfo, FloatingIpTarget, NetworkInfo, NetworkResources, NewSecurityGroup,
 };
 pub use networks::{
-    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkPlane, NetworkService,
-    PlaneRemovals, PlugState, PortInfo, SecurityGroupInfo, SecurityRuleInfo,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkPlane, NetworkService, PlaneOwner,
+    PlaneRemovals, PlugState, PortInfo, SecurityGroupInfo, SecurityRuleInfo, is_carried_by_plane,
 };
 pub use port_grants::{PortGrant, PortGrants};
 pub use port_resources::{PortAllocations, PortProviders, PortRequestGroup, PortResourceRequest};

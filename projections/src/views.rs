@@ -29,7 +29,8 @@ impl<P: Projection> View<P> {
         look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn share(&self) -> Arc<P> {
+    /// The read model as it is now, for a look that takes long. While it is held, the next change copies the read model.
+    pub fn share(&self) -> Arc<P> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 

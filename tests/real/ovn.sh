@@ -91,6 +91,7 @@ same "the port shows the VIF type of Open vSwitch" "$(port "$P1" binding_vif_typ
 like "the first guest's interface has the port's id for Open vSwitch" "$(on "$HOST" dumpxml "$ONE")" "interfaceid='$P1'"
 same "the hosts have no networks of libvirt" "$(on h1 net-list --all --name | grep ^chronova-; on h2 net-list --all --name | grep ^chronova-)" ""
 same "the hosts have no packet filters of Chronova" "$(on h1 nwfilter-list | grep chronova-; on h2 nwfilter-list | grep chronova-)" ""
+like "the database names the log that writes it" "$(nb get NB_Global . external_ids:chronova-log)" '[0-9a-f-]{36}/[0-9a-f-]{36}'
 A1=$(address_of "$P1") A2=$(address_of "$P2")
 within 120 "the first guest is booted, with its address by OVN's DHCP" has_address "$HOST" one "$ONE" "$A1"
 within 120 "the second guest is booted, with its address by OVN's DHCP" has_address "$OTHER" two "$TWO" "$A2"

@@ -46,6 +46,7 @@ use chronova_events::security_group::RuleTraffic;
 use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use chronova_projections::views::Views;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use super::network_resources::NetworkResources;
 use super::port_grants::PortGrants;
@@ -115,10 +116,10 @@ pub enum PlugState {
 }
 
 /// The parts of a plane's state that may be removed.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct PlaneRemovals {
-    /// The parts that this member has wanted itself. `None`: everything may be removed that the log does not have. On a copied or
-    /// restored log, the other copy may have made what this log does not have.
+    /// The parts that this member has wanted itself. `None`: everything may be removed that the log does not have. On a
+    /// copied or restored log, the other copy may have made what this log does not have.
     wanted: Option<BTreeSet<String>>,
 }
 
@@ -144,9 +145,30 @@ impl PlaneRemovals {
     }
 }
 
+/// The log that writes the state of a plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlaneOwner {
+    /// The same for a log and for all its copies.
+    pub installation: Uuid,
+    /// Differs in each copy.
+    pub generation: Uuid,
+    /// Whether a host has admitted this log. Then it may follow another copy of the same log.
+    pub is_admitted: bool,
+}
+
+/// Whether a [`NetworkPlane`] carries ports of this `binding:vnic_type`. The others are devices of their hosts, and no
+/// plane ever says that they are up.
+pub fn is_carried_by_plane(vnic_type: &str) -> bool {
+    !matches!(vnic_type, "direct" | "direct-physical" | "macvtap" | "vdpa" | "remote-managed")
+}
+
 /// A program beside the hosts that carries the traffic of all ports, for example OVN. Its state follows from the log.
 #[async_trait]
 pub trait NetworkPlane: Send + Sync + 'static {
+    /// Makes the plane remember the log that writes its state. Refuses a plane that another log writes, because the two
+    /// would remove each other's state.
+    async fn claim(&self, owner: PlaneOwner) -> Result<(), PortError>;
+
     /// Compares the plane's state with the read models, and sends the difference. Idempotent. Returns whether there was
     /// none; after a difference, a further call may find more. Only the leader may call this.
     async fn conform(&self, views: &Views, removals: &mut PlaneRemovals) -> Result<bool, PortError>;

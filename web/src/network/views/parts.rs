@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::ports::NetworkPlane;
+use chronova_actors::ports::{NetworkPlane, is_carried_by_plane};
 use chronova_events::envelope::Timestamp;
 use chronova_events::network::{FLOATING_IP_OWNER, FixedAddress, Port};
 use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
@@ -38,7 +38,8 @@ pub(super) fn port_status(ctx: &Ctx, row: &Port) -> &'static str {
 /// The status of a port that a device on a host uses. If a program carries the traffic between hosts, the port is
 /// `ACTIVE` when that program says so. Before, the port is `BUILD` for a while, and then `DOWN`.
 fn used(ctx: &Ctx, row: &Port) -> &'static str {
-    let (Some(plane), Ok(queries)) = (plane(ctx), ctx.queries()) else { return "ACTIVE" };
+    let plane = plane(ctx).filter(|_| is_carried_by_plane(&row.settings().vnic_type));
+    let (Some(plane), Ok(queries)) = (plane, ctx.queries()) else { return "ACTIVE" };
     match queries.clock.now().0 - row.updated_at.0 {
         _ if plane.carries(row.created.port) => "ACTIVE",
         ..PLUGGING => "BUILD",

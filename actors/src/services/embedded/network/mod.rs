@@ -3,9 +3,9 @@
 //! A network with its subnets and ports is one aggregate, so that no two ports ever get one address. [`decide`] has the
 //! rules of the network. [`subnets`], [`ports`] and [`floating`] have the rules of its parts. [`creation`] creates
 //! resources within the quota of their project. [`floating_ips`] associates floating addresses with ports of other
-//! networks. [`ovn`] carries networks across hosts, if the operator has OVN. [`service`] implements the trait [`crate::ports::NetworkService`], through which processes give servers
-//! their interfaces. [`reconcile`] keeps hosts and servers in line with the log. [`access`] gives policy rules the
-//! attributes of resources.
+//! networks. [`ovn`] carries networks across hosts, if the operator has OVN. [`service`] implements the trait
+//! [`crate::ports::NetworkService`], through which processes give servers their interfaces. [`reconcile`] keeps hosts and
+//! servers in line with the log. [`access`] gives policy rules the attributes of resources.
 //!
 //! A router, a project's security groups and a project's quota are aggregates of their own: [`router`],
 //! [`security_group`], [`quota`].

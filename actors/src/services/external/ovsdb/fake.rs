@@ -17,7 +17,7 @@ use super::frames::OvsdbFrames;
 use super::values::{OvsdbAtom, OvsdbRow, OvsdbValue};
 
 /// The tables whose rows stay without a reference.
-const ROOTS: [&str; 4] = ["DHCP_Options", "Logical_Switch", "Logical_Router", "Port_Group"];
+const ROOTS: [&str; 5] = ["NB_Global", "DHCP_Options", "Logical_Switch", "Logical_Router", "Port_Group"];
 
 type FakeTables = BTreeMap<String, BTreeMap<Uuid, OvsdbRow>>;
 
@@ -270,6 +270,9 @@ fn mutate(
             for (key, value) in more {
                 present.entry(key).or_insert(value);
             }
+        }
+        ("delete", OvsdbValue::Map(present), OvsdbValue::Map(pairs)) => {
+            present.retain(|key, value| pairs.get(key) != Some(&*value));
         }
         ("delete", OvsdbValue::Map(present), OvsdbValue::Set(keys)) => present.retain(|key, _| !keys.contains(key)),
         (mutator, ..) => return Err(format!("unknown mutator {mutator}")),

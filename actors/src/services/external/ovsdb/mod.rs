@@ -26,7 +26,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::remote::{InvalidRemote, OvsdbRemote, read_remotes};
-pub use self::values::{MalformedOvsdb, OvsdbAtom, OvsdbRow, OvsdbTable, OvsdbTables, OvsdbValue};
+pub use self::values::{MalformedOvsdb, OvsdbAtom, OvsdbRow, OvsdbTable, OvsdbTables, OvsdbValue, storable};
 use super::http::{TlsTrust, TrustError};
 
 /// Which database, and how to reach it.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use chronova_events::entropy;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
@@ -123,6 +124,9 @@ struct OvsdbSession {
     reader: ReadHalf<Box<dyn OvsdbStream>>,
     writer: WriteHalf<Box<dyn OvsdbStream>>,
     frames: OvsdbFrames,
+    outgoing: BytesMut,
+    /// Whether bytes wait in `outgoing`, or in the buffer of the connection.
+    unsent: bool,
     pending: BTreeMap<u64, PendingTransaction>,
     last_id: u64,
     heard: Instant,
@@ -143,6 +147,8 @@ impl OvsdbSession {
             reader,
             writer,
             frames: OvsdbFrames::new(options.longest_message),
+            outgoing: BytesMut::new(),
+            unsent: false,
             pending: BTreeMap::new(),
             last_id: MONITOR,
             heard: Instant::now(),
@@ -153,10 +159,12 @@ impl OvsdbSession {
             .iter()
             .map(|(table, columns)| ((*table).to_owned(), json!({"columns": columns})))
             .collect();
-        session.write(&request("monitor", json!([options.database, null, wanted]), json!(MONITOR)), options).await?;
+        session.queue(&request("monitor", json!([options.database, null, wanted]), json!(MONITOR)));
         loop {
+            send(&mut session.writer, &mut session.outgoing).await.map_err(|error| error.to_string())?;
+            session.unsent = false;
             let message = session.read().await?;
-            if session.answer_echo(&message, options).await? || message["id"] != json!(MONITOR) {
+            if session.answer_echo(&message) || message["id"] != json!(MONITOR) {
                 continue;
             }
             if !message["error"].is_null() {
@@ -190,23 +198,33 @@ impl OvsdbSession {
         shown: &ShownCopy,
     ) -> Result<(), String> {
         loop {
-            let (due, has_room) = (self.due(options), self.pending.len() < MOST_WAITING);
+            while let Some(message) = self.next()? {
+                self.take(&message, shown)?;
+            }
+            if self.outgoing.len() > options.longest_message {
+                return Err("it takes no more bytes".to_owned());
+            }
+            self.frames.bytes.reserve(READ);
+            // One transaction at a time waits to be sent.
+            let (due, has_room) = (self.due(options), self.pending.len() < MOST_WAITING && !self.unsent);
             tokio::select! {
-                message = self.read() => {
-                    let message = message?;
-                    self.take(&message, options, shown).await?;
+                count = self.reader.read_buf(&mut self.frames.bytes) => self.hear(count)?,
+                // The server reads nothing before its own messages are read. So both directions go on together.
+                sent = send(&mut self.writer, &mut self.outgoing), if self.unsent => {
+                    sent.map_err(|error| error.to_string())?;
+                    self.unsent = false;
                 }
                 call = calls.recv(), if has_room => match call {
-                    Some(call) => self.begin(call, options).await?,
+                    Some(call) => self.begin(call, options),
                     None => return Ok(()),
                 },
-                () = sleep_until(due) => self.look_at_clock(options).await?,
+                () = sleep_until(due) => self.look_at_clock(options)?,
             }
         }
     }
 
-    async fn take(&mut self, message: &Value, options: &OvsdbOptions, shown: &ShownCopy) -> Result<(), String> {
-        if self.answer_echo(message, options).await? {
+    fn take(&mut self, message: &Value, shown: &ShownCopy) -> Result<(), String> {
+        if self.answer_echo(message) {
             return Ok(());
         }
         match message["method"].as_str() {
@@ -222,13 +240,17 @@ impl OvsdbSession {
         }
     }
 
-    async fn begin(&mut self, call: OvsdbCall, options: &OvsdbOptions) -> Result<(), String> {
+    fn begin(&mut self, call: OvsdbCall, options: &OvsdbOptions) {
+        // Whoever wanted the transaction may have lost the leadership while it waited for its turn.
+        if call.answer.is_closed() {
+            return;
+        }
         self.last_id += 1;
         let waiting = PendingTransaction { answer: call.answer, due: Instant::now() + options.answer_timeout };
         self.pending.insert(self.last_id, waiting);
         let mut params = vec![json!(options.database)];
         params.extend(call.operations);
-        self.write(&request("transact", Value::Array(params), json!(self.last_id)), options).await
+        self.queue(&request("transact", Value::Array(params), json!(self.last_id)));
     }
 
     /// When [`look_at_clock`](Self::look_at_clock) has something to do.
@@ -237,7 +259,7 @@ impl OvsdbSession {
         self.pending.values().map(|waiting| waiting.due).chain([silence]).min().unwrap_or(silence)
     }
 
-    async fn look_at_clock(&mut self, options: &OvsdbOptions) -> Result<(), String> {
+    fn look_at_clock(&mut self, options: &OvsdbOptions) -> Result<(), String> {
         let now = Instant::now();
         if self.pending.values().any(|waiting| waiting.due <= now) {
             return Err("it does not answer a transaction".to_owned());
@@ -246,48 +268,62 @@ impl OvsdbSession {
             Some(asked) if asked + options.probe_interval <= now => Err("it is silent".to_owned()),
             None if self.heard + options.probe_interval <= now => {
                 self.probed = Some(now);
-                self.write(&request("echo", json!([]), json!("probe")), options).await
+                self.queue(&request("echo", json!([]), json!("probe")));
+                Ok(())
             }
             _ => Ok(()),
         }
     }
 
     /// Answers the server's question whether the client still runs. Returns false for any other message.
-    async fn answer_echo(&mut self, message: &Value, options: &OvsdbOptions) -> Result<bool, String> {
-        if message["method"].as_str() != Some("echo") {
-            return Ok(false);
+    fn answer_echo(&mut self, message: &Value) -> bool {
+        let is_echo = message["method"].as_str() == Some("echo");
+        if is_echo {
+            self.queue(&json!({"result": message["params"], "error": null, "id": message["id"]}));
         }
-        let answer = json!({"result": message["params"], "error": null, "id": message["id"]});
-        self.write(&answer, options).await?;
-        Ok(true)
+        is_echo
     }
 
-    /// The next message. May be cancelled: the bytes so far are kept.
+    /// The next message that is already here.
+    fn next(&mut self) -> Result<Option<Value>, String> {
+        self.frames.next().map_err(|error| error.to_string())
+    }
+
+    /// The next message.
     async fn read(&mut self) -> Result<Value, String> {
         loop {
-            if let Some(message) = self.frames.next().map_err(|error| error.to_string())? {
+            if let Some(message) = self.next()? {
                 return Ok(message);
             }
             self.frames.bytes.reserve(READ);
-            let count = self.reader.read_buf(&mut self.frames.bytes).await.map_err(|error| error.to_string())?;
-            if count == 0 {
-                return Err("it closed the connection".to_owned());
-            }
-            (self.heard, self.probed) = (Instant::now(), None);
+            let count = self.reader.read_buf(&mut self.frames.bytes).await;
+            self.hear(count)?;
         }
     }
 
-    async fn write(&mut self, message: &Value, options: &OvsdbOptions) -> Result<(), String> {
-        let bytes = message.to_string().into_bytes();
-        let written = async {
-            self.writer.write_all(&bytes).await?;
-            self.writer.flush().await
-        };
-        match timeout(options.answer_timeout, written).await {
-            Ok(written) => written.map_err(|error| error.to_string()),
-            Err(_) => Err("it takes no more bytes".to_owned()),
+    /// Notes that bytes have come.
+    fn hear(&mut self, count: std::io::Result<usize>) -> Result<(), String> {
+        if count.map_err(|error| error.to_string())? == 0 {
+            return Err("it closed the connection".to_owned());
+        }
+        (self.heard, self.probed) = (Instant::now(), None);
+        Ok(())
+    }
+
+    fn queue(&mut self, message: &Value) {
+        self.outgoing.extend_from_slice(message.to_string().as_bytes());
+        self.unsent = true;
+    }
+}
+
+/// Sends the waiting bytes. May be cancelled: the bytes that are not sent stay.
+async fn send(writer: &mut WriteHalf<Box<dyn OvsdbStream>>, outgoing: &mut BytesMut) -> std::io::Result<()> {
+    while !outgoing.is_empty() {
+        if writer.write_buf(outgoing).await? == 0 {
+            return Err(std::io::ErrorKind::WriteZero.into());
         }
     }
+    writer.flush().await
 }
 
 fn request(method: &str, params: Value, id: Value) -> Value {

@@ -180,6 +180,7 @@ fn values_are_read_as_they_are_written() {
         assert_eq!(OvsdbValue::read(&value).unwrap().to_json(), value);
     }
     assert_eq!(OvsdbValue::read(&json!(["set", ["a"]])).unwrap().to_json(), json!("a"));
+    assert_eq!(OvsdbValue::text("a\0b").to_json(), json!("ab"), "the database ends the connection after a NUL");
     for wrong in [json!(null), json!(["uuid", "x"]), json!(["set", "a"]), json!(["map", [["k"]]]), json!({})] {
         assert!(OvsdbValue::read(&wrong).is_err(), "{wrong}");
     }

@@ -41,9 +41,15 @@ fn malformed(what: &str, value: &Value) -> MalformedOvsdb {
     MalformedOvsdb(format!("{what}: {text}"))
 }
 
+/// The text without NUL characters. The database ends the connection of a client that sends one.
+pub fn storable(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "") } else { text }
+}
+
 impl OvsdbAtom {
+    /// A text that the database accepts.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(text.into())
+        Self::Text(storable(text.into()))
     }
 
     fn to_json(&self) -> Value {
@@ -89,7 +95,7 @@ impl OvsdbValue {
 
     /// A map of texts.
     pub fn texts(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self::Map(pairs.into_iter().map(|(key, value)| (OvsdbAtom::Text(key), OvsdbAtom::Text(value))).collect())
+        Self::Map(pairs.into_iter().map(|(key, value)| (OvsdbAtom::text(key), OvsdbAtom::text(value))).collect())
     }
 
     /// The scalar, if there is exactly one.

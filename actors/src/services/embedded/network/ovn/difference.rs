@@ -41,8 +41,10 @@ impl OwnRows {
     }
 }
 
-/// The operations of one transaction, empty if nothing differs. It inserts at most `most` rows; the next difference has
-/// the rest. A row of Chronova that is not wanted is removed only if `may_remove` says so of its mark.
+/// The operations of one transaction, empty if nothing differs. It inserts at most `most` rows, and updates no more rows
+/// when it has `most` operations; the next difference has the rest. References always change at once, because the
+/// database drops a new row that nothing refers to. A row of Chronova that is not wanted is removed only if `may_remove`
+/// says so of its mark.
 pub(super) fn difference(
     wanted: &WantedRows,
     tables: &OvsdbTables,
@@ -53,7 +55,7 @@ pub(super) fn difference(
     let missing = wanted.keys().filter(|key| !own.by_key.contains_key(*key)).take(most);
     let inserted: BTreeMap<&NorthboundKey, String> =
         missing.enumerate().map(|(index, key)| (key, format!("row{index}"))).collect();
-    let look = RowChange { own: &own, inserted: &inserted, wanted, may_remove };
+    let look = RowChange { own: &own, inserted: &inserted, wanted, may_remove, most };
     let mut operations: Vec<Value> = inserted
         .iter()
         .filter_map(|(key, name)| {
@@ -86,6 +88,7 @@ struct RowChange<'a> {
     inserted: &'a BTreeMap<&'a NorthboundKey, String>,
     wanted: &'a WantedRows,
     may_remove: &'a dyn Fn(&str) -> bool,
+    most: usize,
 }
 
 impl RowChange<'_> {
@@ -133,7 +136,7 @@ impl RowChange<'_> {
         }
         mutate_marks(key, row, present.get("external_ids"), &mut mutations);
         let table = key.table.name();
-        if !update.is_empty() {
+        if !update.is_empty() && into.len() < self.most {
             into.push(json!({"op": "update", "table": table, "where": chosen(uuid), "row": update}));
         }
         if !mutations.is_empty() {

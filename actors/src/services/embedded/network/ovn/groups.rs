@@ -11,6 +11,7 @@ use chronova_events::network::Port;
 use chronova_events::security_group::{Direction, Ethertype, RuleTraffic, SecurityGroup};
 use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
+use ipnet::IpNet;
 
 use super::rows::{NorthboundKey, NorthboundTable, WantedRow, WantedRows, key};
 use super::wanted::{is_plain, port_key};
@@ -130,9 +131,12 @@ fn expression(group: &str, traffic: &RuleTraffic) -> Option<String> {
         Ethertype::Ipv6 => ("ip6", "ip6"),
     };
     let mut terms = vec![format!("{side} == @{group}"), version.to_owned()];
-    // A prefix of all addresses is the same as no prefix.
-    let prefix = traffic.remote_prefix.as_deref().filter(|prefix| !matches!(*prefix, "0.0.0.0/0" | "::/0"));
-    terms.extend(prefix.map(|prefix| format!("{version}.{other} == {prefix}")));
+    if let Some(prefix) = &traffic.remote_prefix {
+        // OVN refuses an expression with a prefix that has bits of a host.
+        let prefix = prefix.parse::<IpNet>().ok()?.trunc();
+        // A prefix of all addresses is the same as no prefix.
+        terms.extend((prefix.prefix_len() > 0).then(|| format!("{version}.{other} == {prefix}")));
+    }
     terms.extend(traffic.remote_group.map(|remote| format!("{version}.{other} == ${}_{set}", group_name(remote))));
     terms.extend(protocol(traffic)?);
     Some(terms.join(" && "))
@@ -198,6 +202,11 @@ mod tests {
         for (got, wanted) in [
             (said(Ingress, Ipv4, None, None, None, None), "outport == @g && ip4"),
             (said(Ingress, Ipv4, None, None, None, Some("0.0.0.0/0")), "outport == @g && ip4"),
+            (said(Ingress, Ipv4, None, None, None, Some("10.0.0.9/0")), "outport == @g && ip4"),
+            (
+                said(Ingress, Ipv4, None, None, None, Some("10.0.0.9/24")),
+                "outport == @g && ip4 && ip4.src == 10.0.0.0/24",
+            ),
             (
                 said(Egress, Ipv6, None, None, None, Some("2001:db8::/32")),
                 "inport == @g && ip6 && ip6.dst == 2001:db8::/32",

@@ -23,23 +23,27 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::ids::PortId;
+use chronova_events::network::Port;
 use chronova_projections::views::Views;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
 
-use self::rows::MONITORED;
+use self::rows::{MONITORED, OWNER};
+use self::wanted::NorthboundSources;
 pub(super) use self::wanted::mtu;
-use crate::ports::{NetworkPlane, PlaneRemovals, PortError};
+use crate::ports::{NetworkPlane, PlaneOwner, PlaneRemovals, PortError, is_carried_by_plane};
 use crate::services::external::http::{TlsTrust, TrustError};
 use crate::services::external::ovsdb::{
-    OvsdbAtom, OvsdbClient, OvsdbConnection, OvsdbCopy, OvsdbFailure, OvsdbOptions, OvsdbRemote, OvsdbRow,
+    OvsdbAtom, OvsdbClient, OvsdbConnection, OvsdbCopy, OvsdbFailure, OvsdbOptions, OvsdbRemote, OvsdbRow, OvsdbValue,
 };
 
-/// The most rows that one transaction inserts. OVN's programs handle a transaction as a whole, and meanwhile nothing
-/// else.
-const MOST_INSERTS: usize = 2_000;
-/// The first copy of a database with 50,000 ports has about half of this size.
-const LONGEST_MESSAGE: usize = 128 * 1024 * 1024;
+/// The most rows that one transaction inserts, or updates. OVN's programs handle a transaction as a whole, and meanwhile
+/// nothing else.
+const MOST_CHANGES: usize = 2_000;
+/// The first copy of a database is one message, with about a kilobyte for each port.
+const LONGEST_MESSAGE: usize = 512 * 1024 * 1024;
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// How OVN carries the networks.
@@ -122,6 +126,21 @@ impl OvnPlane {
         }
     }
 
+    /// The row that stands for the whole database, and the log that it remembers.
+    fn owner(&self) -> Option<(Uuid, Option<String>)> {
+        let tables = self.client.copy().tables;
+        let (uuid, row) = tables.table("NB_Global")?.rows.first_key_value()?;
+        let known = row.get("external_ids").and_then(|ids| ids.text_at(OWNER)).map(str::to_owned);
+        Some((*uuid, known))
+    }
+
+    async fn send(&self, operations: Vec<Value>) -> Result<(), PortError> {
+        self.client.transact(operations).await.map_err(|failure| match failure {
+            OvsdbFailure::Unavailable(reason) => PortError::Unavailable(reason),
+            refused @ OvsdbFailure::Refused(_) => PortError::Conflict(refused.to_string()),
+        })
+    }
+
     fn all(&self, ports: &[PortId], holds: &impl Fn(&OvsdbRow) -> bool) -> bool {
         let tables = self.client.copy().tables;
         let table = tables.table("Logical_Switch_Port");
@@ -130,6 +149,11 @@ impl OvnPlane {
             row.is_some_and(holds)
         })
     }
+}
+
+/// Whether the port becomes an interface of Open vSwitch.
+pub(super) fn plugs(port: &Port) -> bool {
+    is_carried_by_plane(&port.settings().vnic_type)
 }
 
 /// Whether OVN carries the traffic of the port.
@@ -145,23 +169,57 @@ pub(super) fn admits(row: &OvsdbRow, host: &str) -> bool {
 
 #[async_trait]
 impl NetworkPlane for OvnPlane {
+    async fn claim(&self, owner: PlaneOwner) -> Result<(), PortError> {
+        let own = format!("{}/{}", owner.installation, owner.generation);
+        // OVN's programs make the row.
+        let Some((row, known)) = self.owner() else { return Ok(()) };
+        if known.as_deref() == Some(own.as_str()) {
+            return Ok(());
+        }
+        if let Some(known) = &known {
+            let is_copy = known.starts_with(&format!("{}/", owner.installation));
+            if !(is_copy && owner.is_admitted) {
+                return Err(PortError::Conflict(format!(
+                    "the log {known} writes OVN's northbound database, and this log is {own}: if the other log will \
+                     never run again, run: ovn-nbctl remove NB_Global . external_ids {OWNER}"
+                )));
+            }
+        }
+        // Insertion keeps a present value, and deletion needs the known one. So only one of two logs succeeds.
+        let pair = |log: &str| OvsdbValue::texts([(OWNER.to_owned(), log.to_owned())]).to_json();
+        let former = known.as_deref().map(|known| json!(["external_ids", "delete", pair(known)]));
+        let mutations: Vec<Value> = former.into_iter().chain([json!(["external_ids", "insert", pair(&own)])]).collect();
+        let chosen = json!([["_uuid", "==", ["uuid", row.to_string()]]]);
+        self.send(vec![json!({"op": "mutate", "table": "NB_Global", "where": chosen, "mutations": mutations})]).await?;
+        match self.owner() {
+            Some((_, Some(now))) if now == own => Ok(()),
+            _ => Err(PortError::Conflict("another log has just taken OVN's northbound database".to_owned())),
+        }
+    }
+
     async fn conform(&self, views: &Views, removals: &mut PlaneRemovals) -> Result<bool, PortError> {
         let OvsdbCopy { connection, tables } = self.client.copy();
         if let OvsdbConnection::Lost(reason) = connection {
             return Err(PortError::Unavailable(reason));
         }
-        let wanted = wanted::wanted(views, &self.options);
-        let operations = difference::difference(&wanted, &tables, &|mark| removals.allows(mark), MOST_INSERTS);
-        // The client changes its tables in place only while nobody else holds them.
-        drop(tables);
-        removals.note(wanted.keys().map(|key| key.mark.as_str()));
+        let (sources, options) = (NorthboundSources::of(views), self.options.clone());
+        let mut allowed = removals.clone();
+        // With 100,000 ports, this occupies a processor for about a second.
+        let comparing = tokio::task::spawn_blocking(move || {
+            let wanted = wanted::wanted(&sources, &options);
+            let operations = difference::difference(&wanted, &tables, &|mark| allowed.allows(mark), MOST_CHANGES);
+            // The client changes its tables in place only while nobody else holds them.
+            drop(tables);
+            allowed.note(wanted.keys().map(|key| key.mark.as_str()));
+            (operations, allowed)
+        });
+        let compared = comparing.await.map_err(|error| PortError::Unavailable(format!("the comparison: {error}")))?;
+        let operations = compared.0;
+        *removals = compared.1;
         if operations.is_empty() {
             return Ok(true);
         }
-        self.client.transact(operations).await.map_err(|failure| match failure {
-            OvsdbFailure::Unavailable(reason) => PortError::Unavailable(reason),
-            refused @ OvsdbFailure::Refused(_) => PortError::Conflict(refused.to_string()),
-        })?;
+        self.send(operations).await?;
         Ok(false)
     }
 

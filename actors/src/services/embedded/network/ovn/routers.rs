@@ -3,16 +3,22 @@
 //! Routing between networks happens on each host. Traffic to and from an external network passes the gateway chassis,
 //! which translates addresses. OVN chooses the first of the gateway chassis that is alive.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use chronova_events::ids::{PortId, RouterId};
-use chronova_events::network::{Ipv6Mode, Port, Subnet};
+use chronova_events::network::{Association, FloatingIp, Ipv6Mode, Port, Subnet};
 use chronova_events::router::{GATEWAY_OWNER, RouterRow};
 use chronova_projections::networks::NetworksView;
 
 use super::OvnOptions;
 use super::rows::{NorthboundKey, NorthboundTable, WantedRow, WantedRows, key};
 use super::wanted::mtu;
+
+/// Neutron's options of a router. By default OVN fills the neighbours of each router in before they are asked for: the
+/// rules of an external network would then grow with the square of its number of routers.
+const NEIGHBOURS: [(&str, &str); 2] = [("always_learn_from_arp_request", "false"), ("dynamic_neigh_routers", "true")];
 
 /// The name of a router's port, which the port of the switch refers to.
 pub(super) fn port_name(port: PortId) -> String {
@@ -24,10 +30,26 @@ pub(super) fn port_name(port: PortId) -> String {
 pub(super) fn is_routed(networks: &NetworksView, router: RouterId, port: &Port, options: &OvnOptions) -> bool {
     let is_gateway = port.binding().owner == GATEWAY_OWNER;
     let has_place = !(is_gateway && options.gateway_chassis.is_empty());
-    networks.router(router).is_some() && has_place && !port.addresses().is_empty()
+    let has_address = port.addresses().iter().any(|fixed| networks.subnet(fixed.subnet).is_some());
+    networks.router(router).is_some() && has_place && has_address
+}
+
+/// The floating addresses of each router.
+type FloatingByRouter<'a> = BTreeMap<RouterId, Vec<(&'a FloatingIp, &'a Association)>>;
+
+/// One pass over all floating addresses. A pass for each router would take too long.
+fn floating(networks: &NetworksView) -> FloatingByRouter<'_> {
+    let mut by_router = FloatingByRouter::new();
+    for floating in networks.floating_ips().map(Arc::as_ref) {
+        if let Some(to) = networks.association(floating) {
+            by_router.entry(to.router).or_default().push((floating, to));
+        }
+    }
+    by_router
 }
 
 pub(super) fn routers(networks: &NetworksView, options: &OvnOptions, rows: &mut WantedRows) {
+    let floating = floating(networks);
     for router in networks.routers() {
         let id = router.id();
         let connected = networks.of_router(id).filter(|port| is_routed(networks, id, port, options));
@@ -35,7 +57,7 @@ pub(super) fn routers(networks: &NetworksView, options: &OvnOptions, rows: &mut 
         let gateway = networks.gateway_of(id).filter(|_| !options.gateway_chassis.is_empty());
         let (routes, nat) = match gateway {
             Some(gateway) => {
-                (default_routes(networks, id, gateway, rows), translations(networks, router, gateway, rows))
+                (default_routes(networks, id, gateway, rows), translations(networks, router, gateway, &floating, rows))
             }
             None => (Vec::new(), Vec::new()),
         };
@@ -45,6 +67,7 @@ pub(super) fn routers(networks: &NetworksView, options: &OvnOptions, rows: &mut 
             .rows("ports", ports)
             .rows("static_routes", routes)
             .rows("nat", nat)
+            .map("options", NEIGHBOURS.map(|(name, value)| (name, value.to_owned())))
             .titled(&router.settings().name);
         rows.insert(key(NorthboundTable::Router, format!("router/{id}")), wanted);
     }
@@ -66,6 +89,11 @@ fn router_port(networks: &NetworksView, port: &Port, options: &OvnOptions, rows:
         .enabled(port.settings().admin_state_up)
         .rows("gateway_chassis", chassis)
         .map("ipv6_ra_configs", if is_gateway { Vec::new() } else { advertisements(&subnets, tunnel) });
+    let network = networks.network(port.created.network);
+    let is_physical = network.is_some_and(|network| network.created.provider.physical_network.is_some());
+    // Otherwise each host would send with the router's MAC into the physical network.
+    let central = [("reside-on-redirect-chassis", "true".to_owned())];
+    let wanted = if is_physical && !is_gateway { wanted.map("options", central) } else { wanted };
     let own = key(NorthboundTable::RouterPort, format!("router-port/{id}"));
     rows.insert(own.clone(), wanted);
     own
@@ -129,6 +157,7 @@ fn translations(
     networks: &NetworksView,
     router: &RouterRow,
     gateway: &Port,
+    floating: &FloatingByRouter<'_>,
     rows: &mut WantedRows,
 ) -> Vec<NorthboundKey> {
     let id = router.id();
@@ -151,7 +180,7 @@ fn translations(
             }
         }
     }
-    for (floating, to) in networks.routed_by(id) {
+    for (floating, to) in floating.get(&id).into_iter().flatten() {
         add(format!("floating/{}", floating.id()), "dnat_and_snat", floating.address(), to.address.to_string());
     }
     all

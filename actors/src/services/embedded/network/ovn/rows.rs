@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::services::external::ovsdb::{OvsdbAtom, OvsdbValue};
+use crate::services::external::ovsdb::{OvsdbAtom, OvsdbValue, storable};
 
 /// The key in `external_ids` that marks the rows of Chronova.
 pub(super) const MARK: &str = "chronova:row";
@@ -61,8 +61,12 @@ impl NorthboundTable {
     }
 }
 
+/// The key in `external_ids` of `NB_Global` that says which log writes the database.
+pub(super) const OWNER: &str = "chronova-log";
+
 /// The part of the database to copy: the columns that Chronova writes, and `up`.
 pub(super) const MONITORED: &[(&str, &[&str])] = &[
+    ("NB_Global", &["external_ids"]),
     ("Port_Group", &["name", "ports", "acls", "external_ids"]),
     ("ACL", &["direction", "priority", "match", "action", "external_ids"]),
     ("DHCP_Options", &["cidr", "options", "external_ids"]),
@@ -83,10 +87,10 @@ pub(super) const MONITORED: &[(&str, &[&str])] = &[
             "external_ids",
         ],
     ),
-    ("Logical_Router", &["name", "ports", "static_routes", "nat", "enabled", "external_ids"]),
+    ("Logical_Router", &["name", "ports", "static_routes", "nat", "enabled", "options", "external_ids"]),
     (
         "Logical_Router_Port",
-        &["name", "mac", "networks", "enabled", "gateway_chassis", "ipv6_ra_configs", "external_ids"],
+        &["name", "mac", "networks", "enabled", "gateway_chassis", "ipv6_ra_configs", "options", "external_ids"],
     ),
     ("Gateway_Chassis", &["name", "chassis_name", "priority", "external_ids"]),
     ("Logical_Router_Static_Route", &["ip_prefix", "nexthop", "output_port", "external_ids"]),
@@ -140,7 +144,7 @@ impl WantedRow {
 
     /// A set of texts.
     pub(super) fn texts(self, column: &'static str, texts: impl IntoIterator<Item = String>) -> Self {
-        self.value(column, OvsdbValue::Set(texts.into_iter().map(OvsdbAtom::Text).collect()))
+        self.value(column, OvsdbValue::Set(texts.into_iter().map(OvsdbAtom::text).collect()))
     }
 
     /// A map of texts.
@@ -160,7 +164,7 @@ impl WantedRow {
     }
 
     pub(super) fn titled(mut self, title: &str) -> Self {
-        self.title = (!title.is_empty()).then(|| title.to_owned());
+        self.title = Some(storable(title.to_owned())).filter(|title| !title.is_empty());
         self
     }
 }

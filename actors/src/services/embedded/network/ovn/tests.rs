@@ -34,8 +34,9 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::rows::WantedCell;
-use super::{OvnOptions, OvnPlace, OvnPlane, admits, wanted};
+use super::rows::{WantedCell, WantedRow};
+use super::wanted::NorthboundSources;
+use super::{OvnOptions, OvnPlace, OvnPlane, admits, difference, wanted};
 use crate::ports::{NetworkPlane as _, PlaneRemovals, PortError};
 use crate::services::external::http::TlsTrust;
 use crate::services::external::ovsdb::fake::FakeOvsdb;
@@ -57,6 +58,8 @@ const OUTSIDE_SUBNET: SubnetId = SubnetId(id(0x7));
 const ROUTER: RouterId = RouterId(id(0x8));
 const INTERFACE: PortId = PortId(id(0x9));
 const GATEWAY: PortId = PortId(id(0xa));
+/// A second interface of the router, on the physical network.
+const WIRED: PortId = PortId(id(0x31));
 const FLOATING: FloatingIpId = FloatingIpId(id(0xb));
 const FLOATING_PORT: PortId = PortId(id(0xc));
 const SSH: SecurityGroupRuleId = SecurityGroupRuleId(id(0xd));
@@ -111,9 +114,11 @@ impl Cloud {
     }
 
     async fn port(&self, network: NetworkId, port: PortId, mac: &str, address: (SubnetId, &str), with: PortSettings) {
-        let special = [(INTERFACE, INTERFACE_OWNER), (GATEWAY, GATEWAY_OWNER), (FLOATING_PORT, FLOATING_IP_OWNER)];
+        let interfaces = [(INTERFACE, INTERFACE_OWNER), (WIRED, INTERFACE_OWNER), (GATEWAY, GATEWAY_OWNER)];
+        let special = interfaces.into_iter().chain([(FLOATING_PORT, FLOATING_IP_OWNER)]).collect::<Vec<_>>();
         let owner = special.iter().find(|(id, _)| *id == port).map_or("compute:nova", |(_, owner)| *owner);
-        let device = if port == INTERFACE || port == GATEWAY { ROUTER.to_string() } else { id(5).to_string() };
+        let device =
+            if matches!(owner, INTERFACE_OWNER | GATEWAY_OWNER) { ROUTER.to_string() } else { id(5).to_string() };
         let host = if port == GUEST { "h1" } else { "" };
         let created = PortCreated {
             network,
@@ -245,7 +250,7 @@ fn subnet_settings(external: bool) -> SubnetSettings {
 /// The wanted rows as text.
 fn shown(cloud: &Cloud, options: &OvnOptions) -> String {
     let mut text = String::new();
-    for (key, row) in wanted::wanted(&cloud.views, options) {
+    for (key, row) in wanted::wanted(&NorthboundSources::of(&cloud.views), options) {
         writeln!(text, "{} {}", key.table.name(), key.mark).unwrap();
         for (column, cell) in &row.cells {
             let value = match cell {
@@ -276,6 +281,17 @@ async fn without_a_gateway_chassis_a_router_has_no_gateway() {
     for absent in ["Gateway_Chassis ", "NAT ", "Logical_Router_Static_Route ", "203.0.113.2", &GATEWAY.to_string()] {
         assert!(!rows.contains(absent), "{absent}: {rows}");
     }
+}
+
+#[tokio::test]
+async fn a_router_routes_centrally_on_a_physical_network() {
+    let cloud = Cloud::furnished().await;
+    let central = r#"["reside-on-redirect-chassis","true"]"#;
+    assert!(!shown(&cloud, &options()).contains(central));
+    let open = PortSettings { port_security: false, ..PortSettings::default() };
+    cloud.port(OUTSIDE, WIRED, "fa:16:3e:00:00:31", (OUTSIDE_SUBNET, "203.0.113.9"), open).await;
+    let rows = shown(&cloud, &options());
+    assert_eq!(rows.matches(central).count(), 1, "{rows}");
 }
 
 #[tokio::test]
@@ -451,6 +467,31 @@ async fn what_others_change_in_the_rows_of_chronova_is_mended() {
     }
     let guest: Uuid = guest[1].as_str().unwrap().parse().unwrap();
     assert_eq!(after["Logical_Switch_Port"][&guest]["enabled"].to_json(), json!(true));
+}
+
+#[tokio::test]
+async fn one_transaction_updates_only_so_many_rows() {
+    let (server, cloud) = (FakeOvsdb::start().await, Cloud::furnished().await);
+    let plane = connected(&server).await;
+    settled(&plane, &cloud).await;
+    let guest = named(&server, "Logical_Switch_Port", &GUEST.to_string());
+    let router = named(&server, "Logical_Router", &format!("chronova-{ROUTER}"));
+    let mut changes = plane.changes();
+    changes.mark_unchanged();
+    let disable =
+        |table: &str, row: &Value| json!({"op": "update", "table": table, "where": of(row), "row": {"enabled": false}});
+    server.change(vec![disable("Logical_Switch_Port", &guest), disable("Logical_Router", &router)]).await;
+    timeout(LONG, changes.changed()).await.unwrap().unwrap();
+    let (rows, tables) = (wanted::wanted(&NorthboundSources::of(&cloud.views), &options()), plane.client.copy().tables);
+    let count = |most: usize| difference::difference(&rows, &tables, &|_| true, most).len();
+    assert_eq!([1, 2_000].map(count), [1, 2]);
+    assert_eq!(settled(&plane, &cloud).await, 1);
+}
+
+#[test]
+fn a_name_has_no_character_that_the_database_refuses() {
+    let title = |name: &str| WantedRow::default().titled(name).title;
+    assert_eq!([title("a\0b"), title("\0"), title("")], [Some("ab".to_owned()), None, None]);
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use chronova_events::instance::MoveKind;
 use chronova_events::network::{FLOATING_IP_OWNER, Ipv6Mode, Network, NetworkRow, Port, Subnet};
 use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
 use chronova_projections::networks::NetworksView;
+use chronova_projections::security_groups::SecurityGroupsView;
 use chronova_projections::views::Views;
 use ipnet::IpNet;
 use uuid::Uuid;
@@ -30,19 +31,31 @@ const NO_GATEWAY: &str = "169.254.0.1";
 /// The destination of each server that migrates live, by the server's id as text.
 pub(super) type LiveDestinations = BTreeMap<String, String>;
 
+/// The part of the read models that the rows follow from. It is held without a lock, because a large cloud takes long.
+pub(super) struct NorthboundSources {
+    networks: Arc<NetworksView>,
+    groups: Arc<SecurityGroupsView>,
+    moving: LiveDestinations,
+}
+
+impl NorthboundSources {
+    pub(super) fn of(views: &Views) -> Self {
+        let (networks, groups) = (views.networks.share(), views.security_groups.share());
+        Self { networks, groups, moving: destinations(views) }
+    }
+}
+
 /// All rows that the database should have.
-pub(super) fn wanted(views: &Views, options: &OvnOptions) -> WantedRows {
-    let moving = destinations(views);
+pub(super) fn wanted(sources: &NorthboundSources, options: &OvnOptions) -> WantedRows {
+    let NorthboundSources { networks, groups, moving } = sources;
     let mut rows = WantedRows::new();
-    views.networks.read(|networks| {
-        for network in networks.networks() {
-            if let Some(whole) = networks.whole(network.created.network) {
-                switch(networks, network, whole, &moving, options, &mut rows);
-            }
+    for network in networks.networks() {
+        if let Some(whole) = networks.whole(network.created.network) {
+            switch(networks, network, whole, moving, options, &mut rows);
         }
-        routers::routers(networks, options, &mut rows);
-        views.security_groups.read(|view| groups::groups(networks, view, &mut rows));
-    });
+    }
+    routers::routers(networks, options, &mut rows);
+    groups::groups(networks, groups, &mut rows);
     rows
 }
 
@@ -158,7 +171,7 @@ fn guest(network: &Network, port: &Port, moving: &LiveDestinations) -> WantedRow
                 // Frames to another address of the guest must reach it, too.
                 addresses.push(mac.clone());
             }
-            admitted.entry(mac).or_default().push(pair.address.clone());
+            admitted.entry(mac).or_default().push(spelled(&pair.address));
         }
     }
     let security = admitted.into_iter().map(|(mac, addresses)| [vec![mac], addresses].concat().join(" "));
@@ -177,6 +190,11 @@ fn guest(network: &Network, port: &Port, moving: &LiveDestinations) -> WantedRow
         .row("dhcpv4_options", served(true))
         .row("dhcpv6_options", served(false))
         .titled(&settings.name)
+}
+
+/// The address or prefix of a pair. OVN takes a prefix with bits of a host for the address of that host.
+fn spelled(pair: &str) -> String {
+    pair.parse::<IpNet>().map_or_else(|_| pair.to_owned(), |prefix| prefix.trunc().to_string())
 }
 
 fn with_addresses(mac: &str, addresses: impl Iterator<Item = IpAddr>) -> String {

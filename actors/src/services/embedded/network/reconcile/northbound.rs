@@ -5,9 +5,10 @@
 //! the rows of Chronova is mended at once. While the database does not answer, nothing is lost: the first comparison
 //! after the next connection finds all differences.
 //!
-//! Another copy of the log may drive the hosts. So this log writes only if a host has admitted it, or if there is no
-//! host. On a copied or restored log, rows that this log does not have may be those of guests that the other copy made.
-//! They stay until an operator removes them.
+//! Another copy of the log may drive the hosts. So this log writes only if a host has admitted it, or if it has no host.
+//! The database also remembers the log that writes it, so that no two logs remove each other's rows. A copy whose hosts
+//! admit it takes the database over. On a copied or restored log, rows that this log does not have may be those of guests
+//! that the other copy made. They stay until an operator removes them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,10 +19,12 @@ use chronova_events::ids::NetworkId;
 use chronova_events::instance::InstanceEvent;
 use chronova_events::registry::Event;
 use chronova_events::store::tail::Subscription;
+use chronova_hypervisor::capability::owner_mark::HostOwner;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::ports::{NetworkPlane, PlaneRemovals, PortError};
+use crate::hosts::fence::LogIdentity;
+use crate::ports::{NetworkPlane, PlaneOwner, PlaneRemovals, PortError};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
@@ -105,9 +108,26 @@ impl Reconciler for NorthboundRows {
     }
 }
 
-/// Whether this log drives the hosts, as far as anybody knows.
+/// Whether this log drives the hosts, as far as anybody knows. A copy whose configuration names no hosts still has them
+/// in its log.
 fn may_write(context: &ReconcileContext) -> bool {
-    context.fleet.drivers().is_empty() || !context.driven().is_empty()
+    if context.fleet.drivers().is_empty() {
+        return context.views.hosts.read(|hosts| hosts.all().next().is_none());
+    }
+    !context.driven().is_empty()
+}
+
+/// This log, as the database remembers it. `None` if logs are not distinguished, or if the log is empty.
+async fn owner(context: &ReconcileContext) -> Result<Option<PlaneOwner>, PortError> {
+    if !context.host_options.fenced {
+        return Ok(None);
+    }
+    let identity = LogIdentity::of(&*context.log).await.map_err(|error| PortError::Unavailable(error.to_string()))?;
+    let is_admitted = !context.fleet.drivers().is_empty() && !context.driven().is_empty();
+    Ok(identity.map(|identity| {
+        let HostOwner { installation, generation, .. } = identity.owner;
+        PlaneOwner { installation, generation, is_admitted }
+    }))
 }
 
 /// Compares once. `Ok(true)`: there is nothing to do.
@@ -118,6 +138,9 @@ async fn compare(
 ) -> Result<bool, PortError> {
     if !may_write(context) {
         return Ok(true);
+    }
+    if let Some(owner) = owner(context).await? {
+        plane.claim(owner).await?;
     }
     if !context.fleet.doubt().is_none() {
         removals.only_own();
@@ -173,7 +196,10 @@ impl NorthboundFollower {
                         break;
                     }
                     Ok(_) => {}
-                    Err(_) => return false,
+                    Err(error) => {
+                        tracing::warn!(%error, "the networks in OVN cannot follow the log any more");
+                        return false;
+                    }
                 },
                 changed = self.changes.changed() => match changed {
                     Ok(()) => break,

@@ -395,7 +395,12 @@ impl NetworkService for EmbeddedNetworks {
 
     async fn await_plugged(&self, ports: &[PortId], patience: Duration) -> Result<PlugState, PortError> {
         let Some(ovn) = &self.ovn else { return Ok(PlugState::Plugged) };
-        let is_up = ovn.wait_for(ports, patience, ovn::is_up).await;
+        let is_carried = |port: &PortId| {
+            let row = self.views.networks.read(|networks| networks.port(*port).cloned());
+            row.is_none_or(|row| ovn::plugs(&row))
+        };
+        let carried: Vec<PortId> = ports.iter().copied().filter(is_carried).collect();
+        let is_up = ovn.wait_for(&carried, patience, ovn::is_up).await;
         Ok(if is_up { PlugState::Plugged } else { PlugState::NotYet })
     }
 

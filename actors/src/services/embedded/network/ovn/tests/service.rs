@@ -9,7 +9,7 @@ use chronova_hypervisor::guest::NicPlug;
 use super::super::wanted::{LiveDestinations, chassis};
 use super::*;
 use crate::gateway::CommandGateway;
-use crate::ports::{NetworkService as _, PlugState};
+use crate::ports::{NetworkService as _, PlaneOwner, PlugState};
 use crate::services::embedded::network::service::EmbeddedNetworks;
 
 fn nic() -> NicInfo {
@@ -62,6 +62,44 @@ async fn a_server_waits_until_ovn_carries_its_port() {
     let past = networks.as_of(&cloud.views).unwrap();
     assert!(past.plane().is_none(), "OVN keeps no past");
     assert_eq!(service(&cloud, None).await_plugged(&[GUEST], Duration::ZERO).await, Ok(PlugState::Plugged));
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_port_that_is_a_device_of_its_host() {
+    let (server, cloud) = (FakeOvsdb::start().await, Cloud::furnished().await);
+    let plane = connected(&server).await;
+    let device = PortId(id(0x30));
+    let settings = PortSettings { vnic_type: "direct".to_owned(), ..PortSettings::default() };
+    cloud.port(INNER, device, "fa:16:3e:00:00:30", (INNER_SUBNET, "10.0.0.30"), settings).await;
+    settled(&plane, &cloud).await;
+    let networks = service(&cloud, Some(plane));
+    assert_eq!(networks.await_plugged(&[device], Duration::ZERO).await, Ok(PlugState::Plugged));
+    assert_eq!(networks.await_plugged(&[device, GUEST], Duration::ZERO).await, Ok(PlugState::NotYet));
+}
+
+#[tokio::test]
+async fn one_log_writes_a_database() {
+    let server = FakeOvsdb::start().await;
+    let row = json!({"external_ids": ["map", [["other", "kept"]]]});
+    server.change(vec![json!({"op": "insert", "table": "NB_Global", "uuid-name": "global", "row": row})]).await;
+    let plane = connected(&server).await;
+    let owner = |installation: u128, generation: u128, is_admitted: bool| PlaneOwner {
+        installation: id(installation),
+        generation: id(generation),
+        is_admitted,
+    };
+    plane.claim(owner(1, 1, false)).await.unwrap();
+    plane.claim(owner(1, 1, false)).await.unwrap();
+    for other in [owner(2, 2, true), owner(1, 2, false)] {
+        let refused = plane.claim(other).await;
+        assert!(matches!(refused, Err(PortError::Conflict(_))), "{other:?}: {refused:?}");
+    }
+    plane.claim(owner(1, 2, true)).await.unwrap();
+    assert!(plane.claim(owner(1, 1, false)).await.is_err(), "the hosts have admitted a copy of this log");
+    let known = server.rows("NB_Global")[0]["external_ids"].to_json();
+    let now = format!("{}/{}", id(1), id(2));
+    assert_eq!(known, json!(["map", [["chronova-log", now], ["other", "kept"]]]));
+    assert_eq!(server.state.lock().unwrap().transactions, 2, "a claim is written once");
 }
 
 #[tokio::test]
