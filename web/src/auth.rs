@@ -253,9 +253,9 @@ fn check_rules(rules: &[AccessRule], listed: Option<&[String]>, asked: &AskedOpe
 /// One part of a path: the visible characters of ASCII, without the slash.
 const PART: &str = "[!-.0-~]+";
 
-/// In a pattern, `*` and `{name}` match one part of a path, and `**` matches any number of parts. A path is ASCII, because
-/// clients escape other characters. So the classes are ASCII, too: a user chooses the patterns, and each request compiles
-/// them again. Classes of Unicode would make this expensive.
+/// In a pattern, `*` and `{name}` match one part of a path, and `**` matches any number of parts. Clients escape all
+/// characters of a path that are not ASCII, so the classes are ASCII, too. Users choose the patterns, and each request
+/// compiles them again. Classes of Unicode would make this expensive.
 fn path_matches(pattern: &str, path: &str) -> bool {
     let mut expression = String::from("^");
     let mut rest = pattern;
