@@ -105,7 +105,7 @@ struct Doorman;
 
 /// Tokens and their owners. `letmein`: a member. `expired`: a member, if a service vouches for the token. `service`: a
 /// service. `other`: an administrator without a service's role. `narrow`: a member whose access rules allow only to
-/// list and show servers. For `away`, Keystone does not answer.
+/// list and show servers. `narrow service`: a service with these rules. For `away`, Keystone does not answer.
 #[async_trait]
 impl IdentityProvider for Doorman {
     async fn owner(&self, question: TokenQuestion<'_>) -> Result<Arc<TokenOwner>, TokenError> {
@@ -113,14 +113,14 @@ impl IdentityProvider for Doorman {
         let role = match question.token.expose() {
             "letmein" | "narrow" => "member",
             "expired" if question.allow_expired => "member",
-            "service" => "service",
+            "service" | "narrow service" => "service",
             "other" => "admin",
             "away" => return Err(TokenError::Unavailable("Keystone sleeps".to_owned())),
             _ => return Err(TokenError::Invalid),
         };
         owner.scope = TokenScope::Project { id: ProjectId::new("p"), name: "p".to_owned(), domain: None };
         owner.roles = vec![role.to_owned(), "reader".to_owned()];
-        if question.token.expose() == "narrow" {
+        if question.token.expose().starts_with("narrow") {
             let rule = |path: &str| AccessRule {
                 service: "compute".to_owned(),
                 method: "GET".to_owned(),
@@ -288,6 +288,8 @@ async fn a_service_vouches_for_an_expired_token() {
         assert_eq!(vouched(token, service).await, 401, "{token} {service}");
     }
     assert_eq!(vouched("letmein", "away").await, 503);
+    assert_eq!(vouched("narrow", "service").await, 200, "a service passes on what the user asked another service for");
+    assert_eq!(vouched("narrow service", "narrow service").await, 401, "a token vouched for itself against its rules");
 }
 
 #[actix_web::test]

@@ -214,6 +214,9 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let user = user_in_path(&ctx);
     let permit = ctx.authorize(&target_of(&ctx, &user)?)?;
     let claims = unrestricted(&ctx)?;
+    if claims.user != user {
+        return Err(Fault::forbidden("Cannot create an application credential for another user."));
+    }
     let mut body: CredentialBody = ctx.parse_at("application_credential")?;
     let rules = asked_rules(body.access_rules.take())?;
     let secret = body.secret.take().filter(|secret| !secret.is_empty()).map_or_else(generated_secret, Ok)?;
@@ -225,7 +228,9 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::json(201, json!({"application_credential": found})))
 }
 
+/// As in Keystone, an empty list is like no list: the credential permits all requests.
 fn asked_rules(sent: Option<Vec<SentAccessRule>>) -> Result<Option<Vec<AskedAccessRule>>, Fault> {
+    let sent = sent.filter(|all| !all.is_empty());
     sent.map(|all| all.into_iter().map(SentAccessRule::asked).collect::<Result<Vec<_>, _>>()).transpose()
 }
 

@@ -49,7 +49,9 @@ async fn issue(ctx: Ctx) -> Result<Reply, Fault> {
     let log = ctx.app.access_log();
     let claims = login::login(&ctx, service).await.inspect_err(|fault| {
         if let Some(log) = log {
-            access::logins::failed(log, &ctx.requester, login::named(&ctx), fault.status);
+            for named in login::named(&ctx) {
+                access::logins::failed(log, &ctx.requester, named, fault.status);
+            }
         }
     })?;
     let token = service.signer.sign(&claims).map_err(Fault::internal)?;
@@ -80,10 +82,13 @@ fn target(claims: &Claims) -> PolicyTarget {
 /// As in Keystone, a service that does not say that it checks access rules does not get to see a token with such rules.
 /// It would permit more than the rules do.
 const CHECKS_ACCESS_RULES: &str = "OpenStack-Identity-Access-Rules";
+/// The first version of access rules.
+const ACCESS_RULES: f64 = 1.0;
 
 fn may_see(ctx: &Ctx, identity: &Identity, claims: &Claims) -> bool {
     let ruled = credential(identity, claims).is_some_and(|credential| credential.access_rules.is_some());
-    !ruled || ctx.header(CHECKS_ACCESS_RULES).is_some()
+    let version = ctx.header(CHECKS_ACCESS_RULES).and_then(|version| version.trim().parse::<f64>().ok());
+    !ruled || version.is_some_and(|version| version >= ACCESS_RULES)
 }
 
 /// A caller without the right to read a token does not learn whether the token is valid.

@@ -180,25 +180,30 @@ pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims
     Ok(Claims { user, scope, methods, audit_ids, issued_at: now, expires_at, credential })
 }
 
-/// The user and the application credential that a failed log-in named, if they exist.
-pub(super) fn named(ctx: &Ctx) -> NamedLogin {
-    let Ok(LoginBody { identity: sent, .. }) = ctx.parse_at::<LoginBody>("auth") else { return NamedLogin::default() };
-    let found = super::realm::read(ctx, |identity| match &sent.application_credential {
-        Some(credential) => {
+/// The users and the application credentials that a failed log-in named, for each of its methods. Parts of the request
+/// without their method do not count. Otherwise they could hide whose password was tried.
+pub(super) fn named(ctx: &Ctx) -> Vec<NamedLogin> {
+    let unnamed = || vec![NamedLogin::default()];
+    let Ok(LoginBody { identity: sent, .. }) = ctx.parse_at::<LoginBody>("auth") else { return unnamed() };
+    let asks = |method: &str| sent.methods.iter().any(|asked| asked == method);
+    let credential = sent.application_credential.as_ref().filter(|_| asks(CREDENTIAL));
+    let user = sent.password.as_ref().and_then(|password| password.user.as_ref()).filter(|_| asks("password"));
+    let found = super::realm::read(ctx, |identity| {
+        let by_credential = credential.map(|credential| {
             let found = named_credential(identity, credential);
             NamedLogin {
                 user: found.map(|found| found.user.clone()),
                 by_credential: true,
                 credential: found.map(|found| found.id.clone()),
             }
-        }
-        None => {
-            let user = sent.password.as_ref().and_then(|password| password.user.as_ref());
+        });
+        let by_password = (by_credential.is_none() || user.is_some()).then(|| {
             let user = user.and_then(|user| named_user(identity, user)).map(|(user, _)| user.id.clone());
             NamedLogin { user, ..NamedLogin::default() }
-        }
+        });
+        by_credential.into_iter().chain(by_password).collect::<Vec<_>>()
     });
-    found.unwrap_or_default()
+    found.unwrap_or_else(|_| unnamed())
 }
 
 async fn identify(ctx: &Ctx, service: &IdentityService, identity: &LoginIdentity) -> Result<LoginProof, Fault> {

@@ -367,6 +367,15 @@ async fn access_rules_are_enforced_on_every_service() {
     let nothing = "11111111-2222-3333-4444-555555555555";
     for (method, path, permitted) in [
         ("GET", "/image/v2/images".to_owned(), true),
+        ("GET", "/image/v2/images?limit=1".to_owned(), true),
+        // A rule names a path as the client wrote it. Other spellings of the same route do not fit.
+        ("GET", "/image/v2/images/".to_owned(), false),
+        ("GET", "/image/v2//images".to_owned(), false),
+        ("GET", "/image/v2/%69mages".to_owned(), false),
+        ("GET", format!("/image/v2/images/{nothing}/../../images"), false),
+        ("HEAD", "/image/v2/images".to_owned(), false),
+        ("GET", "/compute/v2/flavors/1/os-extra_specs".to_owned(), false),
+        ("GET", format!("/compute/v2.1/{}/flavors/1/os-extra_specs", alice.project), false),
         ("GET", format!("/image/v2/images/{nothing}"), true),
         ("GET", format!("/image/v2/images/{nothing}/members"), false),
         ("POST", "/image/v2/images".to_owned(), false),
@@ -386,14 +395,20 @@ async fn access_rules_are_enforced_on_every_service() {
         let status = alice.status(&token, method, &path).await;
         assert_eq!(status != 401, permitted, "{method} {path}: {status}");
     }
+    // A path that climbs out of a pattern reaches no other route.
+    for path in ["/network/v2.0/../../identity/v3/users", "/network/v2.0/%2e%2e/%2e%2e/identity/v3/users"] {
+        assert_eq!(alice.status(&token, "GET", path).await, 404, "{path}");
+    }
     // A token for this token does not get around the rules.
     let again = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": token}}}});
     let again = token_of(alice.world.call("", "POST", TOKENS, Some(again)).await);
     assert_eq!(alice.status(&again, "GET", "/compute/v2.1/servers").await, 401);
     assert_eq!(alice.status(&again, "GET", "/image/v2/images").await, 200);
-    // An empty list permits nothing.
-    let none = alice.made_token(json!({"name": "none", "access_rules": []})).await;
-    assert_eq!(alice.status(&none, "GET", "/image/v2/images").await, 401);
+    // As in Keystone, an empty list is like no list.
+    let all = alice.make(json!({"name": "all", "access_rules": []})).await;
+    assert!(all.get("access_rules").is_none());
+    let all = token_of(alice.log_in(&all).await);
+    assert_ne!(alice.status(&all, "GET", "/compute/v2.1/flavors").await, 401);
 }
 
 #[actix_web::test]
@@ -403,6 +418,9 @@ async fn a_service_that_does_not_check_access_rules_does_not_see_their_tokens() 
     let token = alice.made_token(json!({"name": "narrow", "access_rules": [rule]})).await;
     let ask = || request(&alice.admin, "GET", TOKENS).insert_header(("X-Subject-Token", token.as_str()));
     alice.world.send(ask()).await.expect(404);
+    for version in ["", "0.9", "yes", "NaN"] {
+        alice.world.send(ask().insert_header(("OpenStack-Identity-Access-Rules", version))).await.expect(404);
+    }
     let seen = alice.world.send(ask().insert_header(("OpenStack-Identity-Access-Rules", "1.0"))).await.expect(200);
     assert_eq!(seen["token"]["application_credential"]["access_rules"][0]["path"], "/v2/images");
 }
@@ -501,4 +519,38 @@ async fn log_ins_are_recorded_with_their_credential() {
         recorded.data.windows(text.len()).any(|part| part == text.as_bytes())
     };
     assert!(all.iter().all(|recorded| !holds(recorded, "Zanzibar") && !holds(recorded, "my secret")));
+}
+
+/// Otherwise a part of the request without its method would hide whose password was tried.
+#[actix_web::test]
+async fn a_failed_log_in_is_recorded_by_its_methods() {
+    let store = MemoryStore::with_keys(Some(KeyRing::in_memory().unwrap()));
+    let alice = Alice::of(World::on(store, tempfile::tempdir().unwrap()).await).await;
+    let made = alice.make(json!({"name": "a"})).await;
+    let log = alice.world.app.access_log().unwrap();
+    for (methods, expected) in [
+        (json!(["password"]), vec!["access.login_failed"]),
+        (json!(["application_credential"]), vec!["access.credential_login_failed"]),
+        (json!(["application_credential", "password"]), vec!["access.credential_login_failed", "access.login_failed"]),
+    ] {
+        log.flush().await;
+        let begin = alice.world.store.head();
+        let identity = json!({
+            "methods": methods,
+            "password": {"user": {"id": alice.user, "password": "wrong"}},
+            "application_credential": {"id": made["id"], "secret": "wrong"},
+        });
+        let body = json!({"auth": {"identity": identity}});
+        alice.world.call("", "POST", TOKENS, Some(body)).await.expect(401);
+        log.flush().await;
+        let mut found = alice.world.store.read_all(begin, usize::MAX).await.unwrap();
+        found.retain(|recorded| recorded.stream.category() == "access");
+        let mut kinds: Vec<&str> = found.iter().map(|recorded| &*recorded.kind).collect();
+        kinds.sort_unstable();
+        assert_eq!(kinds, expected, "{methods}");
+        for recorded in &found {
+            let user = AccessEvent::of(recorded.event().unwrap()).unwrap().user();
+            assert_eq!(user.unwrap().as_str(), alice.user, "{methods}");
+        }
+    }
 }

@@ -13,6 +13,19 @@ async fn service(world: &World, admin: &str, name: &str) -> String {
     id_of(found["services"].as_array().unwrap().iter().find(|service| service["name"] == name).unwrap())
 }
 
+/// The administrator's token for the default domain. As in Keystone, limits are not changed in such a scope.
+async fn token_of_domain(world: &World, admin: &str) -> String {
+    let users = world.call(admin, "GET", "/identity/v3/users?name=admin", None).await.expect(200);
+    let (user, role) = (id_of(&users["users"][0]), world.role(admin, "admin").await);
+    let grant = format!("/identity/v3/domains/default/users/{user}/roles/{role}");
+    world.call(admin, "PUT", &grant, None).await.expect(204);
+    let identity = json!({"methods": ["password"], "password": {"user": {"id": user, "password": PASSWORD}}});
+    let body = json!({"auth": {"identity": identity, "scope": {"domain": {"id": "default"}}}});
+    let answer = world.call("", "POST", "/identity/v3/auth/tokens", Some(body)).await;
+    assert_eq!(answer.status, 201);
+    answer.header("X-Subject-Token").to_owned()
+}
+
 fn names(listed: &Value, key: &str) -> Vec<String> {
     listed[key].as_array().unwrap().iter().map(|one| one["resource_name"].as_str().unwrap().to_owned()).collect()
 }
@@ -88,7 +101,8 @@ async fn a_project_sees_its_own_limits_and_sets_none() {
     assert_eq!(count(&of_bob, &format!("?project_id={alice}")).await, 0);
     let system = world.token("admin", PASSWORD, "system").await;
     assert_eq!((count(&system, "").await, count(&admin, &format!("?project_id={alice}")).await), (2, 1));
-    for by in [&of_alice, &of_bob] {
+    let of_domain = token_of_domain(&world, &admin).await;
+    for by in [&of_alice, &of_bob, &of_domain] {
         post(by, limit("servers", json!({"project_id": bob}))).await.expect(403);
         let change = json!({"limit": {"resource_limit": 500}});
         world.call(by, "PATCH", &path, Some(change)).await.expect(403);
