@@ -66,7 +66,7 @@ pub struct InterfacesRequest {
     pub networks: RequestedNetworks,
     /// Names or ids of the security groups for ports that the service creates for the server.
     pub security_groups: Vec<String>,
-    /// What the user's ports got on the host.
+    /// The devices and resources of the user's ports on the host.
     pub grants: PortGrants,
 }
 
@@ -81,7 +81,7 @@ pub struct InterfaceRequest {
     pub host: String,
     pub availability_zone: String,
     pub nic: RequestedNic,
-    /// What the port got on the host, if a user made it.
+    /// The port's device and resources on the host, if a user made the port.
     pub grants: PortGrants,
 }
 

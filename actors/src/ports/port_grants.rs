@@ -1,11 +1,11 @@
-//! What the ports of a server got on the host that they are bound to: PCI devices, and providers of resources.
+//! The grants of a server's ports on the host to which they are bound: PCI devices, and providers of resources.
 
 use chronova_events::ids::PortId;
 
 use super::port_resources::{PortAllocations, PortProviders};
 use crate::pci::ports::PortDevice;
 
-/// What ports got on one host. The network service writes it into `binding:profile`.
+/// The devices and providers that ports have on one host. The network service writes it into `binding:profile`.
 #[derive(Debug, Clone, Default)]
 pub struct PortGrants {
     /// The PCI devices of ports that are devices of the host.
@@ -24,7 +24,7 @@ impl PortGrants {
     }
 }
 
-/// What one port got.
+/// The device and the providers of one port.
 #[derive(Debug, Clone, Copy)]
 pub struct PortGrant<'a> {
     pub device: Option<&'a PortDevice>,

@@ -1,4 +1,4 @@
-//! What the ports of a server request from its next host, and what they got on a host: PCI devices and resources.
+//! The PCI devices and resources that a server's ports request from its next host, and those that they have on a host.
 
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, Placed};
@@ -16,7 +16,7 @@ pub(super) async fn take_requests(work: &StepRun, server: &Alive, request: &mut 
     Ok(())
 }
 
-/// What the server's ports got on the host, by this claim.
+/// The grants of the server's ports on the host, by this claim.
 pub(super) async fn held(
     work: &StepRun,
     host: HostId,
@@ -29,7 +29,7 @@ pub(super) async fn held(
     })
 }
 
-/// What the server's ports got at one end of its move, or on its only host.
+/// The grants of the server's ports at one end of its move, or on its only host.
 pub(super) async fn at(work: &StepRun, server: &Alive, placed: &Placed) -> Result<PortGrants, StepError> {
     held(work, placed.host, server, ClaimHolder::at(server, placed)).await
 }

@@ -25,6 +25,14 @@ pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<bool> {
     if !check {
         tests.env("EXPECTORATE", "overwrite");
     }
+    // This program has the variables of its own package, because cargo runs it. Some build scripts read variables of
+    // these names. So with other values, cargo would build what depends on these scripts again.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            tests.env_remove(name);
+        }
+    }
     let status = tests.status().context("cargo test cannot be started")?;
     println!(
         "{}",

@@ -47,13 +47,7 @@ pub(super) const ROUTES: &[Route] = &[
 async fn issue(ctx: Ctx) -> Result<Reply, Fault> {
     let service = ctx.app.identity()?;
     let log = ctx.app.access_log();
-    let claims = login::login(&ctx, service).await.inspect_err(|fault| {
-        if let Some(log) = log {
-            for named in login::named(&ctx) {
-                access::logins::failed(log, &ctx.requester, named, fault.status);
-            }
-        }
-    })?;
+    let claims = login::login(&ctx, service).await.inspect_err(|fault| refused(&ctx, fault))?;
     let token = service.signer.sign(&claims).map_err(Fault::internal)?;
     let body = read(&ctx, |identity| document(identity, &claims, catalogue_wanted(&ctx, &service.catalogue)))?;
     let body = body.ok_or_else(Fault::unauthorized)?;
@@ -61,6 +55,14 @@ async fn issue(ctx: Ctx) -> Result<Reply, Fault> {
         access::logins::issued(log, &ctx.requester, &claims);
     }
     Ok(Reply::json(201, body).header("X-Subject-Token", token.expose()))
+}
+
+/// Records a refused log-in for each account that the request names.
+fn refused(ctx: &Ctx, fault: &Fault) {
+    let Some(log) = ctx.app.access_log() else { return };
+    for named in login::named(ctx) {
+        access::logins::failed(log, &ctx.requester, named, fault.status);
+    }
 }
 
 /// `?nocatalog` leaves the catalogue out.

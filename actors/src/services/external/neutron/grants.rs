@@ -1,4 +1,4 @@
-//! What a port got on its host, in `binding:profile`: its PCI device, and the providers of its resources.
+//! The grants of a port on its host, in `binding:profile`: its PCI device, and the providers of its resources.
 
 use serde_json::{Map, Value, json};
 

@@ -10,7 +10,7 @@ const DEEPEST: u32 = 64;
 
 /// Why the stream cannot be read any further.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(super) enum FrameError {
+pub(super) enum OvsdbFrameError {
     #[error("the database sent a message of more than {0} bytes")]
     TooLong(usize),
     #[error("the database sent what is not JSON: {0}")]
@@ -35,7 +35,7 @@ impl OvsdbFrames {
     }
 
     /// The next complete message; `None`: more bytes are needed.
-    pub(super) fn next(&mut self) -> Result<Option<Value>, FrameError> {
+    pub(super) fn next(&mut self) -> Result<Option<Value>, OvsdbFrameError> {
         while let Some(byte) = self.bytes.get(self.examined).copied() {
             self.examined += 1;
             if self.in_text {
@@ -49,25 +49,25 @@ impl OvsdbFrames {
             }
             match byte {
                 b'{' | b'[' if self.depth < DEEPEST => self.depth += 1,
-                b'{' | b'[' => return Err(FrameError::NotJson("it is nested too deeply".to_owned())),
+                b'{' | b'[' => return Err(OvsdbFrameError::NotJson("it is nested too deeply".to_owned())),
                 b'}' | b']' if self.depth > 1 => self.depth -= 1,
                 b'}' | b']' if self.depth == 1 => return self.take().map(Some),
                 _ if self.depth == 0 && byte.is_ascii_whitespace() => {
                     self.bytes.advance(self.examined);
                     self.examined = 0;
                 }
-                _ if self.depth == 0 => return Err(FrameError::NotJson(format!("it begins with byte {byte}"))),
+                _ if self.depth == 0 => return Err(OvsdbFrameError::NotJson(format!("it begins with byte {byte}"))),
                 b'"' => self.in_text = true,
                 _ => {}
             }
         }
-        if self.bytes.len() > self.limit { Err(FrameError::TooLong(self.limit)) } else { Ok(None) }
+        if self.bytes.len() > self.limit { Err(OvsdbFrameError::TooLong(self.limit)) } else { Ok(None) }
     }
 
-    fn take(&mut self) -> Result<Value, FrameError> {
+    fn take(&mut self) -> Result<Value, OvsdbFrameError> {
         let message = self.bytes.split_to(self.examined);
         (self.examined, self.depth) = (0, 0);
-        serde_json::from_slice(&message).map_err(|error| FrameError::NotJson(error.to_string()))
+        serde_json::from_slice(&message).map_err(|error| OvsdbFrameError::NotJson(error.to_string()))
     }
 }
 
@@ -100,11 +100,11 @@ mod tests {
         let mut frames = OvsdbFrames::new(8);
         assert_eq!(all(&mut frames, b"{\"id\":1}"), [json!({"id": 1})]);
         frames.bytes.extend_from_slice(b"{\"id\":1234");
-        assert_eq!(frames.next(), Err(FrameError::TooLong(8)));
+        assert_eq!(frames.next(), Err(OvsdbFrameError::TooLong(8)));
         for wrong in ["nonsense", "]", "{\"a\" 1}", &"[".repeat(100)] {
             let mut frames = OvsdbFrames::new(1000);
             frames.bytes.extend_from_slice(wrong.as_bytes());
-            assert!(matches!(frames.next(), Err(FrameError::NotJson(_))), "{wrong}");
+            assert!(matches!(frames.next(), Err(OvsdbFrameError::NotJson(_))), "{wrong}");
         }
     }
 }

@@ -241,7 +241,7 @@ impl OvsdbSession {
     }
 
     fn begin(&mut self, call: OvsdbCall, options: &OvsdbOptions) {
-        // Whoever wanted the transaction may have lost the leadership while it waited for its turn.
+        // The caller may have lost the leadership while the transaction waited for its turn.
         if call.answer.is_closed() {
             return;
         }
