@@ -137,10 +137,9 @@ impl<'a> SchedulingContext<'a> {
 
     /// Whether the provider has room for this amount besides the pending claims. Without them, it has.
     pub fn has_room_beside(&self, provider: ProviderId, class: &str, amount: u64) -> bool {
-        let pending = match self.fleet.slot(HostId(provider.0)) {
-            Some(slot) => self.pending(slot, class),
-            None => self.pending.of_provider(provider, class),
-        };
+        // The fleet has a row for each provider, so a row does not tell hosts from providers below them.
+        let as_host = self.fleet.slot(HostId(provider.0)).map_or(0, |slot| self.pending(slot, class));
+        let pending = as_host.saturating_add(self.pending.of_provider(provider, class));
         let line = || self.placement.ledger.providers.get(&provider)?.inventories.get(class);
         pending == 0 || line().is_some_and(|line| line.free().saturating_sub(pending) >= amount)
     }

@@ -117,6 +117,7 @@ impl Cell {
 
     fn ledger(&mut self, event: impl Into<chronova_events::ledger::LedgerEvent>) {
         let event: chronova_events::ledger::LedgerEvent = event.into();
+        self.placement.take_in(&event, Timestamp(0));
         self.take("cell1", event);
     }
 
