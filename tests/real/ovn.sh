@@ -55,7 +55,8 @@ taps() { neutron in "$1" ovs-vsctl --bare --columns=name find Interface type='""
 TABLES="Logical_Switch Logical_Switch_Port Logical_Router Logical_Router_Port Logical_Router_Static_Route NAT Gateway_Chassis DHCP_Options Port_Group ACL"
 rows() { for table in $TABLES; do nb --columns=external_ids list "$table" | grep -oE 'chronova:row"?="?[^",}]*' | sed "s|.*=\"\\?|$table |"; done; }
 no_rows() { [ -z "$(rows)" ]; }
-has_row() { rows | grep -qx "$1"; } # table and key
+# No pipe: grep ends at the first match, and then the listing fails.
+has_row() { grep -qx "$1" <<<"$(rows)"; } # table and key
 no_row() { ! has_row "$1"; }
 
 export TESTBED_PLAIN_TAPS=1

@@ -224,7 +224,8 @@ C
 make_host() { # H: directories, configuration, certificate
   local h=$1 H=$STATE/$1
   mkdir -p "$H"/{etc/qemu,lib,run,log,cache,local,pki,swtpm-ca,swtpm-log}
-  [ ! -d /etc/libvirt/nwfilter ] || cp -r /etc/libvirt/nwfilter "$H/etc/"
+  # The packet filters of this machine's guests stay here.
+  [ ! -d /etc/libvirt/nwfilter ] || { cp -r /etc/libvirt/nwfilter "$H/etc/" && rm -f "$H"/etc/nwfilter/chronova-*.xml; }
   certify "$h" ours qemu
   certify "$h" ours libvirt
   cat >"$H/etc/libvirtd.conf" <<C
