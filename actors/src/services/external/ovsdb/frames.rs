@@ -51,6 +51,7 @@ impl OvsdbFrames {
                 b'{' | b'[' if self.depth < DEEPEST => self.depth += 1,
                 b'{' | b'[' => return Err(OvsdbFrameError::NotJson("it is nested too deeply".to_owned())),
                 b'}' | b']' if self.depth > 1 => self.depth -= 1,
+                b'}' | b']' if self.depth == 1 && self.examined > self.limit => break,
                 b'}' | b']' if self.depth == 1 => return self.take().map(Some),
                 _ if self.depth == 0 && byte.is_ascii_whitespace() => {
                     self.bytes.advance(self.examined);
@@ -61,7 +62,7 @@ impl OvsdbFrames {
                 _ => {}
             }
         }
-        if self.bytes.len() > self.limit { Err(OvsdbFrameError::TooLong(self.limit)) } else { Ok(None) }
+        if self.examined > self.limit { Err(OvsdbFrameError::TooLong(self.limit)) } else { Ok(None) }
     }
 
     fn take(&mut self) -> Result<Value, OvsdbFrameError> {

@@ -154,12 +154,12 @@ async fn a_silent_server_loses_its_client() {
 #[tokio::test]
 async fn a_message_that_is_too_long_ends_the_connection() {
     let server = FakeOvsdb::start().await;
-    let short = OvsdbOptions { longest_message: 64, ..options(&[server.address]) };
+    let short = OvsdbOptions { longest_message: 4096, ..options(&[server.address]) };
     let client = OvsdbClient::start(short).unwrap();
     until(&client, is_connected).await;
-    server.say(&json!({"method": "update", "params": [null, {"x": "y".repeat(100)}], "id": null})).await;
+    server.say(&json!({"method": "update", "params": [null, {"x": "y".repeat(8192)}], "id": null})).await;
     let too_long = |client: &OvsdbClient| match client.copy().connection {
-        OvsdbConnection::Lost(reason) => reason.contains("more than 64 bytes"),
+        OvsdbConnection::Lost(reason) => reason.contains("more than 4096 bytes"),
         OvsdbConnection::Connected(_) => false,
     };
     until(&client, too_long).await;
