@@ -15,7 +15,9 @@ async fn start() -> Cloud {
 
 async fn made(cloud: &Cloud, path: &str, key: &str, request: Value) -> Value {
     let asked = Some(json!({key: request}));
-    let mut answer = cloud.api.ask("POST", &format!("/network/v2.0{path}"), "2.1", ADMIN, asked).await;
+    // Only a service may set the profile of a port.
+    let roles = Some("admin,service");
+    let mut answer = cloud.api.ask_as("POST", &format!("/network/v2.0{path}"), "2.1", ADMIN, roles, asked).await;
     assert_eq!(answer.status, 201, "{:?}", answer.body);
     answer.body[key].take()
 }

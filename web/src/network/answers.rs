@@ -139,7 +139,7 @@ fn port() -> Schema {
         req("resource_request", null_or(object([]).open())),
         opt("binding:host_id", shape::string()),
         opt("binding:profile", object([]).open()),
-        opt("binding:vif_type", choice(["unbound", "bridge", "ovs"])),
+        opt("binding:vif_type", choice(["unbound", "bridge", "ovs", "hw_veb", "hostdev_physical", "vdpa"])),
         opt("binding:vif_details", object([opt("port_filter", shape::boolean())])),
     ])
 }
