@@ -11,6 +11,7 @@ use chronova_events::ids::InstanceId;
 use chronova_events::instance::{InstanceEvent, Renamed};
 use chronova_events::registry::Event;
 use chronova_events::sealed::{DataSubject, ERASED};
+use chronova_events::store::audit_index::{IndexOptions, IndexProgress, IndexedLog};
 use chronova_events::store::conformance::{equals_model, event};
 use chronova_events::store::criteria::Criteria;
 use chronova_events::store::memory::MemoryStore;
@@ -160,6 +161,14 @@ async fn run(steps: &[RetentionStep]) {
         }
     }
     reads_are_equal(&*store, &*model).await;
+    // The index of the whole log is made from the archive and the file.
+    let options = IndexOptions { part: 8, block: 32 };
+    let indexed = IndexedLog::new(store.clone(), folder.path().join("log.db.index"), options);
+    while let IndexProgress::Behind(_) = indexed.extend().await.unwrap() {}
+    for n in 0..4 {
+        let criteria = Criteria { streams: vec![stream(n).to_string()], ..Criteria::default() };
+        assert_eq!(found(&*indexed, &criteria, 7).await, found(&*model, &criteria, 7).await);
+    }
     assert_eq!(store.verify().await.unwrap().events, model.head().0);
     let beside = ReadOnlyLog::open(&path).unwrap();
     reads_are_equal_of_a_reader(&*beside, &*model).await;

@@ -8,6 +8,9 @@
 //! from the write-ahead log after each checkpoint, before SQLite reuses that log. After a crash in between, the frames
 //! still exist, and the next opening seals them. If sealing fails, the log continues: the seals are marked stale, and
 //! the next opening computes them from the file. Only a verification reads the seals.
+//!
+//! At every moment the file on disk is empty, or its header says whether the seals are stale. So a process that is
+//! killed while it computes all seals leaves no file that a verification would call damaged.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -58,7 +61,7 @@ impl SealsHeader {
             page_size: number(32)?,
             current: number(36)? == 1,
         };
-        (header.page_size >= 512 && header.to_bytes() == bytes[..HEADER]).then_some(header)
+        (header.page_size >= 512 && bytes.starts_with(&header.to_bytes())).then_some(header)
     }
 }
 
@@ -97,14 +100,17 @@ pub(super) fn pages(
     }
 }
 
-/// Reads all seals of a log, for a verification. `None` if there is no file of seals. A file that no version wrote is
-/// an error.
+/// Reads all seals of a log, for a verification. `None` if there is no file of seals, or an empty one: its writer was
+/// killed before it wrote the header. A file that no version wrote is an error.
 pub(super) fn read(data: &Path) -> io::Result<Option<(SealsHeader, Vec<u32>)>> {
     let bytes = match std::fs::read(path_of(data)) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
+    if bytes.is_empty() {
+        return Ok(None);
+    }
     let Some(header) = SealsHeader::from_bytes(&bytes) else {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "its header is damaged"));
     };
@@ -165,6 +171,12 @@ impl Seals {
         if this.header.page_size != page_size || overtaken {
             this.header = fresh;
         }
+        // The file must say so, because the next process cannot know that this one was overtaken.
+        if !this.header.current
+            && let Err(error) = this.finish()
+        {
+            this.give_up(&error);
+        }
         this
     }
 
@@ -218,8 +230,15 @@ impl Seals {
 
     /// Computes all seals from the data file.
     fn rebuild(&mut self) -> io::Result<()> {
+        self.seal_all()?;
+        self.header.current = true;
+        self.finish()
+    }
+
+    /// Writes the seals of all pages behind the header, which [`Seals::open`] has marked stale and which stays so.
+    fn seal_all(&mut self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        file.set_len(0)?;
+        file.set_len(HEADER as u64)?;
         let mut some = BTreeMap::new();
         self.header.pages = 0;
         pages(&self.data, self.header.page_size, 0, |page, bytes| {
@@ -228,8 +247,8 @@ impl Seals {
             if some.len() >= 1 << 16 { write(file, std::mem::take(&mut some)) } else { Ok(()) }
         })?;
         write(file, some)?;
-        self.header.current = true;
-        self.finish()
+        // The header must not reach the disk before the seals.
+        file.sync_data()
     }
 
     fn finish(&self) -> io::Result<()> {
@@ -280,6 +299,7 @@ fn write(file: &File, seals: BTreeMap<u64, u32>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -292,6 +312,35 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(SealsHeader::from_bytes(&flipped), None, "bit {bit}");
         }
-        assert_eq!(SealsHeader::from_bytes(&bytes[..20]), None);
+        for length in 0..HEADER {
+            assert_eq!(SealsHeader::from_bytes(&bytes[..length]), None, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_kill_at_any_step_leaves_seals_that_can_be_read() {
+        const PAGE: u32 = 4_096;
+        let folder = tempfile::tempdir().unwrap();
+        let (path, log) = (folder.path().join("log.db"), Uuid::from_u128(7));
+        std::fs::write(&path, vec![1_u8; 3 * PAGE as usize]).unwrap();
+        let open = |overtaken| Seals::open(&path, DataFile::open(&path).unwrap(), log, PAGE, overtaken);
+        let header = || read(&path).unwrap().map(|(header, seals)| (header.current, header.pages, seals.len()));
+        assert_eq!(header(), None);
+        std::fs::write(path_of(&path), "").unwrap();
+        assert_eq!(header(), None, "the file was created, and not yet written");
+        for overtaken in [false, true] {
+            drop(open(overtaken));
+            assert!(matches!(header(), Some((false, 0, _))), "the file must say that its seals are stale");
+            // The next process begins again, even if it was not overtaken itself.
+            let mut seals = open(false);
+            seals.seal_all().unwrap();
+            assert_eq!(header(), Some((false, 0, 3)), "the seals are written, and the header is not");
+            seals.renew(0);
+            assert_eq!(header(), Some((true, 3, 3)));
+        }
+        drop(open(false));
+        assert_eq!(header(), Some((true, 3, 3)), "an opening must keep the seals");
+        std::fs::write(path_of(&path), [0_u8; HEADER]).unwrap();
+        assert!(read(&path).is_err(), "a header of zeroes is damage");
     }
 }
