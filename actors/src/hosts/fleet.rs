@@ -241,6 +241,11 @@ impl ConnectedHosts {
         driver.is_some_and(|driver| driver.shared_storage().is_some_and(|storage| !storage.shares_files()))
     }
 
+    /// Whether two hosts share disks by configuration, whatever their marks are now.
+    pub(crate) fn share_by_configuration(&self, one: HostId, other: HostId) -> bool {
+        self.has_disks_of_all(one) && self.has_disks_of_all(other)
+    }
+
     /// Whether two hosts are known to share storage. It is enough if one of them knows, because the host that marks the
     /// storage later sees both marks. Hosts with disks in one storage of the network need no marks: a mark that cannot be
     /// read for a moment must not let one host remove the disks of the other's guests.
@@ -249,13 +254,12 @@ impl ConnectedHosts {
             self.member(host)
                 .is_some_and(|member| member.sharers.read().unwrap_or_else(PoisonError::into_inner).contains(other))
         };
-        let named = self.has_disks_of_all(one) && self.has_disks_of_all(other);
-        one == other || named || sees(one, &other) || sees(other, &one)
+        one == other || self.share_by_configuration(one, other) || sees(one, &other) || sees(other, &one)
     }
 
     /// Whether two hosts share not only disks, but also console logs and the image cache.
     pub(crate) fn share_files(&self, one: HostId, other: HostId) -> bool {
-        one == other || (self.share(one, other) && !(self.has_disks_of_all(one) && self.has_disks_of_all(other)))
+        one == other || (self.share(one, other) && !self.share_by_configuration(one, other))
     }
 
     /// Whether the host's storage was read since start-up, and no other host has the same console logs and image cache.

@@ -269,8 +269,9 @@ pub(super) async fn shares(work: &StepRun, host: HostId, other: HostId) -> Resul
     // If the driver does not support shared storage, the host shares storage with no other host.
     let Some(storage) = driver.shared_storage() else { return Ok(host == other) };
     let sharers = storage.storage_sharers().await.map_err(StepError::again)?;
-    work.context.fleet.note_sharers(host, sharers);
-    Ok(work.context.fleet.share(host, other))
+    let fleet = &work.context.fleet;
+    fleet.note_sharers(host, sharers.clone());
+    Ok(sharers.contains(&other) || fleet.share_by_configuration(host, other))
 }
 
 async fn wait_turn(work: &StepRun) -> Result<StepOutput, StepError> {

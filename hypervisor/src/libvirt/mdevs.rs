@@ -116,9 +116,14 @@ pub(super) fn detach(domain: &Domain) -> DriverResult<()> {
             let message = "the guest did not release its mediated devices".to_owned();
             return Err(DriverError::Failed { call: CALL, message });
         }
-        thread::sleep(LOOK);
+        pause();
     }
     Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "on a thread of the host's own")]
+fn pause() {
+    thread::sleep(LOOK);
 }
 
 /// Gives a running guest the devices of its definition that it lacks.

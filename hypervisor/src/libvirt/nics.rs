@@ -76,7 +76,7 @@ fn sides(domain: &Domain, call: &'static str) -> DriverResult<Vec<Side>> {
 fn detach(domain: &Domain, side: Side, mac: &str) -> DriverResult<()> {
     let Some(cable) = cable_of(domain, side, mac, DETACH)? else { return Ok(()) };
     let named = || {
-        let source = cable.source.as_ref().map(|(attribute, name)| Element::new("source").attr(*attribute, name));
+        let source = cable.source.as_ref().map(|(attribute, name)| Element::new("source").attr(attribute, name));
         let interface = Element::new("interface").attr("type", &cable.kind);
         interface.child(Element::new("mac").attr("address", mac)).children(source).render()
     };

@@ -276,6 +276,6 @@ fn dns<'a>(servers: impl Iterator<Item = &'a IpAddr>) -> Option<(&'static str, S
 
 /// The MAC of a subnet's DHCP server. Ports have another prefix.
 fn server_mac(subnet: Uuid) -> String {
-    let [a, b, c, d, e, ..] = *subnet.as_bytes();
-    format!("0e:{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}")
+    let bytes: Vec<String> = subnet.as_bytes()[..5].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("0e:{}", bytes.join(":"))
 }
