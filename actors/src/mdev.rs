@@ -44,7 +44,9 @@ impl MdevOptions {
     pub fn of(mut types: Vec<EnabledMdevType>) -> Result<Self, String> {
         if types.len() > 1 && types.iter().any(|enabled| enabled.addresses.is_empty()) {
             types.truncate(1);
-            types.iter_mut().for_each(|first| first.addresses.clear());
+            for first in &mut types {
+                first.addresses.clear();
+            }
         }
         let mut owners: BTreeMap<PciAddress, &str> = BTreeMap::new();
         for enabled in &types {

@@ -85,12 +85,12 @@ impl Healing {
     }
 
     /// Adds allocations to those of the flavor.
-    fn add(&mut self, more: Vec<Allocation>) {
+    fn add(&mut self, more: &[Allocation]) {
         let allocations = match self {
             Self::Create(claim) => &mut claim.claim.allocations,
             Self::Update(claim) => &mut claim.allocations,
         };
-        *allocations = port_resources::sum(allocations.iter().chain(&more));
+        *allocations = port_resources::sum(allocations.iter().chain(more));
     }
 }
 
@@ -117,7 +117,7 @@ impl Operations {
             return Ok((HealedServer::UpToDate, views.position()));
         };
         if !request.skips_ports && healing.claims_anew(request.force) {
-            healing.add(self.ports_of(alive, &meta).await?);
+            healing.add(&self.ports_of(alive, &meta).await?);
         }
         let (healed, command) = match healing {
             Healing::Create(claim) => (

@@ -25,8 +25,8 @@ use chronova_events::host::KnownHost;
 use chronova_events::ids::HostId;
 use chronova_events::instance::Alive;
 use chronova_events::process::{Process, StepOutput};
-use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::image_cache::CachedImage;
+use chronova_hypervisor::capability::{Needed as _, SharedStorage};
 use chronova_projections::views::Views;
 use futures::StreamExt as _;
 
@@ -132,7 +132,7 @@ async fn sweep(context: &ReconcileContext) -> usize {
         let Some(sharers) = context.fleet.sharers(member.host).filter(|_| up && !seen.contains(&member.host)) else {
             continue;
         };
-        let whole = member.driver.shared_storage().is_none_or(|storage| storage.shares_files());
+        let whole = member.driver.shared_storage().is_none_or(SharedStorage::shares_files);
         let sharers = if whole { sharers } else { BTreeSet::from([member.host]) };
         // A host of another control plane may be about to use the image.
         let is_ours = |host: &KnownHost| !context.fleet.is_refused(&host.uri);

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::*;
 
+#[allow(clippy::option_option, reason = "as in the device: no configuration, or one without a network")]
 fn device(kind: PciDeviceType, network: Option<Option<&str>>, remote_managed: bool) -> HostPciDevice {
     HostPciDevice {
         address: "0000:81:00.1".parse().unwrap(),

@@ -192,7 +192,7 @@ fn updates(before: &FakeTables, after: &FakeTables) -> Value {
             match (old.get(uuid), new.get(uuid)) {
                 (Some(old), Some(new)) if old == new => {}
                 (Some(old), Some(new)) => {
-                    _ = rows.insert(uuid.to_string(), json!({"old": shown(old), "new": shown(new)}))
+                    _ = rows.insert(uuid.to_string(), json!({"old": shown(old), "new": shown(new)}));
                 }
                 (None, Some(new)) => _ = rows.insert(uuid.to_string(), json!({"new": shown(new)})),
                 (old, _) => _ = rows.insert(uuid.to_string(), json!({"old": old.map(shown)})),

@@ -159,7 +159,7 @@ impl OvsdbSession {
             .iter()
             .map(|(table, columns)| ((*table).to_owned(), json!({"columns": columns})))
             .collect();
-        session.queue(&request("monitor", json!([options.database, null, wanted]), json!(MONITOR)));
+        session.queue(&request("monitor", &json!([options.database, null, wanted]), &json!(MONITOR)));
         loop {
             send(&mut session.writer, &mut session.outgoing).await.map_err(|error| error.to_string())?;
             session.unsent = false;
@@ -250,7 +250,7 @@ impl OvsdbSession {
         self.pending.insert(self.last_id, waiting);
         let mut params = vec![json!(options.database)];
         params.extend(call.operations);
-        self.queue(&request("transact", Value::Array(params), json!(self.last_id)));
+        self.queue(&request("transact", &Value::Array(params), &json!(self.last_id)));
     }
 
     /// When [`look_at_clock`](Self::look_at_clock) has something to do.
@@ -268,7 +268,7 @@ impl OvsdbSession {
             Some(asked) if asked + options.probe_interval <= now => Err("it is silent".to_owned()),
             None if self.heard + options.probe_interval <= now => {
                 self.probed = Some(now);
-                self.queue(&request("echo", json!([]), json!("probe")));
+                self.queue(&request("echo", &json!([]), &json!("probe")));
                 Ok(())
             }
             _ => Ok(()),
@@ -326,7 +326,7 @@ async fn send(writer: &mut WriteHalf<Box<dyn OvsdbStream>>, outgoing: &mut Bytes
     writer.flush().await
 }
 
-fn request(method: &str, params: Value, id: Value) -> Value {
+fn request(method: &str, params: &Value, id: &Value) -> Value {
     json!({"method": method, "params": params, "id": id})
 }
 

@@ -14,7 +14,7 @@ use super::{OvsdbClient, OvsdbConnection, OvsdbFailure, OvsdbOptions, OvsdbRemot
 use crate::services::external::http::TlsTrust;
 
 /// Only a hang reaches the limit.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 fn options(remotes: &[std::net::SocketAddr]) -> OvsdbOptions {
     let remote =

@@ -2,6 +2,7 @@
 //!
 //! Rows without a mark are never changed. A reference from a row of Chronova to a row of another program stays, too.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
@@ -30,10 +31,9 @@ impl OwnRows {
                 let Some(mark) = row.get("external_ids").and_then(|ids| ids.text_at(MARK)) else { continue };
                 let key = key(table, mark);
                 own.by_id.insert(*uuid, key.clone());
-                if own.by_key.contains_key(&key) {
-                    own.doubled.insert(*uuid);
-                } else {
-                    own.by_key.insert(key, *uuid);
+                match own.by_key.entry(key) {
+                    Entry::Occupied(_) => drop(own.doubled.insert(*uuid)),
+                    Entry::Vacant(free) => drop(free.insert(*uuid)),
                 }
             }
         }

@@ -44,7 +44,7 @@ use crate::services::external::ovsdb::{
 const MOST_CHANGES: usize = 2_000;
 /// The first copy of a database is one message, with about a kilobyte for each port.
 const LONGEST_MESSAGE: usize = 512 * 1024 * 1024;
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_mins(1);
 
 /// How OVN carries the networks.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -43,7 +43,7 @@ use crate::services::external::ovsdb::fake::FakeOvsdb;
 use crate::services::external::ovsdb::{OvsdbRemote, OvsdbRow, OvsdbValue};
 
 /// Only a hang reaches the limit.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 const fn id(number: u128) -> Uuid {
     Uuid::from_u128(number)
