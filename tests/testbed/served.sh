@@ -1,5 +1,5 @@
 # A cloud with two hosts, a real Keystone, and a real Cinder whose volumes are files that a server on this machine gives
-# to the hosts; sourced by tests/real/iscsi.sh and nfs.sh. The script sets SERVED_BY (a class of served_volumes.py) and
+# to the hosts; sourced by tests/soak/iscsi.sh and nfs.sh. The script sets SERVED_BY (a class of served_volumes.py) and
 # defines `server_up`, which starts the server and exports SERVED_FOLDER and SERVED_ADDRESS, and `server_down`.
 #
 #   served_open NAME ID NET   starts all of it, boots two guests on h1 (ONE) and h2 (TWO), and makes the volume `data`
