@@ -20,7 +20,7 @@ use crate::world::World;
 
 const ADMIN: &str = "admin:admin";
 /// Only a hang reaches the limit.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// The database: empty at first, and then whatever the test says. It accepts every transaction.
 struct Northbound {
