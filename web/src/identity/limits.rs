@@ -166,7 +166,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let ids: Vec<LimitId> = all.iter().map(|set| set.limit.clone()).collect();
     command(&ctx, &ctx.permit()?, IdentityCommand::SetLimits(all)).await?;
     let made = ids.iter().map(|id| shown(&ctx, id)).collect::<Result<Vec<_>, _>>()?;
-    Ok(created(&ctx, "limits", made))
+    Ok(created(&ctx, "limits", &made))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {

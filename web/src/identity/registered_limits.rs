@@ -132,7 +132,7 @@ fn shown(ctx: &Ctx, id: &RegisteredLimitId) -> Result<Value, Fault> {
 }
 
 /// The answer to the creation of several limits.
-pub(super) fn created(ctx: &Ctx, key: &str, all: Vec<Value>) -> Reply {
+pub(super) fn created(ctx: &Ctx, key: &str, all: &[Value]) -> Reply {
     let address = format!("{}{}", ctx.links.host, ctx.links.path);
     Reply::json(201, json!({key: all, "links": {"next": null, "self": address, "previous": null}}))
 }
@@ -157,7 +157,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let ids: Vec<RegisteredLimitId> = all.iter().map(|set| set.limit.clone()).collect();
     command(&ctx, &ctx.permit()?, IdentityCommand::RegisterLimits(all)).await?;
     let made = ids.iter().map(|id| shown(&ctx, id)).collect::<Result<Vec<_>, _>>()?;
-    Ok(created(&ctx, "registered_limits", made))
+    Ok(created(&ctx, "registered_limits", &made))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
