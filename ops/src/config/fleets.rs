@@ -14,7 +14,9 @@ pub(super) fn name(uris: &mut [String]) {
         if taken.insert(default.clone()) {
             continue;
         }
-        let free = (2_u32..).map(|number| format!("{default}{number}")).find(|name| !taken.contains(name));
+        // One of these names is free, because there is one more of them than of taken ones.
+        let numbers = 2..=taken.len() + 2;
+        let free = numbers.map(|number| format!("{default}{number}")).find(|name| !taken.contains(name));
         let Some(free) = free else { continue };
         let mark = if uri.contains('?') { "&" } else { "?" };
         uri.push_str(&[mark, "name=", &free].concat());

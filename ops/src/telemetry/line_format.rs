@@ -131,9 +131,7 @@ impl LineForms {
     pub(super) fn of(settings: &LogSettings) -> Option<Self> {
         let (context, default) = (settings.context_format.as_deref(), settings.default_format.as_deref());
         let suffix = settings.debug_suffix.as_deref();
-        if context.or(default).or(suffix).is_none() {
-            return None;
-        }
+        context.or(default).or(suffix)?;
         let form = |text: &str| parse(text).unwrap_or_default();
         Some(Self {
             context: form(context.unwrap_or(CONTEXT)),

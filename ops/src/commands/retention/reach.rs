@@ -121,7 +121,7 @@ impl PruneReach {
             0 if self.from == Position::START => writeln!(out, "nothing to move: the file has all events")?,
             0 => writeln!(out, "nothing to move: positions 1 to {} are in the archive", self.from)?,
             events => {
-                writeln!(out, "{events} events may leave the file: positions {} to {}", self.from.0 + 1, self.to)?
+                writeln!(out, "{events} events may leave the file: positions {} to {}", self.from.0 + 1, self.to)?;
             }
         }
         Ok(())
