@@ -150,7 +150,7 @@ impl World {
         let keys = Arc::clone(&self.keys) as _;
         let certificates = self.certificates.clone().map(|kept| kept as Arc<dyn CertificateKeeper>);
         let ports = Ports { networks, images, volumes: port, keys, certificates };
-        let leader = Leader::start(leadership, drivers, ports, options).await;
+        let leader = Box::pin(Leader::start(leadership, drivers, ports, options)).await;
         Life { member, leader, store: fused, volumes, fleet: Arc::clone(&self.fleet) }
     }
 
