@@ -115,22 +115,6 @@ same "its file has the size of the label" "$(stat -c %s "$STATE/$HOST/lib/${PMEM
 expect "the server with persistent memory is deleted" os server delete --wait "$NAME-pmem"
 same "the file of the persistent memory is deleted with the guest" "$(ls "$STATE/$HOST/lib" | grep _pmem)" ""
 
-# ----------------------------------------------------------------------------------------------------------------- UEFI
-
-os image create --disk-format qcow2 --container-format bare --file "$UEFI" --public --property hw_firmware_type=uefi \
-  --property hw_machine_type=q35 "$NAME-efi" >"$WORK/efi" 2>&1 || bad "an image without secure boot is uploaded" "$(cat "$WORK/efi")"
-boot "$NAME-efi" --flavor "$NAME-uefi" --image "$NAME-efi"; EFI=$ID
-HOST=$(place "$NAME-efi")
-# OVMF takes a minute without KVM on a busy machine.
-within 240 "the guest with UEFI is booted" said "$NAME-efi" 'GUEST-READY hostname=.* boots=1 '
-like "the guest was started by UEFI" "$(at "$HOST" "$EFI" 'ls /sys/firmware/efi')" 'runtime|systab|config_table'
-like "libvirt chose firmware with variables of the guest's own" "$(on "$HOST" dumpxml "$EFI" | tr -d '\n')" "<loader [^>]*type='pflash'[^>]*>.*<nvram"
-like "the variables are a file of the host" "$(ls "$STATE/$HOST/lib/qemu/nvram")" '_VARS'
-expect "the server with UEFI is deleted" os server delete --wait "$NAME-efi"
-same "nothing is left of the server with UEFI" "$(rest_of "$EFI")" ""
-same "the variables of the deleted guest are deleted" "$(ls "$STATE/$HOST/lib/qemu/nvram" 2>/dev/null)" ""
-os image delete "$NAME-efi"
-
 # ------------------------------------------------------------------------------------------------------- no key manager
 
 with_keys() { # embedded or none
@@ -146,6 +130,22 @@ same "without a key manager, a server with a TPM fails" "$(status_of "$NAME-none
 like "the fault names the missing key manager" "$(get server "$NAME-none" fault)" 'no key manager.*key_manager'
 with_keys embedded
 long_run || { ended; verdict; }
+
+# ----------------------------------------------------------------------------------------------------------------- UEFI
+
+os image create --disk-format qcow2 --container-format bare --file "$UEFI" --public --property hw_firmware_type=uefi \
+  --property hw_machine_type=q35 "$NAME-efi" >"$WORK/efi" 2>&1 || bad "an image without secure boot is uploaded" "$(cat "$WORK/efi")"
+boot "$NAME-efi" --flavor "$NAME-uefi" --image "$NAME-efi"; EFI=$ID
+HOST=$(place "$NAME-efi")
+# OVMF takes a minute without KVM on a busy machine.
+within 240 "the guest with UEFI is booted" said "$NAME-efi" 'GUEST-READY hostname=.* boots=1 '
+like "the guest was started by UEFI" "$(at "$HOST" "$EFI" 'ls /sys/firmware/efi')" 'runtime|systab|config_table'
+like "libvirt chose firmware with variables of the guest's own" "$(on "$HOST" dumpxml "$EFI" | tr -d '\n')" "<loader [^>]*type='pflash'[^>]*>.*<nvram"
+like "the variables are a file of the host" "$(ls "$STATE/$HOST/lib/qemu/nvram")" '_VARS'
+expect "the server with UEFI is deleted" os server delete --wait "$NAME-efi"
+same "nothing is left of the server with UEFI" "$(rest_of "$EFI")" ""
+same "the variables of the deleted guest are deleted" "$(ls "$STATE/$HOST/lib/qemu/nvram" 2>/dev/null)" ""
+os image delete "$NAME-efi"
 
 # ---------------------------------------------------------------------------------------------------------- secure boot
 
