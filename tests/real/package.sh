@@ -1,8 +1,8 @@
 #!/bin/bash
-# The Debian package of ops/packaging is built, installed, started, upgraded, removed and purged, and a guest boots with
-# it. This happens on a copy of this machine's root (an overlay in a mount namespace) with a libvirtd of its own, so the
-# machine itself does not change. With CHRONOVA_SOAK=1 also: two builds are equal, apt installs and purges the package in
-# a fresh Debian 12 (debootstrap), a guest boots there with Debian's libvirt, and the OCI image is built and run.
+# The Debian package of ops/packaging is built, installed, started, upgraded, removed and purged. This happens on a copy
+# of this machine's root (an overlay in a mount namespace), so the machine itself does not change. With CHRONOVA_SOAK=1
+# also: a guest boots there on a libvirtd of its own, two builds are equal, apt installs and purges the package in a fresh
+# Debian 12 (debootstrap), a guest boots there with Debian's libvirt, and the OCI image is built and run.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 [ -x "${CHRONOVA_BIN:-}" ] || cannot "CHRONOVA_BIN names no program"
@@ -155,7 +155,7 @@ expect "dpkg installs the package beside the old log" inside dpkg --no-triggers 
 inside touch /etc/chronova/purge-data
 expect "dpkg purges the package with its data" inside dpkg --no-triggers --purge chronova
 expect "such a purge removes the log" inside test ! -e /var/lib/chronova
-long_run || { [ -z "$LACKS" ] || cannot "$LACKS"; verdict; }
+long_run || verdict
 unset DEB_VERSION
 expect "the package is built again" build "$WORK/two"
 same "both builds are equal" "$(sums "$WORK/one")" "$(sums "$WORK/two")"

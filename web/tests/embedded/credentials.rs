@@ -54,7 +54,7 @@ impl Alice {
 
     /// The token of a new credential with these fields.
     async fn made_token(&self, fields: Value) -> String {
-        token_of(self.log_in(&self.make(fields).await).await)
+        token_of(&self.log_in(&self.make(fields).await).await)
     }
 
     async fn log_in(&self, credential: &Value) -> Answer {
@@ -72,7 +72,7 @@ async fn send_log_in(world: &World, proof: Value) -> Answer {
 }
 
 #[track_caller]
-fn token_of(answer: Answer) -> String {
+fn token_of(answer: &Answer) -> String {
     assert_eq!(answer.status, 201, "{}", answer.json());
     answer.header("X-Subject-Token").to_owned()
 }
@@ -181,7 +181,7 @@ async fn wrong_secrets_are_limited() {
 async fn tokens_end_with_their_credential() {
     let alice = Alice::new().await;
     let deleted = alice.make(json!({"name": "deleted"})).await;
-    let token = token_of(alice.log_in(&deleted).await);
+    let token = token_of(&alice.log_in(&deleted).await);
     assert_eq!(alice.status(&token, "GET", ME).await, 200);
     let path = format!("{}/{}", all(&alice.user), id_of(&deleted));
     alice.world.call(&alice.token, "DELETE", &path, None).await.expect(204);
@@ -264,7 +264,7 @@ async fn a_credential_has_no_other_roles_than_its_makers_token() {
 async fn only_unrestricted_credentials_manage_credentials() {
     let alice = Alice::new().await;
     let made = alice.make(json!({"name": "restricted"})).await;
-    let restricted = token_of(alice.log_in(&made).await);
+    let restricted = token_of(&alice.log_in(&made).await);
     let refused = alice.ask(&restricted, json!({"name": "child"})).await.expect(403);
     let text = refused["error"]["message"].as_str().unwrap().to_owned();
     assert!(text.contains("Using method 'application_credential' is not allowed"), "{text}");
@@ -281,7 +281,7 @@ async fn only_unrestricted_credentials_manage_credentials() {
         let body = json!({"auth": auth});
         async move { world.call("", "POST", TOKENS, Some(body)).await }
     };
-    let second = token_of(again(None).await);
+    let second = token_of(&again(None).await);
     alice.ask(&second, json!({"name": "child"})).await.expect(403);
     again(Some(json!({"project": {"id": alice.project}}))).await.expect(201);
     let service = json!({"project": {"name": "service", "domain": {"id": "default"}}});
@@ -401,13 +401,13 @@ async fn access_rules_are_enforced_on_every_service() {
     }
     // A token for this token does not get around the rules.
     let again = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": token}}}});
-    let again = token_of(alice.world.call("", "POST", TOKENS, Some(again)).await);
+    let again = token_of(&alice.world.call("", "POST", TOKENS, Some(again)).await);
     assert_eq!(alice.status(&again, "GET", "/compute/v2.1/servers").await, 401);
     assert_eq!(alice.status(&again, "GET", "/image/v2/images").await, 200);
     // As in Keystone, an empty list is like no list.
     let all = alice.make(json!({"name": "all", "access_rules": []})).await;
     assert!(all.get("access_rules").is_none());
-    let all = token_of(alice.log_in(&all).await);
+    let all = token_of(&alice.log_in(&all).await);
     assert_ne!(alice.status(&all, "GET", "/compute/v2.1/flavors").await, 401);
 }
 
@@ -458,7 +458,7 @@ async fn credentials_survive_a_crash_and_so_do_their_ends() {
     let alice = Alice::new().await;
     let rule = json!({"service": "image", "method": "GET", "path": "/v2/images"});
     let kept = alice.make(json!({"name": "kept", "access_rules": [rule]})).await;
-    let token = token_of(alice.log_in(&kept).await);
+    let token = token_of(&alice.log_in(&kept).await);
     let gone = alice.make(json!({"name": "gone"})).await;
     let path = format!("{}/{}", all(&alice.user), id_of(&gone));
     alice.world.call(&alice.token, "DELETE", &path, None).await.expect(204);
