@@ -127,7 +127,7 @@ fn each_mode_of_a_cpu_is_rendered() {
     let document = roxmltree::Document::parse(&xml).unwrap();
     let none = document.descendants().find(|node| node.has_tag_name("cpu")).unwrap();
     let parts: Vec<&str> =
-        none.children().filter(|node| node.is_element()).map(|node| node.tag_name().name()).collect();
+        none.children().filter(roxmltree::Node::is_element).map(|node| node.tag_name().name()).collect();
     assert_eq!((none.attributes().count(), parts), (0, vec!["topology"]), "{xml}");
     let custom = cpu(CpuMode::Custom, &["IvyBridge", "Nehalem"]);
     assert_eq!(custom, (said("custom"), said("exact"), said("IvyBridge")));
