@@ -36,7 +36,7 @@ fn provider_of_the_host(cloud: &mut Cloud) -> String {
     let mut provider = String::new();
     cloud.wait("the host is a resource provider", |cloud| {
         let found = cloud.client().get("/placement/resource_providers?name=sim-0001").unwrap().expect(200).body;
-        provider = found["resource_providers"][0]["uuid"].as_str().unwrap_or_default().to_owned();
+        found["resource_providers"][0]["uuid"].as_str().unwrap_or_default().clone_into(&mut provider);
         !provider.is_empty()
     });
     provider
