@@ -12,7 +12,8 @@ use chronova_events::ids::{InstanceId, ProviderId};
 use chronova_events::instance::Alive;
 use chronova_events::ledger::{Allocation, Ledger};
 use chronova_events::pci::PciAddress;
-use chronova_hypervisor::mdev::{GuestMdev, MdevParent, address_of, node_device};
+use chronova_hypervisor::mdev::{GuestMdev, MdevParent};
+use chronova_hypervisor::pci::{address_of, node_device};
 use uuid::Uuid;
 
 /// The resource class of virtual GPUs, and of types without `mdev_class`.

@@ -52,3 +52,31 @@ pub struct PassedDevice {
     /// afterwards.
     pub managed: bool,
 }
+
+/// libvirt's name of a PCI device: `pci_0000_85_00_0`.
+pub fn node_device(address: PciAddress) -> String {
+    format!("pci_{}", address.to_string().replace([':', '.'], "_"))
+}
+
+/// The address in libvirt's name of a PCI device.
+pub fn address_of(node_device: &str) -> Option<PciAddress> {
+    let parts: Vec<&str> = node_device.strip_prefix("pci_")?.split('_').collect();
+    let [domain, bus, slot, function] = parts[..] else { return None };
+    format!("{domain}:{bus}:{slot}.{function}").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn libvirt_names_a_device_by_its_address() {
+        let address: PciAddress = "0000:85:0a.1".parse().unwrap();
+        assert_eq!(node_device(address), "pci_0000_85_0a_1");
+        assert_eq!(address_of("pci_0000_85_0a_1"), Some(address));
+        for wrong in ["", "0000_85_0a_1", "pci_0000_85_0a", "pci_0000_85_0a_1_2", "css_0_0_0033", "pci_0000_85_20_0"] {
+            assert_eq!(address_of(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -19,7 +19,8 @@ use virt_sys as sys;
 use super::error::{Context, is, number, translate};
 use crate::domain_xml::{NAMESPACE, mediated};
 use crate::driver::{DriverError, DriverResult};
-use crate::mdev::{GuestMdev, MdevParent, MdevType, address_of, node_device};
+use crate::mdev::{GuestMdev, MdevParent, MdevType};
+use crate::pci::{address_of, node_device};
 use crate::xml::Element;
 
 const CALL: &str = "mediated devices";

@@ -10,7 +10,7 @@ use virt::error::ErrorNumber;
 
 use super::error::Context;
 use crate::driver::DriverResult;
-use crate::pci::{HostPci, PciDevice, PciNic};
+use crate::pci::{HostPci, PciDevice, PciNic, node_device};
 
 const CALL: &str = "PCI devices";
 
@@ -47,11 +47,6 @@ pub(super) fn learn(connect: &Connect) -> DriverResult<HostPci> {
     Ok(HostPci { devices, sockets: sockets(&xml).unwrap_or_default() })
 }
 
-/// libvirt's name of a PCI device: `pci_0000_81_00_1`.
-fn node_name(at: PciAddress) -> String {
-    format!("pci_{:04x}_{:02x}_{:02x}_{:x}", at.domain, at.bus, at.slot, at.function)
-}
-
 /// Reads the descriptions of all devices of one kind. The keys are the names of their parents. An older libvirt lacks
 /// some kinds. Then the list is empty.
 fn children<T>(connect: &Connect, kind: u32, read: fn(&str) -> Option<T>) -> BTreeMap<String, T> {
@@ -72,7 +67,7 @@ fn name_nics(
     vdpas: &BTreeMap<String, String>,
 ) {
     for device in devices {
-        let name = node_name(device.address);
+        let name = node_device(device.address);
         if let Some((interface, mac)) = interfaces.get(&name) {
             (device.nic.interface, device.nic.mac) = (Some(interface.clone()), mac.clone());
         }
@@ -244,7 +239,6 @@ mod tests {
                       </capability></device>";
         assert_eq!(vdpa(device).as_deref(), Some("/dev/vhost-vdpa-0"));
         assert_eq!((vdpa(net), interface(device)), (None, None));
-        assert_eq!(node_name("0000:81:0a.1".parse().unwrap()), "pci_0000_81_0a_1");
     }
 
     #[test]
@@ -253,7 +247,7 @@ mod tests {
                         </capability>";
         let of = |xml: &str| {
             let mut devices = vec![read(xml).unwrap().unwrap()];
-            let name = node_name(devices[0].address);
+            let name = node_device(devices[0].address);
             let interfaces = BTreeMap::from([(name.clone(), ("enp129s0v1".to_owned(), None))]);
             name_nics(&mut devices, &interfaces, &BTreeMap::from([(name, "/dev/vhost-vdpa-0".to_owned())]));
             devices.remove(0)
