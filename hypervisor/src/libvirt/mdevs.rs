@@ -17,6 +17,7 @@ use virt::error::ErrorNumber;
 use virt_sys as sys;
 
 use super::error::{Context, is, number, translate};
+use super::node_devices::{capability, child, text};
 use crate::domain_xml::{NAMESPACE, mediated};
 use crate::driver::{DriverError, DriverResult};
 use crate::mdev::{GuestMdev, MdevParent, MdevType};
@@ -156,18 +157,6 @@ fn described(connect: &Connect, capability: u32) -> DriverResult<Vec<String>> {
 fn all(connect: &Connect) -> DriverResult<Vec<GuestMdev>> {
     let listed = described(connect, sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV)?;
     Ok(listed.iter().filter_map(|xml| existing(xml).ok().flatten()).collect())
-}
-
-fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
-    node.children().find(|child| child.has_tag_name(name))
-}
-
-fn text<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
-    child(node, name)?.text().map(str::trim)
-}
-
-fn capability<'a, 'i>(node: Node<'a, 'i>, kind: &str) -> Option<Node<'a, 'i>> {
-    node.children().find(|part| part.has_tag_name("capability") && part.attribute("type") == Some(kind))
 }
 
 /// Reads a physical device; `None` if it is no PCI device, or offers no types.

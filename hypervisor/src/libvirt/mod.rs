@@ -27,6 +27,7 @@
 //! | `interfaces`, `nics` | the driver's calls on interfaces of existing guests; libvirt's calls |
 //! | `devices` | the bus addresses of a guest's interfaces and disks |
 //! | `mdevs` | mediated devices of guests, for example virtual GPUs |
+//! | `node_devices` | the XML of a host's devices |
 //! | `pmem` | the files of guests' virtual persistent memory |
 //! | `volume_attachment`, `disks` | the driver's calls that attach, detach and swap volumes; libvirt's calls |
 //! | `emulated_tpm` | the passphrases and the state of guests' TPMs |
@@ -74,6 +75,7 @@ mod migrations;
 mod network;
 mod nics;
 mod node;
+mod node_devices;
 mod nwfilter;
 mod owner_mark;
 mod pci;

@@ -9,6 +9,7 @@ use virt::connect::Connect;
 use virt::error::ErrorNumber;
 
 use super::error::Context;
+use super::node_devices::{capability, child, text};
 use crate::driver::DriverResult;
 use crate::pci::{HostPci, PciDevice, PciNic, node_device};
 
@@ -78,33 +79,25 @@ fn name_nics(
     }
 }
 
-/// The capability of this type in a device's description.
-fn capability<'a, 'i>(document: &'a Document<'i>, kind: &str) -> Option<Node<'a, 'i>> {
-    let mut all = document.root_element().children().filter(|node| node.has_tag_name("capability"));
-    all.find(|node| node.attribute("type") == Some(kind))
-}
-
 /// The name and the MAC address of a network interface.
 fn interface(xml: &str) -> Option<HostInterface> {
     let document = Document::parse(xml).ok()?;
-    let net = capability(&document, "net")?;
-    let text = |name: &str| Some(child(net, name)?.text()?.trim().to_owned());
-    Some((text("interface")?, text("address").map(|mac| mac.to_ascii_lowercase())))
+    let net = capability(document.root_element(), "net")?;
+    Some((text(net, "interface")?.to_owned(), text(net, "address").map(str::to_ascii_lowercase)))
 }
 
 /// The character device of a vDPA device.
 fn vdpa(xml: &str) -> Option<String> {
     let document = Document::parse(xml).ok()?;
-    Some(child(capability(&document, "vdpa")?, "chardev")?.text()?.trim().to_owned())
+    text(capability(document.root_element(), "vdpa")?, "chardev").map(str::to_owned)
 }
 
 /// The virtual functions of a physical function; empty for any other device.
 fn virtual_functions(xml: &str) -> Result<Vec<PciAddress>, roxmltree::Error> {
     let document = Document::parse(xml)?;
-    let pci = capability(&document, "pci");
-    let of = pci.into_iter().flat_map(|node| node.children());
-    let functions = of.filter(|node| node.attribute("type") == Some("virt_functions"));
+    let functions = capability(document.root_element(), "pci").and_then(|pci| capability(pci, "virt_functions"));
     Ok(functions
+        .into_iter()
         .flat_map(|node| node.children())
         .filter(|node| node.has_tag_name("address"))
         .filter_map(of_attributes)
@@ -120,10 +113,6 @@ fn number_functions(devices: &mut [PciDevice], functions: &[Vec<PciAddress>]) {
     }
 }
 
-fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
-    node.children().find(|child| child.has_tag_name(name))
-}
-
 /// Reads one device; `None` if Nova's options cannot name its address or its ids.
 fn read(xml: &str) -> Result<Option<PciDevice>, roxmltree::Error> {
     let document = Document::parse(xml)?;
@@ -132,24 +121,21 @@ fn read(xml: &str) -> Result<Option<PciDevice>, roxmltree::Error> {
 }
 
 fn device(node: Node<'_, '_>) -> Option<PciDevice> {
-    let number = |name: &str| child(node, name)?.text()?.trim().parse::<u32>().ok();
+    let number = |name: &str| text(node, name)?.parse::<u32>().ok();
     let address = PciAddress::of(number("domain")?, number("bus")?, number("slot")?, number("function")?)?;
     let id = |name: &str| {
         let id = child(node, name)?.attribute("id")?.trim_start_matches("0x").to_ascii_lowercase();
         Some(id).filter(|id| id.len() == 4)
     };
-    let capability = |kind: &str| {
-        node.children().find(|part| part.has_tag_name("capability") && part.attribute("type") == Some(kind))
-    };
-    let parent = capability("phys_function").and_then(|part| of_attributes(child(part, "address")?));
+    let parent = capability(node, "phys_function").and_then(|part| of_attributes(child(part, "address")?));
     // As in Nova, a device that can have virtual functions is a physical function, even while it has no virtual
     // function.
-    let kind = match (parent.is_some(), capability("virt_functions").is_some()) {
+    let kind = match (parent.is_some(), capability(node, "virt_functions").is_some()) {
         (true, _) => PciDeviceType::Vf,
         (false, true) => PciDeviceType::Pf,
         (false, false) => PciDeviceType::Pci,
     };
-    let serial = capability("vpd").and_then(|vpd| {
+    let serial = capability(node, "vpd").and_then(|vpd| {
         let field = vpd.descendants().find(|node| node.has_tag_name("serial_number"))?;
         Some(field.text()?.trim().to_owned()).filter(|serial| !serial.is_empty())
     });
