@@ -27,11 +27,7 @@ fn failed(message: String) -> DriverError {
 pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, disk: &VolumeDisk) -> DriverResult<()> {
     match &disk.network {
         Some(NetworkDisk::Rbd { user: Some(user), secret: Some(secret), .. }) => {
-            let key = options.images.rbd.key.as_ref();
-            match key.filter(|key| key.user == *user) {
-                Some(key) => keep(connect, secret, &ceph(secret, user), &key.value),
-                None => require(connect, secret, user),
-            }
+            provide_ceph(connect, options, user, secret)
         }
         Some(NetworkDisk::Rbd { user: Some(user), secret: None, .. }) => Err(failed(format!(
             "the volume is in a Ceph pool for the user {user}, and no libvirt secret is named: set [libvirt] \
@@ -44,11 +40,17 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, disk: &Volume
     }
 }
 
-/// Gives the host the secret of the pool of guests' own disks, if Chronova has the key.
+/// Gives the host the secret of the pool of guests' own disks.
 pub(super) fn provide_for_pool(connect: &Connect, options: &LibvirtOptions) -> DriverResult<()> {
-    let rbd = &options.images.rbd;
-    let (Some(user), Some(secret)) = (&rbd.user, &rbd.secret) else { return Ok(()) };
-    match rbd.key.as_ref().filter(|key| key.user == *user) {
+    match (&options.images.rbd.user, &options.images.rbd.secret) {
+        (Some(user), Some(secret)) => provide_ceph(connect, options, user, secret),
+        _ => Ok(()),
+    }
+}
+
+/// Defines the secret of a Ceph user if Chronova has the key. Otherwise the host must have the secret.
+fn provide_ceph(connect: &Connect, options: &LibvirtOptions, user: &str, secret: &str) -> DriverResult<()> {
+    match options.images.rbd.key.as_ref().filter(|key| key.user == user) {
         Some(key) => keep(connect, secret, &ceph(secret, user), &key.value),
         None => require(connect, secret, user),
     }

@@ -131,7 +131,7 @@ impl<'a> CephPrograms<'a> {
         }
     }
 
-    pub(super) fn snapshots(self, image: &str) -> DriverResult<Vec<String>> {
+    fn snapshots(self, image: &str) -> DriverResult<Vec<String>> {
         const CALL: &str = "rbd snap ls";
         let output = self.run(CALL, "rbd", &["snap", "ls", "--format", "xml", image])?;
         match output.status.code() {
@@ -165,11 +165,17 @@ impl<'a> CephPrograms<'a> {
         self.change("rbd snap rm", &["snap", "rm", "--no-progress", snapshot], &[ABSENT])
     }
 
-    /// Removes an image with its snapshots. Succeeds if there is none.
-    pub(super) fn remove(self, image: &str) -> DriverResult<()> {
+    /// Removes all snapshots of an image.
+    pub(super) fn remove_snapshots(self, image: &str) -> DriverResult<()> {
         for snapshot in self.snapshots(image)? {
             self.remove_snapshot(&format!("{image}@{snapshot}"))?;
         }
+        Ok(())
+    }
+
+    /// Removes an image with its snapshots. Succeeds if there is none.
+    pub(super) fn remove(self, image: &str) -> DriverResult<()> {
+        self.remove_snapshots(image)?;
         for _ in 0..self.rbd.destroy_retries {
             let output = self.run("rbd rm", "rbd", &["rm", "--no-progress", image])?;
             match output.status.code() {

@@ -118,6 +118,25 @@ fn write_zeros(length: u64, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives the bytes of an image or a snapshot to `take`, until it refuses.
+fn read_out(
+    site: HostStorage<'_>,
+    name: &str,
+    call: &'static str,
+    take: &mut dyn FnMut(&[u8]) -> bool,
+) -> DriverResult<()> {
+    let broken = |error: io::Error| DriverError::Failed { call, message: error.to_string() };
+    CephPrograms::of(site.options).export(name, |bytes| {
+        let mut buffer = vec![0_u8; sparse::PIECE];
+        loop {
+            let received = bytes.read(&mut buffer).map_err(broken)?;
+            if received == 0 || !take(&buffer[..received]) {
+                return Ok(());
+            }
+        }
+    })
+}
+
 /// Copies the image from the host's cache into Ceph. An image with a format of its own becomes a raw file first.
 fn copy_in(site: HostStorage<'_>, volume: &str, image: &ImageRef) -> DriverResult<()> {
     let (connect, cache) = (site.connect, pool::open(site.connect, site.options)?);
@@ -273,12 +292,8 @@ impl ImageBackend for Rbd {
         if !ceph::is_installed() {
             return Ok(());
         }
-        let programs = CephPrograms::of(site.options);
         let image = image_name(site.options, &volume.name().during("volume name")?);
-        for snapshot in programs.snapshots(&image)? {
-            programs.remove_snapshot(&format!("{image}@{snapshot}"))?;
-        }
-        Ok(())
+        CephPrograms::of(site.options).remove_snapshots(&image)
     }
 
     /// Ceph removes no image that a client has open. If the client has died, Ceph waits half a minute for it.
@@ -330,17 +345,7 @@ impl ImageBackend for Rbd {
         disk: &StoredDisk,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> DriverResult<bool> {
-        let broken = |error: io::Error| DriverError::Failed { call: "read disk", message: error.to_string() };
-        let image = image_name(site.options, &disk.name);
-        CephPrograms::of(site.options).export(&image, |bytes| {
-            let mut buffer = vec![0_u8; sparse::PIECE];
-            loop {
-                let received = bytes.read(&mut buffer).map_err(broken)?;
-                if received == 0 || !take(&buffer[..received]) {
-                    return Ok(());
-                }
-            }
-        })?;
+        read_out(site, &image_name(site.options, &disk.name), "read disk", take)?;
         Ok(true)
     }
 
@@ -415,16 +420,10 @@ impl PlacedCopies for Rbd {
 
     fn digest(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<String> {
         let target = placed_names(site, disk, copy)?.copy.ok_or_else(no_clone)?;
-        let broken = |error: io::Error| DriverError::Failed { call: "read copy", message: error.to_string() };
         let mut digest = RunningDigest::new(&"0".repeat(SHA512));
-        CephPrograms::of(site.options).export(&format!("{target}@{SNAPSHOT}"), |bytes| {
-            let mut buffer = vec![0_u8; sparse::PIECE];
-            loop {
-                match bytes.read(&mut buffer).map_err(broken)? {
-                    0 => return Ok(()),
-                    received => digest.update(&buffer[..received]),
-                }
-            }
+        read_out(site, &format!("{target}@{SNAPSHOT}"), "read copy", &mut |bytes| {
+            digest.update(bytes);
+            true
         })?;
         Ok(digest.finish())
     }
