@@ -40,11 +40,14 @@ pub(super) fn snapshot(connection: &Connection) -> Result<Option<Transaction<'_>
 
 /// The floor's position.
 pub(super) fn position(connection: &Connection) -> Result<u64, StoreError> {
-    connection
-        .prepare_cached("SELECT value FROM meta WHERE key = 'floor'")
-        .and_then(|mut statement| statement.query_row([], |row| row.get::<_, i64>(0)).optional())
-        .map(|position| position.map_or(0, unsigned))
-        .map_err(|e| error::explain(&e, 0))
+    stored(connection).map_err(|e| error::explain(&e, 0))
+}
+
+/// The row of the floor; 0 without one.
+fn stored(connection: &Connection) -> rusqlite::Result<u64> {
+    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = 'floor'")?;
+    let position: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
+    Ok(position.map_or(0, unsigned))
 }
 
 /// The floor, and the hash of its event; [`Anchor::START`] if the file has all events.
@@ -112,11 +115,7 @@ pub(super) fn foreign(cold: &ColdEvents, position: Position) -> StoreError {
 /// the file would then lack the events above it: a step of a slower move is done already.
 pub(super) fn raise(connection: &Connection, step: &FloorStep) -> rusqlite::Result<()> {
     let to = step.to.position;
-    let floor: Option<i64> = connection
-        .prepare_cached("SELECT value FROM meta WHERE key = 'floor'")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    if floor.map_or(0, unsigned) > to.0 {
+    if stored(connection)? > to.0 {
         return Ok(());
     }
     by_stream::add(connection, to)?;

@@ -139,13 +139,9 @@ impl<'a> RowVerifier<'a> {
         while at < last {
             let stopped = self.go(&mut at, last, &mut before, &mut part);
             if let Err(error) = stopped {
-                let reason = match error {
-                    StoreError::Corrupt { reason, .. } => reason,
-                    other => other.to_string(),
-                };
                 at += 1;
                 before = None;
-                if !self.damaged(at, reason, &mut part) {
+                if !self.damaged(at, reason_of(error), &mut part) {
                     return part;
                 }
             }
@@ -184,10 +180,7 @@ impl<'a> RowVerifier<'a> {
             match reader.read(row, position).and_then(|event| Self::judge(&event, *before).map(|()| event)) {
                 Ok(event) => self.count(&event, part),
                 Err(error) => {
-                    let reason = match error {
-                        StoreError::Corrupt { reason, .. } => reason,
-                        other => other.to_string(),
-                    };
+                    let reason = reason_of(error);
                     if !self.damaged(position, reason, part) {
                         *at = last;
                         return Ok(());
@@ -218,7 +211,7 @@ impl<'a> RowVerifier<'a> {
                 Ok(cold) => cold,
                 Err(error) => {
                     let lost = (*at + 1, last);
-                    self.damaged_archive(at, lost, &error, part);
+                    self.damaged_archive(at, lost, error, part);
                     *before = None;
                     return;
                 }
@@ -237,7 +230,7 @@ impl<'a> RowVerifier<'a> {
                         _ => *at + 1,
                     };
                     let end = cold.end_of_part(*at + 1).unwrap_or(last).min(last);
-                    self.damaged_archive(at, (first, end), &error, part);
+                    self.damaged_archive(at, (first, end), error, part);
                     *before = None;
                 }
             }
@@ -259,11 +252,7 @@ impl<'a> RowVerifier<'a> {
             }
         });
         if let Err(error) = judged {
-            let reason = match error {
-                StoreError::Corrupt { reason, .. } => reason,
-                other => other.to_string(),
-            };
-            self.damaged(event.position.0, reason, part);
+            self.damaged(event.position.0, reason_of(error), part);
         } else {
             self.count(event, part);
         }
@@ -271,18 +260,19 @@ impl<'a> RowVerifier<'a> {
 
     /// Reports that the archive lacks events from `first` on, and goes on after `end`. The index by stream still has
     /// the places of all events up to `end`.
-    fn damaged_archive(&self, at: &mut u64, (first, end): (u64, u64), error: &StoreError, part: &mut VerifiedRows) {
-        let reason = match error {
-            StoreError::Corrupt { reason, .. } => reason.clone(),
-            other => other.to_string(),
-        };
+    fn damaged_archive(&self, at: &mut u64, (first, end): (u64, u64), error: StoreError, part: &mut VerifiedRows) {
         let places = by_stream::places(&self.connection, *at, end).unwrap_or_default();
         let stream = places.iter().find(|(position, ..)| position.0 == first).map(|(_, stream, _)| stream.clone());
         for (position, stream, revision) in &places {
             self.place(stream, revision.0, *position, part);
         }
         let rest = if first < end { format!(" (positions {first} to {end} cannot be checked)") } else { String::new() };
-        self.findings.add(LogDamage { position: Some(Position(first)), stream, page: None, what: reason + &rest });
+        self.findings.add(LogDamage {
+            position: Some(Position(first)),
+            stream,
+            page: None,
+            what: reason_of(error) + &rest,
+        });
         *at = end.max(*at + 1);
     }
 
@@ -342,6 +332,14 @@ impl<'a> RowVerifier<'a> {
             page: None,
             what,
         })
+    }
+}
+
+/// Why an event is damaged. The finding already names its position.
+fn reason_of(error: StoreError) -> String {
+    match error {
+        StoreError::Corrupt { reason, .. } => reason,
+        other => other.to_string(),
     }
 }
 
