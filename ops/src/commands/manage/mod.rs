@@ -97,7 +97,7 @@ pub enum ManageCategory {
 pub fn run(args: &ManageArgs, config: &Config) -> ManageExit {
     let cloud = RunningCloud::new(config, args.options.access());
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let (done, unexpected) = perform(&args.category, config, &cloud, &mut out);
+    let (done, unexpected) = perform(&args.category, &cloud, &mut out);
     match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {
         Ok(code) => code,
         // `nova-manage cell_v2 list_cells | head`: the reader has closed the pipe.
@@ -113,12 +113,11 @@ pub fn run(args: &ManageArgs, config: &Config) -> ManageExit {
 /// Performs the sub-command. Also returns the exit code of an unexpected failure.
 fn perform(
     category: &ManageCategory,
-    config: &Config,
     cloud: &RunningCloud<'_>,
     out: &mut dyn Write,
 ) -> (Result<ManageExit, CommandFailure>, ManageExit) {
     match category {
-        ManageCategory::Db(command) => (databases::run(command, config, out), UNEXPECTED),
+        ManageCategory::Db(command) => (databases::run(command, cloud.config, out), UNEXPECTED),
         ManageCategory::ApiDb(command) => (databases::run_api(command, out), UNEXPECTED),
         ManageCategory::CellV2(command) => (cells::run(command, cloud, out), UNEXPECTED),
         ManageCategory::Placement(command) => (placement::run(command, cloud, out), command.unexpected()),
