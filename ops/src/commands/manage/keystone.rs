@@ -10,7 +10,6 @@ use ureq::Agent;
 use super::CommandFailure;
 use super::cloud::{RunningCloud, plain};
 use crate::commands::credentials::{agent, token, usage};
-use crate::config::Config;
 use crate::config::account::HasAccount as _;
 
 /// The service whose limits they are: Nova's program looks for it by this name.
@@ -26,41 +25,38 @@ pub(super) trait UnifiedLimits {
     fn set(&self, project: &str, resource: &str, limit: i64) -> Result<(), CommandFailure>;
 }
 
-pub(super) struct KeystoneLimits {
-    agent: Agent,
-    root: String,
-    token: Secret,
-    service: String,
-    region: Option<String>,
-}
-
 /// The limits of the identity service that the configuration names.
 pub(super) fn open<'a>(
     cloud: &'a RunningCloud<'a>,
     region: Option<&str>,
 ) -> Result<Box<dyn UnifiedLimits + 'a>, CommandFailure> {
-    let account = cloud.config.keystone_authtoken.account();
-    match account.complete().map_err(|problem| usage(problem.message))? {
-        Some(_) => Ok(Box::new(KeystoneLimits::open(cloud.config, region)?)),
-        None => Ok(Box::new(EmbeddedLimits::open(cloud, region)?)),
+    let fields = cloud.config.keystone_authtoken.account();
+    match fields.complete().map_err(|problem| usage(problem.message))? {
+        Some(account) => {
+            let (agent, root) = (agent(fields.cafile, fields.insecure)?, account.root());
+            let token = token(&agent, &format!("{root}/auth/tokens"), &account.request())?;
+            Ok(Box::new(ServiceLimits::open(KeystoneLimits { agent, root, token }, region)?))
+        }
+        None => Ok(Box::new(ServiceLimits::open(cloud, region)?)),
     }
 }
 
-impl KeystoneLimits {
-    fn open(config: &Config, region: Option<&str>) -> Result<Self, CommandFailure> {
-        let fields = config.keystone_authtoken.account();
-        let account = fields.complete().map_err(|problem| usage(problem.message))?;
-        let account = account.ok_or_else(|| usage("[keystone_authtoken] auth_url names no Keystone"))?;
-        let (agent, root) = (agent(fields.cafile, fields.insecure)?, account.root());
-        let token = token(&agent, &format!("{root}/auth/tokens"), &account.request())?;
-        let (service, region) = (String::new(), region.map(str::to_owned));
-        let mut client = Self { agent, root, token, service, region };
-        client.service = service_id(&client.list("services", &[("name", SERVICE)])?)?;
-        Ok(client)
-    }
-
+/// The way to the limits of an identity service.
+trait LimitStore {
     /// All entries of a list with these filters. Keystone names the key of the list like its path.
-    fn list(&self, name: &str, filters: &[(&str, &str)]) -> Result<Vec<Value>, CommandFailure> {
+    fn entries(&self, name: &str, filters: &[(&str, &str)]) -> Result<Vec<Value>, CommandFailure>;
+    fn add(&self, name: &str, body: &Value) -> Result<(), CommandFailure>;
+}
+
+/// The limits in a Keystone.
+struct KeystoneLimits {
+    agent: Agent,
+    root: String,
+    token: Secret,
+}
+
+impl LimitStore for KeystoneLimits {
+    fn entries(&self, name: &str, filters: &[(&str, &str)]) -> Result<Vec<Value>, CommandFailure> {
         let url = format!("{}/{name}", self.root);
         let mut request = self.agent.get(&url).header("X-Auth-Token", self.token.expose());
         for (key, value) in filters {
@@ -70,125 +66,86 @@ impl KeystoneLimits {
         answer[name].as_array().cloned().ok_or_else(|| usage(format!("{url}: the answer has no {name}")))
     }
 
-    fn create(&self, name: &str, body: &Value) -> Result<(), CommandFailure> {
+    fn add(&self, name: &str, body: &Value) -> Result<(), CommandFailure> {
         let url = format!("{}/{name}", self.root);
         let request = self.agent.post(&url).header("X-Auth-Token", self.token.expose());
         read(&url, request.send_json(body)).map(drop)
     }
 }
 
-/// The id of the only service in a list.
-fn service_id(found: &[Value]) -> Result<String, CommandFailure> {
-    let id = found.first().and_then(|service| service["id"].as_str());
-    id.map(str::to_owned).ok_or_else(|| usage(format!("Keystone has no service {SERVICE}")))
-}
-
 /// The limits in the embedded identity service of the running server.
-struct EmbeddedLimits<'a> {
-    cloud: &'a RunningCloud<'a>,
-    service: String,
-    region: Option<String>,
-}
-
-impl<'a> EmbeddedLimits<'a> {
-    fn open(cloud: &'a RunningCloud<'a>, region: Option<&str>) -> Result<Self, CommandFailure> {
-        let mut limits = Self { cloud, service: String::new(), region: region.map(str::to_owned) };
-        limits.service = service_id(&limits.list("services", &[("name", SERVICE)])?)?;
-        Ok(limits)
-    }
-}
-
-/// The two services differ in the way to them only.
-trait LimitStore {
-    /// The service and the region of the limits.
-    fn place(&self) -> (&str, Option<&str>);
-    /// All entries of a list with these filters. Keystone names the key of the list like its path.
-    fn entries(&self, name: &str, filters: &[(&str, &str)]) -> Result<Vec<Value>, CommandFailure>;
-    fn add(&self, name: &str, body: &Value) -> Result<(), CommandFailure>;
-}
-
-impl LimitStore for KeystoneLimits {
-    fn place(&self) -> (&str, Option<&str>) {
-        (&self.service, self.region.as_deref())
-    }
-
+impl LimitStore for &RunningCloud<'_> {
     fn entries(&self, name: &str, filters: &[(&str, &str)]) -> Result<Vec<Value>, CommandFailure> {
-        self.list(name, filters)
-    }
-
-    fn add(&self, name: &str, body: &Value) -> Result<(), CommandFailure> {
-        self.create(name, body)
-    }
-}
-
-impl EmbeddedLimits<'_> {
-    fn list(&self, name: &str, filters: &[(&str, &str)]) -> Result<Vec<Value>, CommandFailure> {
         let filters: Vec<String> = filters.iter().map(|(key, value)| format!("{key}={}", plain(value))).collect();
         let path = format!("/identity/v3/{name}?{}", filters.join("&"));
-        let mut answer = self.cloud.get(&path)?;
+        let mut answer = self.get(&path)?;
         match answer[name].take() {
             Value::Array(all) => Ok(all),
             _ => Err(usage(format!("{path}: the answer has no {name}"))),
         }
     }
-}
-
-impl LimitStore for EmbeddedLimits<'_> {
-    fn place(&self) -> (&str, Option<&str>) {
-        (&self.service, self.region.as_deref())
-    }
-
-    fn entries(&self, name: &str, filters: &[(&str, &str)]) -> Result<Vec<Value>, CommandFailure> {
-        self.list(name, filters)
-    }
 
     fn add(&self, name: &str, body: &Value) -> Result<(), CommandFailure> {
-        match self.cloud.call("POST", &format!("/identity/v3/{name}"), Some(body))? {
+        match self.call("POST", &format!("/identity/v3/{name}"), Some(body))? {
             Ok(_) => Ok(()),
             Err(refused) => Err(usage(refused.message)),
         }
     }
 }
 
-fn create(store: &impl LimitStore, name: &str, mut entry: Value) -> Result<(), CommandFailure> {
-    let (service, region) = store.place();
-    entry["service_id"] = json!(service);
-    if let Some(region) = region {
-        entry["region_id"] = json!(region);
+/// The limits of one service, in one region or without a region.
+struct ServiceLimits<S> {
+    store: S,
+    service: String,
+    region: Option<String>,
+}
+
+impl<S: LimitStore> ServiceLimits<S> {
+    fn open(store: S, region: Option<&str>) -> Result<Self, CommandFailure> {
+        let found = store.entries("services", &[("name", SERVICE)])?;
+        let id = found.first().and_then(|service| service["id"].as_str());
+        let service = id.ok_or_else(|| usage(format!("Keystone has no service {SERVICE}")))?.to_owned();
+        Ok(Self { store, service, region: region.map(str::to_owned) })
     }
-    store.add(name, &json!({name: [entry]}))
+
+    fn create(&self, name: &str, mut entry: Value) -> Result<(), CommandFailure> {
+        entry["service_id"] = json!(self.service);
+        if let Some(region) = &self.region {
+            entry["region_id"] = json!(region);
+        }
+        self.store.add(name, &json!({name: [entry]}))
+    }
+
+    fn limits(
+        &self,
+        name: &str,
+        value: &str,
+        filter: Option<(&str, &str)>,
+    ) -> Result<BTreeMap<String, i64>, CommandFailure> {
+        let region = self.region.as_deref().map(|region| ("region_id", region));
+        let filters: Vec<(&str, &str)> = filter.into_iter().chain(region).collect();
+        let all = self.store.entries(name, &filters)?;
+        let pair = |entry: &Value| Some((entry["resource_name"].as_str()?.to_owned(), entry[value].as_i64()?));
+        Ok(all.iter().filter_map(pair).collect())
+    }
 }
 
-fn limits(
-    store: &impl LimitStore,
-    name: &str,
-    value: &str,
-    filter: Option<(&str, &str)>,
-) -> Result<BTreeMap<String, i64>, CommandFailure> {
-    let (_, region) = store.place();
-    let region = region.map(|region| ("region_id", region));
-    let filters: Vec<(&str, &str)> = filter.into_iter().chain(region).collect();
-    let all = store.entries(name, &filters)?;
-    let pair = |entry: &Value| Some((entry["resource_name"].as_str()?.to_owned(), entry[value].as_i64()?));
-    Ok(all.iter().filter_map(pair).collect())
-}
-
-impl<S: LimitStore> UnifiedLimits for S {
+impl<S: LimitStore> UnifiedLimits for ServiceLimits<S> {
     fn registered(&self, own: bool) -> Result<BTreeMap<String, i64>, CommandFailure> {
-        let service = own.then_some(("service_id", self.place().0));
-        limits(self, "registered_limits", "default_limit", service)
+        let service = own.then_some(("service_id", self.service.as_str()));
+        self.limits("registered_limits", "default_limit", service)
     }
 
     fn of_project(&self, project: &str) -> Result<BTreeMap<String, i64>, CommandFailure> {
-        limits(self, "limits", "resource_limit", Some(("project_id", project)))
+        self.limits("limits", "resource_limit", Some(("project_id", project)))
     }
 
     fn register(&self, resource: &str, limit: i64) -> Result<(), CommandFailure> {
-        create(self, "registered_limits", json!({"resource_name": resource, "default_limit": limit}))
+        self.create("registered_limits", json!({"resource_name": resource, "default_limit": limit}))
     }
 
     fn set(&self, project: &str, resource: &str, limit: i64) -> Result<(), CommandFailure> {
-        create(self, "limits", json!({"project_id": project, "resource_name": resource, "resource_limit": limit}))
+        self.create("limits", json!({"project_id": project, "resource_name": resource, "resource_limit": limit}))
     }
 }
 
