@@ -202,7 +202,6 @@ ends_clean() {
   expect "the image can be deleted, because no disk needs it" asked image delete "$NAME"
   verdict
 }
-long_run || ends_clean
 
 # ------------------------------------------------------------------------------- the image of the guest, and other images
 
