@@ -50,7 +50,7 @@ pub async fn write(
     let name = name_of(first, last);
     let (target, temporary) = (folder.join(&name), folder.join(format!("{name}.tmp")));
     let mut file = begin(&temporary)?;
-    let before = hash_before(store, first).await?;
+    let before = hash_at(store, first.saturating_sub(1)).await?;
     let (mut frames, mut hash, mut offset, mut position) = (Vec::new(), before, 0_u64, first.saturating_sub(1));
     while position < last {
         tell(position);
@@ -118,9 +118,13 @@ fn describe(folder: &Path, manifest: &Manifest) -> Result<(), ArchiveFault> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))
 }
 
-async fn hash_before(store: &dyn EventStore, first: u64) -> Result<EventHash, ArchiveFault> {
-    let Some(before) = first.checked_sub(2) else { return Ok(EventHash::START) };
+/// The chain's hash at a position of the log.
+///
+/// # Errors
+/// The log cannot be read, or has no such event.
+pub async fn hash_at(store: &dyn EventStore, position: u64) -> Result<EventHash, ArchiveFault> {
+    let Some(before) = position.checked_sub(1) else { return Ok(EventHash::START) };
     let found = store.read_all(Position(before), 1).await?;
-    let hash = found.first().and_then(|recorded| recorded.hash);
-    hash.ok_or_else(|| ArchiveFault::Unusable(format!("the log has no hash at position {}", first - 1)))
+    let hash = found.first().filter(|recorded| recorded.position.0 == position).and_then(|recorded| recorded.hash);
+    hash.ok_or_else(|| ArchiveFault::Unusable(format!("the log has no hash at position {position}")))
 }

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronova_events::archive::entry::ExportEntry;
+use chronova_events::archive::segment;
 use chronova_events::chain::{Anchor, EventHash};
 use chronova_events::envelope::{Position, Recorded, Timestamp};
 use chronova_events::sealed;
@@ -187,10 +188,7 @@ pub(super) fn readable(recorded: &Recorded, personal: bool) -> Result<Value, Com
 
 /// The chain's hash at a position.
 pub async fn hash_at(store: &dyn EventStore, position: u64) -> Result<EventHash, CommandFailure> {
-    let Some(before) = position.checked_sub(1) else { return Ok(EventHash::START) };
-    let found = store.read_all(Position(before), 1).await?;
-    let hash = found.first().filter(|recorded| recorded.position.0 == position).and_then(|recorded| recorded.hash);
-    hash.ok_or_else(|| CommandFailure::Usage(format!("the log has no hash at position {position}")))
+    Ok(segment::hash_at(store, position).await?)
 }
 
 /// Verifies an export with the file and the public key alone.
