@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use roxmltree::Document;
+use roxmltree::{Document, Node};
 
 use crate::driver::{DriverError, DriverResult};
 use crate::options::{LibvirtOptions, RbdOptions};
@@ -42,14 +42,14 @@ pub(super) struct CephImage {
 fn described(xml: &str) -> Option<CephImage> {
     let document = Document::parse(xml.trim()).ok()?;
     let root = document.root_element();
-    let child = |of: roxmltree::Node<'_, '_>, name: &str| {
-        of.children().find(|node| node.has_tag_name(name)).map(|node| node.id())
+    let text = |of: Node<'_, '_>, name: &str| {
+        let child = of.children().find(|node| node.has_tag_name(name))?;
+        child.text().map(str::to_owned)
     };
-    let text = |id| document.get_node(id)?.text().map(str::to_owned);
-    let parent = child(root, "parent").and_then(|id| document.get_node(id));
+    let parent = root.children().find(|node| node.has_tag_name("parent"));
     Some(CephImage {
-        size: child(root, "size").and_then(text)?.parse().ok()?,
-        parent_pool: parent.and_then(|parent| child(parent, "pool")).and_then(text),
+        size: text(root, "size")?.parse().ok()?,
+        parent_pool: parent.and_then(|parent| text(parent, "pool")),
     })
 }
 
