@@ -39,6 +39,21 @@ const fn error(at: (&'static str, &'static str), message: &'static str) -> Clash
     Clash { severity: Severity::Error, at, message: Cow::Borrowed(message) }
 }
 
+/// A certificate without its key, or a key without its certificate: both options, and whether they are set.
+fn half_set(
+    section: &'static str,
+    (certificate, has_certificate): (&'static str, bool),
+    (key, has_key): (&'static str, bool),
+) -> Option<Clash> {
+    let (set, missing) = match (has_certificate, has_key) {
+        (true, false) => (certificate, key),
+        (false, true) => (key, certificate),
+        _ => return None,
+    };
+    let message = format!("[{section}] {set} needs {missing}: set both, or neither").into();
+    Some(Clash { severity: Severity::Error, at: (section, set), message })
+}
+
 const IMAGES_TYPE: (&str, &str) = ("libvirt", "images_type");
 
 /// The contradictions, each with its line in the files.

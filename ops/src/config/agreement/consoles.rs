@@ -1,7 +1,7 @@
 //! Options of the connections between the console gateway and hosts' VNC servers.
 
 use super::super::Config;
-use super::{Clash, error};
+use super::{Clash, error, half_set};
 
 const SCHEMES: (&str, &str) = ("vnc", "auth_schemes");
 
@@ -22,19 +22,7 @@ pub(super) fn screens(config: &Config) -> Vec<Clash> {
              signed the certificates of the hosts' VNC servers",
         ),
     );
-    found(
-        vnc.vencrypt_client_cert.is_some() && vnc.vencrypt_client_key.is_none(),
-        error(
-            ("vnc", "vencrypt_client_cert"),
-            "[vnc] vencrypt_client_cert needs vencrypt_client_key: set both, or neither",
-        ),
-    );
-    found(
-        vnc.vencrypt_client_key.is_some() && vnc.vencrypt_client_cert.is_none(),
-        error(
-            ("vnc", "vencrypt_client_key"),
-            "[vnc] vencrypt_client_key needs vencrypt_client_cert: set both, or neither",
-        ),
-    );
+    let certificate = ("vencrypt_client_cert", vnc.vencrypt_client_cert.is_some());
+    clashes.extend(half_set("vnc", certificate, ("vencrypt_client_key", vnc.vencrypt_client_key.is_some())));
     clashes
 }

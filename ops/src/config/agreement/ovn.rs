@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use chronova_actors::services::external::ovsdb::read_remotes;
 
-use super::{Clash, error};
+use super::{Clash, half_set};
 use crate::config::{Config, Severity};
 
 pub(super) fn ovn(config: &Config) -> Vec<Clash> {
@@ -17,15 +17,8 @@ pub(super) fn ovn(config: &Config) -> Vec<Clash> {
         let message = Cow::Owned(format!("[ovn] ovn_nb_connection: {reason}"));
         clashes.push(Clash { severity: Severity::Error, at: ("ovn", "ovn_nb_connection"), message });
     }
-    match (&section.ovn_nb_certificate, &section.ovn_nb_private_key) {
-        (Some(_), None) => {
-            clashes.push(error(("ovn", "ovn_nb_certificate"), "[ovn] ovn_nb_certificate needs ovn_nb_private_key"));
-        }
-        (None, Some(_)) => {
-            clashes.push(error(("ovn", "ovn_nb_private_key"), "[ovn] ovn_nb_private_key needs ovn_nb_certificate"));
-        }
-        _ => {}
-    }
+    let certificate = ("ovn_nb_certificate", section.ovn_nb_certificate.is_some());
+    clashes.extend(half_set("ovn", certificate, ("ovn_nb_private_key", section.ovn_nb_private_key.is_some())));
     if config.neutron.auth_url.is_some() {
         let message = "[network] backend = ovn has no effect: [neutron] auth_url names the network service";
         let at = ("network", "backend");
