@@ -14,7 +14,7 @@ use crate::envelope::{Position, Timestamp};
 use crate::store::EventStore;
 
 /// The largest number of events in one segment.
-pub const SEGMENT: u64 = 250_000;
+const SEGMENT: u64 = 250_000;
 /// The number of events in one frame.
 const FRAME: u64 = 1_024;
 /// The level of compression.
