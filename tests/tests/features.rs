@@ -190,7 +190,7 @@ The host also lacks the traits of the part.
 | hypervisor | driver `sim` | libvirt 9.0 and QEMU 7.2 of Debian 12, emulated processors |
 | hosts | 1 to 4 | 1 to 3 libvirt daemons on one machine |
 | storage | memory | directory pools; LVM, Ceph and Cinder in scripts of their own |
-| network driver | the embedded network service | libvirt's networks; Neutron in a script of its own |
+| network driver | the embedded network service | libvirt's networks; OVN and Neutron in scripts of their own |
 | image types | raw, qcow2, iso | raw, qcow2, iso |
 
 ## The matrix
