@@ -23,13 +23,13 @@ pub(super) fn requested(view: &NetworksView, ports: &[PortId]) -> Vec<DevicePort
     known
         .filter_map(|port| {
             let vnic = DeviceVnic::of_word(&port.settings().vnic_type)?;
-            let network = view.network(port.created.network);
+            let (network, profile) = (view.network(port.created.network), profile(port));
             Some(DevicePort {
                 port: port.created.port,
                 vnic,
                 network: network.and_then(|network| network.created.provider.physical_network.clone()),
-                policy: policy(&profile(port)),
-                trusted: is_trusted(&profile(port)),
+                policy: policy(&profile),
+                trusted: is_trusted(&profile),
             })
         })
         .collect()
