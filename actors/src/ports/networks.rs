@@ -52,7 +52,7 @@ use super::network_resources::NetworkResources;
 use super::port_grants::PortGrants;
 use super::port_resources::PortResourceRequest;
 use super::{PortError, ServiceCaller};
-use crate::pci::ports::DevicePort;
+use crate::pci::ports::{DevicePort, DeviceVnic};
 
 /// The request for the interfaces of a new server.
 #[derive(Debug, Clone)]
@@ -159,7 +159,7 @@ pub struct PlaneOwner {
 /// Whether a [`NetworkPlane`] carries ports of this `binding:vnic_type`. The others are devices of their hosts, and no
 /// plane ever says that they are up.
 pub fn is_carried_by_plane(vnic_type: &str) -> bool {
-    !matches!(vnic_type, "direct" | "direct-physical" | "macvtap" | "vdpa" | "remote-managed")
+    DeviceVnic::of_word(vnic_type).is_none()
 }
 
 /// A program beside the hosts that carries the traffic of all ports, for example OVN. Its state follows from the log.
