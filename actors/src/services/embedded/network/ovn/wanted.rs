@@ -105,7 +105,7 @@ fn switch(
     rows: &mut WantedRows,
 ) {
     let id = row.created.network;
-    for subnet in network.subnets.values().filter(|subnet| subnet.added.settings.dhcp) {
+    for subnet in network.subnets.values() {
         rows.extend(dhcp(subnet, mtu(row, options.tunnel_mtu)).map(|wanted| (dhcp_key(subnet.added.subnet), wanted)));
     }
     let mut ports = Vec::new();
