@@ -73,7 +73,7 @@ pub(in crate::services::embedded::network) fn mtu(network: &NetworkRow, tunnel: 
     if network.created.provider.physical_network.is_some() { own } else { own.min(tunnel) }
 }
 
-pub(super) fn switch_key(network: NetworkId) -> NorthboundKey {
+fn switch_key(network: NetworkId) -> NorthboundKey {
     key(NorthboundTable::Switch, format!("network/{network}"))
 }
 
