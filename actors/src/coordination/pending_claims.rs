@@ -99,7 +99,8 @@ impl PendingClaims {
     pub fn forget(&mut self, seen: Position) {
         let mut changed = false;
         self.entries.retain(|_, entry| {
-            if entry.claimed_at.is_some_and(|at| at <= seen) && !entry.resources.is_empty() {
+            let holds_amounts = !(entry.resources.is_empty() && entry.elsewhere.is_empty());
+            if entry.claimed_at.is_some_and(|at| at <= seen) && holds_amounts {
                 entry.resources.clear();
                 entry.elsewhere.clear();
                 entry.fitted.clear();
