@@ -206,4 +206,16 @@ mod tests {
         pending.remove(second);
         assert!(pending.on(3).is_none() && pending.is_empty());
     }
+
+    #[test]
+    fn a_claim_that_takes_nothing_of_its_host_is_forgotten_too() {
+        let provider = ProviderId(uuid::Uuid::from_u128(9));
+        let elsewhere = vec![Allocation { provider, resources: vec![("VGPU".to_owned(), 1)] }];
+        let mut pending = PendingClaims::default();
+        let ticket = pending.add(PendingClaim { resources: vec![], elsewhere, ..entry(3) });
+        assert_eq!(pending.of_provider(provider, "VGPU"), 1);
+        pending.claimed(ticket, Position(7));
+        pending.forget(Position(7));
+        assert_eq!(pending.of_provider(provider, "VGPU"), 0);
+    }
 }
