@@ -7,13 +7,12 @@
 //! which compute calls other services, and [`services`] holds the embedded services and the clients of real ones.
 //!
 //! [`runtime`] starts these parts in a member of a cluster. [`coordination`] holds state that only the leader may have.
-//! [`topology`] computes NUMA cells and dedicated processors, [`pci`] assigns PCI devices to guests,
-//! [`provider_config`] holds custom inventories and traits of hosts, [`metadata`] builds a guest's metadata, and
-//! [`erasure`] erases personal data.
+//! [`topology`] computes NUMA cells and dedicated processors. [`pci`] and [`mdev`] give guests PCI devices and mediated
+//! devices. [`port_resources`] finds the providers of the resources that ports request. [`provider_config`] holds custom
+//! inventories and traits of hosts, [`metadata`] builds a guest's metadata, and [`erasure`] erases personal data.
 
 pub mod aggregate;
 pub mod gateway;
-pub mod port_resources;
 pub mod ports;
 pub mod shell;
 
@@ -36,6 +35,7 @@ pub mod metadata;
 pub mod notifications;
 pub mod operations;
 pub mod pci;
+pub mod port_resources;
 pub mod process;
 pub mod provider_config;
 pub mod quota;

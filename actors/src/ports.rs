@@ -3,12 +3,13 @@
 //!
 //! There is one trait per service. The image service and the network service have an optional second trait, for the
 //! resources that users manage through Nova's old API. `chronova-tests` has one conformance suite per trait, except for
-//! those of [`keys`] and [`scheduler_hook`]. Every implementation passes its suite.
+//! those of [`keys`], [`network_plane`] and [`scheduler_hook`]. Every implementation passes its suite.
 
 pub mod identity;
 pub mod image_resources;
 pub mod images;
 pub mod keys;
+pub mod network_plane;
 pub mod network_resources;
 pub mod networks;
 pub mod port_grants;
@@ -25,12 +26,13 @@ use thiserror::Error;
 
 pub use image_resources::{ImageInfo, ImageListRequest, ImageResources, PropertyChange};
 pub use images::{ImageDraft, ImageService};
+pub use network_plane::{NetworkPlane, PlaneOwner, PlaneRemovals, is_carried_by_plane};
 pub use network_resources::{
     FloatingIpAllocationReject, FloatingIpInfo, FloatingIpTarget, NetworkInfo, NetworkResources, NewSecurityGroup,
 };
 pub use networks::{
-    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkPlane, NetworkService, PlaneOwner,
-    PlaneRemovals, PlugState, PortInfo, SecurityGroupInfo, SecurityRuleInfo, is_carried_by_plane,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortInfo,
+    SecurityGroupInfo, SecurityRuleInfo,
 };
 pub use port_grants::{PortGrant, PortGrants};
 pub use port_resources::{PortAllocations, PortProviders, PortRequestGroup, PortResourceRequest};

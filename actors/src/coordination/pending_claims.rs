@@ -99,7 +99,8 @@ impl PendingClaims {
     pub fn forget(&mut self, seen: Position) {
         let mut changed = false;
         self.entries.retain(|_, entry| {
-            if entry.claimed_at.is_some_and(|at| at <= seen) && !entry.resources.is_empty() {
+            let holds_amounts = !(entry.resources.is_empty() && entry.elsewhere.is_empty());
+            if entry.claimed_at.is_some_and(|at| at <= seen) && holds_amounts {
                 entry.resources.clear();
                 entry.elsewhere.clear();
                 entry.fitted.clear();
@@ -204,5 +205,17 @@ mod tests {
         assert_eq!(cpus(&pending), Some((1, Some(2))));
         pending.remove(second);
         assert!(pending.on(3).is_none() && pending.is_empty());
+    }
+
+    #[test]
+    fn a_claim_that_takes_nothing_of_its_host_is_forgotten_too() {
+        let provider = ProviderId(uuid::Uuid::from_u128(9));
+        let elsewhere = vec![Allocation { provider, resources: vec![("VGPU".to_owned(), 1)] }];
+        let mut pending = PendingClaims::default();
+        let ticket = pending.add(PendingClaim { resources: vec![], elsewhere, ..entry(3) });
+        assert_eq!(pending.of_provider(provider, "VGPU"), 1);
+        pending.claimed(ticket, Position(7));
+        pending.forget(Position(7));
+        assert_eq!(pending.of_provider(provider, "VGPU"), 0);
     }
 }

@@ -6,6 +6,7 @@
 //! capacity). The files of those commands are named after the API's resources.
 
 mod allocations;
+mod amounts;
 pub mod cells;
 mod claims;
 mod commands;

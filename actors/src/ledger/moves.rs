@@ -9,6 +9,7 @@ use chronova_events::ledger::{
     Allocation, AllocationsReplaced, Claimed, GroupMemberPlaced, Ledger, LedgerEvent, Released,
 };
 
+use super::amounts::{allocations_of, amounts_of};
 use super::{cells, pci};
 
 /// Moves the allocations of `server` to `migration`. Nothing changes if this was already done, or if the server has no
@@ -59,7 +60,7 @@ pub(super) fn set_part_aside(
     let (Some(held), false) = (state.consumers.get(server), state.consumers.contains_key(&part)) else {
         return vec![];
     };
-    let mut amounts = pci::amounts_of(&held.claim.allocations);
+    let mut amounts = amounts_of(&held.claim.allocations);
     for moved in &allocations {
         for (class, amount) in &moved.resources {
             let left = amounts.get_mut(&moved.provider).and_then(|of| of.get_mut(class));
@@ -69,7 +70,7 @@ pub(super) fn set_part_aside(
             }
         }
     }
-    let rest = Claimed { allocations: pci::allocations_of(amounts), ..held.claim.clone() };
+    let rest = Claimed { allocations: allocations_of(amounts), ..held.claim.clone() };
     let aside = Claimed { consumer: part, allocations, ..held.claim.clone() };
     vec![AllocationsReplaced { claims: vec![rest, aside], released: vec![] }.into()]
 }
@@ -78,14 +79,8 @@ pub(super) fn set_part_aside(
 pub(super) fn join_part(state: &Ledger, server: &ConsumerId, part: ConsumerId) -> Vec<LedgerEvent> {
     let Some(aside) = state.consumers.get(&part) else { return vec![] };
     let Some(held) = state.consumers.get(server) else { return vec![Released { consumer: part }.into()] };
-    let mut amounts = pci::amounts_of(&held.claim.allocations);
-    for moved in &aside.claim.allocations {
-        let of = amounts.entry(moved.provider).or_default();
-        for (class, amount) in &moved.resources {
-            *of.entry(class.clone()).or_default() += amount;
-        }
-    }
-    let all = Claimed { allocations: pci::allocations_of(amounts), ..held.claim.clone() };
+    let amounts = amounts_of(held.claim.allocations.iter().chain(&aside.claim.allocations));
+    let all = Claimed { allocations: allocations_of(amounts), ..held.claim.clone() };
     vec![AllocationsReplaced { claims: vec![all], released: vec![part] }.into()]
 }
 

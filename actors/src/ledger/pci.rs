@@ -15,6 +15,7 @@ use chronova_events::ledger::{
 };
 use chronova_events::pci::PciAddress;
 
+use super::amounts::{allocations_of, amounts_of};
 use super::commands::{GuestClaim, ReportedPci};
 use super::decision::{LedgerDecision, LedgerReject};
 use crate::pci::alias::PciRequest;
@@ -130,20 +131,6 @@ pub(super) fn without_devices(state: &Ledger, claim: &Claimed) -> Vec<Allocation
         }
     }
     allocations_of(amounts)
-}
-
-pub(super) type AmountsOfProviders = BTreeMap<ProviderId, BTreeMap<String, u64>>;
-
-pub(super) fn amounts_of(allocations: &[Allocation]) -> AmountsOfProviders {
-    allocations.iter().map(|held| (held.provider, held.resources.iter().cloned().collect())).collect()
-}
-
-pub(super) fn allocations_of(amounts: AmountsOfProviders) -> Vec<Allocation> {
-    let all = amounts.into_iter().map(|(provider, resources)| Allocation {
-        provider,
-        resources: resources.into_iter().filter(|(_, amount)| *amount > 0).collect(),
-    });
-    all.filter(|allocation| !allocation.resources.is_empty()).collect()
 }
 
 // ----------------------------------------------------------------------------------------------- the report of a host

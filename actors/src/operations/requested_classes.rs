@@ -68,7 +68,7 @@ fn classes(flavor: Arc<FlavorSnapshot>) -> BTreeSet<String> {
         device_ports: Vec::new(),
         excluded: BTreeSet::new(),
         default_zone: String::new(),
-        ports: Vec::new(),
+        port_requests: Vec::new(),
         dice: 0,
         hook: None,
     };

@@ -32,7 +32,6 @@
 //! | `resource_requests` | `GET ports` by `id`, if Neutron has the extension `port-resource-request` |
 //! | `refresh` | `GET ports` by `device_id` |
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,9 +44,8 @@ use chronova_events::network::FixedAddress;
 use chronova_events::security_group::RuleTraffic;
 use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use chronova_projections::views::Views;
-use tokio::sync::watch;
-use uuid::Uuid;
 
+use super::network_plane::NetworkPlane;
 use super::network_resources::NetworkResources;
 use super::port_grants::PortGrants;
 use super::port_resources::PortResourceRequest;
@@ -113,77 +111,6 @@ pub enum PlugState {
     NotYet,
     /// An agent of the network service could not plug one of the ports.
     Failed,
-}
-
-/// The parts of a plane's state that may be removed.
-#[derive(Debug, Clone, Default)]
-pub struct PlaneRemovals {
-    /// The parts that this member has wanted itself. `None`: everything may be removed that the log does not have. On a
-    /// copied or restored log, the other copy may have made what this log does not have.
-    wanted: Option<BTreeSet<String>>,
-}
-
-impl PlaneRemovals {
-    /// Only what this member has wanted since its start may be removed from now on.
-    pub fn only_own(&mut self) {
-        self.wanted.get_or_insert_default();
-    }
-
-    pub fn allows(&self, part: &str) -> bool {
-        self.wanted.as_ref().is_none_or(|wanted| wanted.contains(part))
-    }
-
-    /// Notes what is wanted now.
-    pub fn note<'a>(&mut self, parts: impl Iterator<Item = &'a str>) {
-        if let Some(wanted) = &mut self.wanted {
-            for part in parts {
-                if !wanted.contains(part) {
-                    wanted.insert(part.to_owned());
-                }
-            }
-        }
-    }
-}
-
-/// The log that writes the state of a plane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlaneOwner {
-    /// The same for a log and for all its copies.
-    pub installation: Uuid,
-    /// Differs in each copy.
-    pub generation: Uuid,
-    /// Whether a host has admitted this log. Then it may follow another copy of the same log.
-    pub is_admitted: bool,
-}
-
-/// Whether a [`NetworkPlane`] carries ports of this `binding:vnic_type`. The others are devices of their hosts, and no
-/// plane ever says that they are up.
-pub fn is_carried_by_plane(vnic_type: &str) -> bool {
-    !matches!(vnic_type, "direct" | "direct-physical" | "macvtap" | "vdpa" | "remote-managed")
-}
-
-/// A program beside the hosts that carries the traffic of all ports, for example OVN. Its state follows from the log.
-#[async_trait]
-pub trait NetworkPlane: Send + Sync + 'static {
-    /// Makes the plane remember the log that writes its state. Refuses a plane that another log writes, because the two
-    /// would remove each other's state.
-    async fn claim(&self, owner: PlaneOwner) -> Result<(), PortError>;
-
-    /// Compares the plane's state with the read models, and sends the difference. Idempotent. Returns whether there was
-    /// none; after a difference, a further call may find more. Only the leader may call this.
-    async fn conform(&self, views: &Views, removals: &mut PlaneRemovals) -> Result<bool, PortError>;
-
-    /// A number that grows whenever the plane's state changes, by whomever.
-    fn changes(&self) -> watch::Receiver<u64>;
-
-    /// Whether the plane carries the traffic of the port.
-    fn carries(&self, port: PortId) -> bool;
-
-    /// Whether floating addresses reach their ports.
-    fn routes_floating_addresses(&self) -> bool;
-
-    /// The largest MTU of guests whose traffic is encapsulated between hosts.
-    fn tunnel_mtu(&self) -> u32;
 }
 
 /// A floating address, and the port that it is mapped to.

@@ -15,13 +15,13 @@
 use std::time::Duration;
 
 use chronova_events::envelope::Timestamp;
-use chronova_events::ids::{ConsumerId, HostId, PortId};
+use chronova_events::ids::{HostId, PortId};
 use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated, NicInfo, RequestedNetworks};
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::claim_holder::ClaimHolder;
+use super::claim_holder::{ClaimHolder, server_consumer};
 use super::definition::{Definition, StepError, StepRun, settled, steps};
 use super::{build_volumes, destination, guest, machine, new_image, port_grants};
 use crate::instance::disks;
@@ -177,7 +177,7 @@ async fn record_placement(work: &StepRun, server: &Alive, seat: Selection) -> Re
 }
 
 pub(super) async fn release_claim(work: &StepRun) -> Result<(), StepError> {
-    let release = LedgerCommand::Release { consumer: ConsumerId::new(work.instance_id().to_string()) };
+    let release = LedgerCommand::Release { consumer: server_consumer(work) };
     work.context.gateway.send::<LedgerRoot>(&CELL, release, work.meta.clone()).await?;
     Ok(())
 }

@@ -168,7 +168,7 @@ async fn check_can_migrate(work: &StepRun, subject: &MovingServer) -> Result<(),
     if let Some(reason) = tied_by_devices(&subject.server, &work.context.server_options.mdevs) {
         return Err(StepError::fatal(400, &format!("Migration pre-check error: {reason}"), ""));
     }
-    if port_devices::has_whole_card(work, &subject.server).await? {
+    if port_devices::has_whole_card(&port_devices::requested(work, &subject.server).await?) {
         let message =
             "Migration pre-check error: a port with binding:vnic_type direct-physical cannot be migrated live.";
         return Err(StepError::fatal(400, message, ""));
@@ -330,7 +330,8 @@ async fn prepare_target(work: &StepRun) -> Result<StepOutput, StepError> {
 
 async fn unplug_devices(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = wanted(work).await?;
-    port_devices::unplug(work, subject.moving.source.host, &subject.server).await?;
+    let ports = port_devices::requested(work, &subject.server).await?;
+    port_devices::unplug(work, subject.moving.source.host, &subject.server, &ports).await?;
     Ok(StepOutput::Nothing)
 }
 

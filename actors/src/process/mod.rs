@@ -27,7 +27,8 @@
 //! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] has their shared steps |
 //! | `moved_volumes` | the volumes of a server that moves |
 //! | `pinned` | the processors, NUMA cells and devices of a new guest |
-//! | `port_resources` | the resources that ports request |
+//! | `claim_holder` | the consumer whose claim a guest uses |
+//! | `port_grants` | what ports request and get: `port_devices` has the PCI devices, `port_resources` the rest |
 //! | `machine`, `tpm` | the machine type of a guest; its emulated TPM |
 //! | `drain_host` | drains a host by moves of its servers; [`departing`] plans the next action for each |
 //! | `live_migrate` | live migration; [`crossing`] decides where the guest is, [`on_the_way`] watches it |
@@ -40,7 +41,7 @@ mod away;
 pub mod build_instance;
 mod build_volumes;
 pub mod change_password;
-pub mod claim_holder;
+mod claim_holder;
 mod commands;
 pub mod confirm_resize;
 pub mod context;

@@ -67,23 +67,34 @@ pub(super) async fn held_by_server(work: &StepRun, host: HostId, nic: &NicInfo) 
 
 /// The device that a port of the server has on its host.
 pub(super) async fn of_port(work: &StepRun, host: HostId, port: PortId) -> Result<Option<PortDevice>, StepError> {
-    if of_ports(work, &[port]).await?.is_empty() {
-        return Ok(None);
-    }
     caught_up(work).await?;
     let held = held_by(work, host, &server_consumer(work)).await?;
     Ok(held.into_iter().find(|device| device.port == port))
 }
 
 async fn held_by(work: &StepRun, host: HostId, consumer: &ConsumerId) -> Result<Vec<PortDevice>, StepError> {
-    let read = |found: Option<&HostPci>| {
-        work.context.views.placement.read(|view| of_consumer(&view.ledger, host, consumer, found))
-    };
-    if read(None).is_empty() || !work.host_answers(host)? {
-        return Ok(read(None));
+    let views = &work.context.views;
+    let unnamed = claimed(views, host, consumer, None);
+    if unnamed.is_empty() || !work.host_answers(host)? {
+        return Ok(unnamed);
     }
-    let found = work.driver(host)?.capabilities().await.map_err(StepError::again)?;
-    Ok(read(Some(&found.pci)))
+    named(views, &work.driver(host)?, host, consumer).await
+}
+
+/// The claimed devices, with the host's names of them.
+async fn named(
+    views: &Views,
+    driver: &Arc<dyn Driver>,
+    host: HostId,
+    consumer: &ConsumerId,
+) -> Result<Vec<PortDevice>, StepError> {
+    let found = driver.capabilities().await.map_err(StepError::again)?;
+    Ok(claimed(views, host, consumer, Some(&found.pci)))
+}
+
+/// The devices by the placement ledger. `found`: the host's own description of its devices.
+fn claimed(views: &Views, host: HostId, consumer: &ConsumerId, found: Option<&HostPci>) -> Vec<PortDevice> {
+    views.placement.read(|view| of_consumer(&view.ledger, host, consumer, found))
 }
 
 fn of_consumer(ledger: &Ledger, host: HostId, consumer: &ConsumerId, found: Option<&HostPci>) -> Vec<PortDevice> {
@@ -130,27 +141,24 @@ pub(crate) async fn of_server(
         return Ok(Vec::new());
     }
     let consumer = ConsumerId::new(instance.to_string());
-    let read = |found: Option<&HostPci>| views.placement.read(|view| of_consumer(&view.ledger, host, &consumer, found));
-    if read(None).is_empty() {
-        return Ok(Vec::new());
+    match claimed(views, host, &consumer, None).is_empty() {
+        true => Ok(Vec::new()),
+        false => named(views, driver, host, &consumer).await,
     }
-    let found = driver.capabilities().await.map_err(StepError::again)?;
-    Ok(read(Some(&found.pci)))
 }
 
-/// Whether a port of the server gives it a whole card. A guest gets such a card with its definition alone.
-pub(super) async fn has_whole_card(work: &StepRun, server: &Alive) -> Result<bool, StepError> {
-    Ok(requested(work, server).await?.iter().any(|port| port.vnic == DeviceVnic::DirectPhysical))
+/// Whether one of the ports gives its server a whole card. A guest gets such a card with its definition alone.
+pub(super) fn has_whole_card(ports: &[DevicePort]) -> bool {
+    ports.iter().any(|port| port.vnic == DeviceVnic::DirectPhysical)
 }
 
-/// Whether the port gives its server a whole card.
-pub(super) async fn is_whole_card(work: &StepRun, port: PortId) -> Result<bool, StepError> {
-    Ok(of_ports(work, &[port]).await?.iter().any(|port| port.vnic == DeviceVnic::DirectPhysical))
-}
-
-/// Takes the interfaces that are devices of the host from the guest.
-pub(super) async fn unplug(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
-    let ports = requested(work, server).await?;
+/// Takes the interfaces of these ports, which are devices of the host, from the guest.
+pub(super) async fn unplug(
+    work: &StepRun,
+    host: HostId,
+    server: &Alive,
+    ports: &[DevicePort],
+) -> Result<(), StepError> {
     for nic in server.nics.iter().filter(|nic| ports.iter().any(|port| port.port == nic.port)) {
         match work.driver(host)?.interfaces().needed()?.detach_nic(work.instance_id(), &nic.mac).await {
             Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
@@ -174,7 +182,7 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, host: HostId, port: Po
     let (flavor, image) = (&server.request.flavor, server.hardware_image());
     let asked = options.pci_aliases.of_server(flavor, image, &ports);
     let asked = asked.map_err(|reason| StepError::fatal(400, &reason, ""))?;
-    if ports.iter().any(|port| port.vnic == DeviceVnic::DirectPhysical) {
+    if has_whole_card(&ports) {
         let message =
             format!("Port {port} has binding:vnic_type direct-physical, which an existing server cannot get.");
         return Err(StepError::fatal(400, &message, ""));

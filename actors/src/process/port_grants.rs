@@ -12,7 +12,7 @@ use crate::scheduler::RequestSpec;
 /// Adds to the request spec what the server's ports request.
 pub(super) async fn take_requests(work: &StepRun, server: &Alive, request: &mut RequestSpec) -> Result<(), StepError> {
     request.device_ports = port_devices::requested(work, server).await?;
-    request.ports = port_resources::requests(work, server).await?;
+    request.port_requests = port_resources::requests(work, server).await?;
     Ok(())
 }
 

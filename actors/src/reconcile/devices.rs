@@ -199,11 +199,16 @@ async fn compare_interfaces(
 ) -> DriverResult<bool> {
     let (Some(interfaces), Some(found)) = (driver.interfaces(), &found.interfaces) else { return Ok(true) };
     let mut right = true;
-    let devices = port_devices::of_server(&context.views, driver, host, id, server).await.unwrap_or_default();
+    let missing: Vec<&NicInfo> =
+        server.nics.iter().filter(|nic| !found.contains(&nic.mac.to_ascii_lowercase())).collect();
+    // Only a missing interface needs the names of devices, for which the host is asked.
+    let devices = match missing.is_empty() {
+        true => Vec::new(),
+        false => port_devices::of_server(&context.views, driver, host, id, server).await.unwrap_or_default(),
+    };
     // A whole card has its own MAC address. It is in the guest as a device, and the guest keeps it.
     let is_card = |nic: &NicInfo| devices.iter().any(|device| device.port == nic.port && device.is_whole_card());
-    let missing = server.nics.iter().filter(|nic| !found.contains(&nic.mac.to_ascii_lowercase()));
-    for nic in missing.filter(|nic| !is_card(nic)) {
+    for nic in missing.into_iter().filter(|nic| !is_card(nic)) {
         tracing::warn!(%host, server = %id, port = %nic.port, "attaching a missing interface to a guest");
         right = false;
         if let Err(error) =

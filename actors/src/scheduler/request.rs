@@ -38,7 +38,7 @@ pub struct RequestSpec {
     /// `[DEFAULT] default_availability_zone`: the zone of hosts without a zone.
     pub default_zone: String,
     /// The resources that the server's ports request.
-    pub ports: Vec<PortResourceRequest>,
+    pub port_requests: Vec<PortResourceRequest>,
     /// The random number for options that need one. It is an input, because the choice is pure.
     pub dice: u64,
     /// The answers of the scheduler hook, which are an input for the same reason; `None`: it was not asked.
@@ -60,7 +60,7 @@ impl RequestSpec {
             device_ports: Vec::new(),
             excluded: excluded.clone(),
             default_zone: default_zone.to_owned(),
-            ports: Vec::new(),
+            port_requests: Vec::new(),
             dice: 0,
             hook: None,
         }
@@ -182,7 +182,7 @@ impl ResourceRequest {
         }
         wanted.groups.retain(|_, group| !group.resources.is_empty() || !group.traits.is_empty());
         wanted.undecided = !has_policy && wanted.groups.keys().filter(|suffix| !suffix.is_empty()).count() > 1;
-        request.ports.iter().for_each(|port| wanted.take_port(port));
+        request.port_requests.iter().for_each(|port| wanted.take_port(port));
         wanted
     }
 

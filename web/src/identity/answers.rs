@@ -9,7 +9,11 @@ fn one(name: &'static str, resource: Schema) -> Schema {
 
 /// A list. `truncated` says that `limit` cut it.
 fn list(name: &'static str, resource: Schema) -> Answers {
-    ok(object([req(name, array(resource)), req("links", list_links()), opt("truncated", shape::boolean())]))
+    ok(with_list_links(name, resource).plus([opt("truncated", shape::boolean())]))
+}
+
+fn with_list_links(name: &'static str, resource: Schema) -> Schema {
+    object([req(name, array(resource)), req("links", list_links())])
 }
 
 fn list_links() -> Schema {
@@ -253,10 +257,6 @@ fn limit() -> Schema {
         req("project_id", shape::string_or_null()),
         req("domain_id", shape::string_or_null()),
     ])
-}
-
-fn with_list_links(name: &'static str, resource: Schema) -> Schema {
-    object([req(name, array(resource)), req("links", list_links())])
 }
 
 pub(super) fn registered_limits() -> Answers {

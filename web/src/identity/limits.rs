@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::realm::{command, read};
-use super::registered_limits::{FILTERS, ResourceBody, amount, created, edit, resource_body};
+use super::realm::{command, edit, read};
+use super::registered_limits::{FILTERS, ResourceBody, amount, resource_body};
 use super::{answers, fault, listing};
 use crate::answers::no_content;
 use crate::auth::Caller;
@@ -166,7 +166,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let ids: Vec<LimitId> = all.iter().map(|set| set.limit.clone()).collect();
     command(&ctx, &ctx.permit()?, IdentityCommand::SetLimits(all)).await?;
     let made = ids.iter().map(|id| shown(&ctx, id)).collect::<Result<Vec<_>, _>>()?;
-    Ok(created(&ctx, "limits", &made))
+    Ok(listing::created(&ctx, "limits", &made))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {

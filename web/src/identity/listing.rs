@@ -17,18 +17,32 @@ pub(super) fn reply(ctx: &Ctx, key: &str, items: Vec<Value>, filters: &[&str]) -
         kept.truncate(limit);
     }
     let query: Vec<(&str, &str)> = ctx.query.pairs().iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    let mut address = format!("{}{}", ctx.links.host, ctx.links.path);
+    let mut address = own_address(ctx);
     if !query.is_empty() {
         address.push('?');
         address.push_str(&Query::encode(query));
     }
     let mut body = Map::new();
     body.insert(key.to_owned(), Value::Array(kept));
-    body.insert("links".to_owned(), json!({"next": null, "self": address, "previous": null}));
+    body.insert("links".to_owned(), links(&address));
     if truncated {
         body.insert("truncated".to_owned(), Value::Bool(true));
     }
     Reply::ok(Value::Object(body))
+}
+
+/// The answer to the creation of several resources.
+pub(super) fn created(ctx: &Ctx, key: &str, items: &[Value]) -> Reply {
+    Reply::json(201, json!({key: items, "links": links(&own_address(ctx))}))
+}
+
+/// The address of the list, without the query.
+fn own_address(ctx: &Ctx) -> String {
+    format!("{}{}", ctx.links.host, ctx.links.path)
+}
+
+fn links(address: &str) -> Value {
+    json!({"next": null, "self": address, "previous": null})
 }
 
 fn passes(item: &Value, query: &Query, filters: &[&str]) -> bool {

@@ -1,7 +1,7 @@
-//! Access to the users and projects: commands, and reads of their current state.
+//! Access to the users and projects: commands with their changes, and reads of the current state.
 
 use chronova_actors::aggregate::Committed;
-use chronova_actors::services::embedded::identity::{IdentityCommand, IdentityRealmId, IdentityRoot};
+use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, IdentityRealmId, IdentityRoot};
 use chronova_events::identity::Identity;
 
 use super::fault;
@@ -10,6 +10,7 @@ use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::policy::Permit;
+use crate::schema::typed::SentField;
 use crate::secret::Secret;
 
 /// Sends a command; refusals become Keystone's errors.
@@ -22,6 +23,15 @@ pub(super) async fn command(ctx: &Ctx, permit: &Permit, command: IdentityCommand
 /// Reads the current users and projects.
 pub(super) fn read<R>(ctx: &Ctx, query: impl FnOnce(&Identity) -> R) -> Result<R, Fault> {
     Ok(ctx.views()?.identities.read(|view| query(&view.identity)))
+}
+
+/// The change of an attribute that `null` removes.
+pub(super) fn edit<T>(sent: SentField<T>) -> Edit<T> {
+    match sent {
+        SentField::Nothing => Edit::Keep,
+        SentField::Null => Edit::Clear,
+        SentField::Value(value) => Edit::Set(value),
+    }
 }
 
 /// The claims of the caller's own token.

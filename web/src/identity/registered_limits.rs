@@ -1,13 +1,13 @@
 //! `/v3/registered_limits`: the defaults of unified limits, for each resource of a service.
 
-use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, IdentityResourceKind, LimitChange};
+use chronova_actors::services::embedded::identity::{IdentityCommand, IdentityResourceKind, LimitChange};
 use chronova_events::identity::{LimitedResource, RegisteredLimit, RegisteredLimitSet};
 use chronova_events::ids::RegisteredLimitId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::realm::{command, read};
+use super::realm::{command, edit, read};
 use super::{answers, fault, listing};
 use crate::answers::no_content;
 use crate::ctx::Ctx;
@@ -106,14 +106,6 @@ struct RegisteredLimitChange {
     description: SentField<String>,
 }
 
-pub(super) fn edit(sent: SentField<String>) -> Edit<String> {
-    match sent {
-        SentField::Nothing => Edit::Keep,
-        SentField::Null => Edit::Clear,
-        SentField::Value(text) => Edit::Set(text),
-    }
-}
-
 fn show_one(ctx: &Ctx, limit: &RegisteredLimit) -> Value {
     json!({
         "id": limit.id,
@@ -129,12 +121,6 @@ fn show_one(ctx: &Ctx, limit: &RegisteredLimit) -> Value {
 fn shown(ctx: &Ctx, id: &RegisteredLimitId) -> Result<Value, Fault> {
     let found = read(ctx, |identity| identity.registered_limits.get(id).map(|limit| show_one(ctx, limit)))?;
     found.ok_or_else(|| fault::not_found(IdentityResourceKind::RegisteredLimit, id.as_str()))
-}
-
-/// The answer to the creation of several limits.
-pub(super) fn created(ctx: &Ctx, key: &str, all: &[Value]) -> Reply {
-    let address = format!("{}{}", ctx.links.host, ctx.links.path);
-    Reply::json(201, json!({key: all, "links": {"next": null, "self": address, "previous": null}}))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
@@ -157,7 +143,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let ids: Vec<RegisteredLimitId> = all.iter().map(|set| set.limit.clone()).collect();
     command(&ctx, &ctx.permit()?, IdentityCommand::RegisterLimits(all)).await?;
     let made = ids.iter().map(|id| shown(&ctx, id)).collect::<Result<Vec<_>, _>>()?;
-    Ok(created(&ctx, "registered_limits", &made))
+    Ok(listing::created(&ctx, "registered_limits", &made))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {

@@ -1,13 +1,13 @@
 //! `/v3/roles`.
 
-use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, IdentityResourceKind};
+use chronova_actors::services::embedded::identity::{IdentityCommand, IdentityResourceKind};
 use chronova_events::identity::{Role, RoleCreated};
 use chronova_events::ids::{DomainId, RoleId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::realm::{command, read};
+use super::realm::{command, edit, read};
 use super::{answers, fault, listing};
 use crate::answers::no_content;
 use crate::ctx::Ctx;
@@ -102,12 +102,8 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let role = RoleId::new(ctx.param("id"));
     let body: RoleBody = ctx.parse_at("role")?;
-    let description = match body.description {
-        SentField::Nothing => Edit::Keep,
-        SentField::Null => Edit::Clear,
-        SentField::Value(text) => Edit::Set(text),
-    };
-    let change = IdentityCommand::ChangeRole { role: role.clone(), name: body.name, description };
+    let (name, description) = (body.name, edit(body.description));
+    let change = IdentityCommand::ChangeRole { role: role.clone(), name, description };
     command(&ctx, &ctx.permit()?, change).await?;
     reply(&ctx, 200, &role)
 }

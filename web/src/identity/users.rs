@@ -1,7 +1,7 @@
 //! `/v3/users`.
 
 use chronova_actors::services::embedded::identity::passwords::Password;
-use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, IdentityResourceKind, UserChange};
+use chronova_actors::services::embedded::identity::{IdentityCommand, IdentityResourceKind, UserChange};
 use chronova_events::identity::{IdentityScope, PasswordHash, User, UserAttributes, UserCreated};
 use chronova_events::ids::{DomainId, ProjectId, UserId};
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::extra::extra;
-use super::realm::{command, read};
+use super::realm::{command, edit, read};
 use super::service::open_project;
 use super::{answers, fault, listing};
 use crate::address;
@@ -118,12 +118,7 @@ impl UserBody {
 
     /// The change, without the password.
     fn change(self) -> UserChange {
-        let default_project = match self.default_project_id {
-            SentField::Nothing => Edit::Keep,
-            SentField::Null => Edit::Clear,
-            SentField::Value(project) => Edit::Set(project),
-        };
-        let extra = extra(&self.others, &KNOWN);
+        let (default_project, extra) = (edit(self.default_project_id), extra(&self.others, &KNOWN));
         UserChange { name: self.name, enabled: self.enabled, password: None, default_project, extra }
     }
 }

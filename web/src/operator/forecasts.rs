@@ -105,7 +105,7 @@ impl WhatIfRequest {
             device_ports: Vec::new(),
             excluded: BTreeSet::new(),
             default_zone: queries.server_options.availability_zone.clone(),
-            ports: Vec::new(),
+            port_requests: Vec::new(),
             dice: 0,
             hook: None,
         })

@@ -31,7 +31,7 @@ pub(in crate::scheduler) fn request(flavor: FlavorSnapshot) -> RequestSpec {
         device_ports: Vec::new(),
         excluded: BTreeSet::new(),
         default_zone: "nova".into(),
-        ports: Vec::new(),
+        port_requests: Vec::new(),
         dice: 0,
         hook: None,
     }
@@ -147,7 +147,9 @@ fn ports_add_groups_of_their_own() {
             group("p3", "NET_PACKET_RATE_KILOPACKET_PER_SEC", "CUSTOM_C"),
         ]),
     ];
-    let of = |specs: &[(&str, &str)]| ResourceRequest::of(&RequestSpec { ports: ports.clone(), ..with(specs) }, true);
+    let of = |specs: &[(&str, &str)]| {
+        ResourceRequest::of(&RequestSpec { port_requests: ports.clone(), ..with(specs) }, true)
+    };
     let wanted = of(&[]);
     assert_eq!(
         words(&wanted),

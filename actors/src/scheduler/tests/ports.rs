@@ -46,7 +46,7 @@ fn ports_share_a_provider_unless_the_policy_isolates_them() {
     below(&mut cell, 201, host(2), BANDWIDTH, 1000, "CUSTOM_A");
     below(&mut cell, 202, host(2), BANDWIDTH, 1000, "CUSTOM_A");
     let ports = ["p1", "p2"].map(|id| port(vec![group(id, BANDWIDTH, 1000, "CUSTOM_A")])).to_vec();
-    let of = |policy: &[(&str, &str)]| RequestSpec { ports: ports.clone(), ..specs(policy) };
+    let of = |policy: &[(&str, &str)]| RequestSpec { port_requests: ports.clone(), ..specs(policy) };
     assert_eq!(cell.fitting(&of(&[])), ["h1", "h2"], "without a policy of the flavor");
     assert_eq!(cell.fitting(&of(&[("group_policy", "none")])), ["h1", "h2"]);
     assert_eq!(cell.fitting(&of(&[("group_policy", "isolate")])), ["h2"]);
@@ -55,7 +55,7 @@ fn ports_share_a_provider_unless_the_policy_isolates_them() {
     let used = |provider| decision.ranked[0].allocations.iter().any(|held| held.provider == provider);
     assert!(bridges.into_iter().all(used), "{:?}", decision.ranked);
     let elsewhere = vec![port(vec![group("p1", BANDWIDTH, 1000, "CUSTOM_B")])];
-    let decision = cell.decide(&RequestSpec { ports: elsewhere, ..small() });
+    let decision = cell.decide(&RequestSpec { port_requests: elsewhere, ..small() });
     assert!(decision.ranked.is_empty(), "no bridge is on the port's physical network");
     assert_eq!(decision.reasons.lacks.as_deref(), Some("no suitable host has the requested resources free"));
 }
@@ -69,19 +69,19 @@ fn the_groups_of_one_port_come_from_one_agent() {
     below(&mut cell, 202, agents[1], BANDWIDTH, 1000, "CUSTOM_A");
     let groups = vec![group("a", BANDWIDTH, 1000, "CUSTOM_A"), group("b", PACKETS, 10, "CUSTOM_AGENT")];
     let one = port(groups.clone());
-    assert_eq!(cell.fitting(&RequestSpec { ports: vec![one.clone()], ..small() }), ["h2"]);
+    assert_eq!(cell.fitting(&RequestSpec { port_requests: vec![one.clone()], ..small() }), ["h2"]);
     // Its groups come from two providers, so the policy restricts them no further.
     let isolated = specs(&[("group_policy", "isolate")]);
-    assert_eq!(cell.fitting(&RequestSpec { ports: vec![one], ..isolated }), ["h2"]);
+    assert_eq!(cell.fitting(&RequestSpec { port_requests: vec![one], ..isolated }), ["h2"]);
     let apart = groups.into_iter().map(|group| port(vec![group])).collect();
-    assert_eq!(cell.fitting(&RequestSpec { ports: apart, ..small() }), ["h1", "h2"]);
+    assert_eq!(cell.fitting(&RequestSpec { port_requests: apart, ..small() }), ["h1", "h2"]);
 }
 
 #[test]
 fn pending_claims_on_providers_below_hosts_count() {
     let mut cell = Cell::three();
     let bridges = [1, 2].map(|at| below(&mut cell, 100 + at, host(at), BANDWIDTH, 1000, "CUSTOM_A"));
-    let wanted = RequestSpec { ports: vec![port(vec![group("p1", BANDWIDTH, 1000, "CUSTOM_A")])], ..small() };
+    let wanted = RequestSpec { port_requests: vec![port(vec![group("p1", BANDWIDTH, 1000, "CUSTOM_A")])], ..small() };
     assert_eq!(cell.fitting(&wanted), ["h1", "h2"]);
     let elsewhere = vec![Allocation { provider: bridges[0], resources: vec![(BANDWIDTH.to_owned(), 1000)] }];
     let entry = cell.pending.add(PendingClaim { elsewhere, ..pending(vec![]) });

@@ -83,7 +83,7 @@ fn request(args: &ScheduleArgs, rules: &Rules, views: &Views) -> Result<RequestS
         device_ports: Vec::new(),
         excluded: BTreeSet::new(),
         default_zone: rules.default_zone().to_owned(),
-        ports: Vec::new(),
+        port_requests: Vec::new(),
         dice: 0,
         hook: None,
     })

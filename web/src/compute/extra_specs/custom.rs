@@ -9,7 +9,7 @@ use regex::Regex;
 use serde::Deserialize;
 
 use super::table::TABLE;
-use super::{boolean, formatted, is_group, number, one_of};
+use super::{boolean, formatted, is_group, is_in_table, number, one_of};
 use crate::fault::Fault;
 
 /// The most described extra specs.
@@ -109,9 +109,7 @@ impl CustomExtraSpecs {
         let Some((namespace, _)) = name.split_once(':') else { return Ok(false) };
         let described = |spec: &CustomExtraSpec| spec.name.split_once(':').is_some_and(|(own, _)| own == namespace);
         // A namespace may also be Nova's. Then the table decides about the other names.
-        let novas =
-            TABLE.iter().filter_map(|spec| spec.name.stem().split_once(':')).any(|(known, _)| known == namespace);
-        match !novas && self.specs.iter().any(described) {
+        match !is_in_table(namespace) && self.specs.iter().any(described) {
             true => Err(super::unknown(name)),
             false => Ok(false),
         }

@@ -89,6 +89,11 @@ fn is_group(namespace: &str, kind: &str) -> bool {
     })
 }
 
+/// Whether the table has a name of this namespace.
+fn is_in_table(namespace: &str) -> bool {
+    TABLE.iter().filter_map(|spec| spec.name.stem().split_once(':')).any(|(known, _)| known == namespace)
+}
+
 fn is_custom(name: &str) -> bool {
     name.strip_prefix("CUSTOM_").is_some_and(|rest| {
         !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
@@ -110,8 +115,7 @@ fn value_of(name: &str) -> Result<Option<ExtraSpecType>, Fault> {
     if is_group(namespace, "trait") && (is_standard_trait(rest) || is_custom(rest)) {
         return Ok(Some(TRAIT));
     }
-    let known = TABLE.iter().filter_map(|spec| spec.name.stem().split_once(':')).any(|(known, _)| known == namespace);
-    match known || is_group(namespace, "resources") || is_group(namespace, "trait") {
+    match is_in_table(namespace) || is_group(namespace, "resources") || is_group(namespace, "trait") {
         true => Err(unknown(name)),
         false => Ok(None),
     }

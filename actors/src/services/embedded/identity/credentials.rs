@@ -1,7 +1,5 @@
 //! The decisions on application credentials and their access rules.
 
-use std::collections::BTreeSet;
-
 use chronova_events::identity::{
     AccessRuleCreated, AccessRuleDeleted, ApplicationCredentialCreated, ApplicationCredentialDeleted, Identity,
     IdentityEvent, IdentityScope, UserAccessRule,
@@ -81,8 +79,10 @@ fn worded(
     known: &mut Vec<UserAccessRule>,
     events: &mut Vec<IdentityEvent>,
 ) -> AccessRuleId {
-    let words = |rule: &UserAccessRule| (rule.service.clone(), rule.method.clone(), rule.path.clone());
-    if let Some(same) = known.iter().find(|other| words(other) == words(&rule)) {
+    let is_same = |other: &&UserAccessRule| {
+        other.service == rule.service && other.method == rule.method && other.path == rule.path
+    };
+    if let Some(same) = known.iter().find(is_same) {
         return same.id.clone();
     }
     let UserAccessRule { id, service, method, path } = rule.clone();
@@ -102,9 +102,8 @@ pub(super) fn delete_rule(state: &Identity, user: UserId, rule: AccessRuleId) ->
     if state.access_rule(&user, &rule).is_none() {
         return Err(missing(IdentityResourceKind::AccessRule, &rule));
     }
-    let used: BTreeSet<&AccessRuleId> =
-        state.credentials_of(&user).filter_map(|credential| credential.access_rules.as_ref()).flatten().collect();
-    match used.contains(&rule) {
+    let mut used = state.credentials_of(&user).filter_map(|credential| credential.access_rules.as_ref()).flatten();
+    match used.any(|other| *other == rule) {
         true => Err(IdentityReject::AccessRuleInUse(rule)),
         false => Ok(vec![AccessRuleDeleted { user, rule }.into()]),
     }

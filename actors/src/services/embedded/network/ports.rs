@@ -237,6 +237,11 @@ pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port)
     events
 }
 
+/// The `binding:profile` of a port.
+pub(super) fn profile(port: &Port) -> Map<String, Value> {
+    serde_json::from_str(&port.settings().profile).unwrap_or_default()
+}
+
 /// Another MAC address for a port that loses its whole card; `None` if the port keeps its address. As in Neutron, such a
 /// port gives the card's address back, because the next port on the card needs the address.
 fn mac_without_card(state: &Network, known: &Port, new_profile: &str) -> Option<String> {
@@ -251,7 +256,7 @@ fn mac_without_card(state: &Network, known: &Port, new_profile: &str) -> Option<
 /// Removes the PCI device of the port's former host from the profile. No events if there is none.
 fn without_device(state: &Network, known: &Port) -> Vec<NetworkEvent> {
     let old = known.settings();
-    let before: Map<String, Value> = serde_json::from_str(&old.profile).unwrap_or_default();
+    let before = profile(known);
     let profile = profile_with(&before, None);
     if profile == before {
         return vec![];

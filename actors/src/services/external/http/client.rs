@@ -367,7 +367,7 @@ pub(in crate::services::external) fn pause_of(repetitions: u32) -> Duration {
 }
 
 /// A random pause between half of `pause` and all of it, so that many callers do not return at the same moment.
-fn jittered(pause: Duration) -> Duration {
+pub(in crate::services::external) fn jittered(pause: Duration) -> Duration {
     let mut random = [0_u8; 1];
     let _ = getrandom::fill(&mut random);
     pause.mul_f32(0.5 + f32::from(random[0]) / 512.0)

@@ -16,8 +16,8 @@ pub mod trust;
 #[cfg(test)]
 mod tests;
 
-pub(super) use client::pause_of;
 pub use client::{CallFailure, CallOptions, ServiceAnswer, ServiceClient, ServiceRequest};
+pub(super) use client::{jittered, pause_of};
 pub use query::query_of;
 pub use streams::OpenedAnswer;
 pub use tally::{CallOutcome, CallTally};

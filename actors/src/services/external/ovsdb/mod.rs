@@ -117,6 +117,11 @@ impl OvsdbClient {
         self.copy.borrow().clone()
     }
 
+    /// The tables of [`copy`](Self::copy).
+    pub fn tables(&self) -> Arc<OvsdbTables> {
+        Arc::clone(&self.copy.borrow().tables)
+    }
+
     /// A number that grows with each change of [`copy`](Self::copy).
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()

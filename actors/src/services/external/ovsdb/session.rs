@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use chronova_events::entropy;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -16,6 +15,7 @@ use super::frames::OvsdbFrames;
 use super::remote::{OvsdbRemote, OvsdbStream, connect};
 use super::values::OvsdbTables;
 use super::{OvsdbCall, OvsdbConnection, OvsdbCopy, OvsdbFailure, OvsdbOptions};
+use crate::services::external::http::jittered;
 
 /// The most transactions that wait for their turn, or for their answer.
 pub(super) const MOST_WAITING: usize = 16;
@@ -94,11 +94,6 @@ async fn opened_meanwhile<T>(opening: impl Future<Output = T>, calls: &mut mpsc:
             }
         }
     }
-}
-
-/// Between half of the pause and the whole pause, so that the members of a cluster do not return together.
-fn jittered(pause: Duration) -> Duration {
-    pause / 2 + (pause / 2).mul_f64(f64::from(u16::try_from(entropy::number() % 1000).unwrap_or(0)) / 1000.0)
 }
 
 /// Refuses transactions until the end of a pause. `None`: the client is dropped.

@@ -128,7 +128,7 @@ impl OvnPlane {
 
     /// The row that stands for the whole database, and the log that it remembers.
     fn owner(&self) -> Option<(Uuid, Option<String>)> {
-        let tables = self.client.copy().tables;
+        let tables = self.client.tables();
         let (uuid, row) = tables.table("NB_Global")?.rows.first_key_value()?;
         let known = row.get("external_ids").and_then(|ids| ids.text_at(OWNER)).map(str::to_owned);
         Some((*uuid, known))
@@ -142,7 +142,7 @@ impl OvnPlane {
     }
 
     fn all(&self, ports: &[PortId], holds: &impl Fn(&OvsdbRow) -> bool) -> bool {
-        let tables = self.client.copy().tables;
+        let tables = self.client.tables();
         let table = tables.table("Logical_Switch_Port");
         ports.iter().all(|port| {
             let row: Option<&OvsdbRow> = table.and_then(|table| table.named(&port.to_string())).map(AsRef::as_ref);

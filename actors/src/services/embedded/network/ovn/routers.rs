@@ -81,7 +81,8 @@ fn router_port(networks: &NetworksView, port: &Port, options: &OvnOptions, rows:
     let subnets: Vec<(IpAddr, &Subnet)> = subnets.map(|(address, subnet)| (address, subnet.as_ref())).collect();
     let prefixes = subnets.iter().map(|(address, subnet)| format!("{address}/{}", subnet.added.cidr.prefix_len()));
     let chassis = if is_gateway { gateway_chassis(id, options, rows) } else { Vec::new() };
-    let tunnel = networks.network(port.created.network).map(|network| mtu(network, options.tunnel_mtu));
+    let network = networks.network(port.created.network);
+    let tunnel = network.map(|network| mtu(network, options.tunnel_mtu));
     let wanted = WantedRow::default()
         .text("name", port_name(id))
         .text("mac", port.created.mac.clone())
@@ -89,7 +90,6 @@ fn router_port(networks: &NetworksView, port: &Port, options: &OvnOptions, rows:
         .enabled(port.settings().admin_state_up)
         .rows("gateway_chassis", chassis)
         .map("ipv6_ra_configs", if is_gateway { Vec::new() } else { advertisements(&subnets, tunnel) });
-    let network = networks.network(port.created.network);
     let is_physical = network.is_some_and(|network| network.created.provider.physical_network.is_some());
     // Otherwise each host would send with the router's MAC into the physical network.
     let central = [("reside-on-redirect-chassis", "true".to_owned())];

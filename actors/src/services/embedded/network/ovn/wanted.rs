@@ -73,7 +73,7 @@ pub(in crate::services::embedded::network) fn mtu(network: &NetworkRow, tunnel: 
     if network.created.provider.physical_network.is_some() { own } else { own.min(tunnel) }
 }
 
-pub(super) fn switch_key(network: NetworkId) -> NorthboundKey {
+fn switch_key(network: NetworkId) -> NorthboundKey {
     key(NorthboundTable::Switch, format!("network/{network}"))
 }
 
@@ -105,7 +105,7 @@ fn switch(
     rows: &mut WantedRows,
 ) {
     let id = row.created.network;
-    for subnet in network.subnets.values().filter(|subnet| subnet.added.settings.dhcp) {
+    for subnet in network.subnets.values() {
         rows.extend(dhcp(subnet, mtu(row, options.tunnel_mtu)).map(|wanted| (dhcp_key(subnet.added.subnet), wanted)));
     }
     let mut ports = Vec::new();

@@ -85,9 +85,9 @@ impl Reconciler for NorthboundRows {
     /// Compares the whole database, whatever the findings are.
     async fn act(context: &ReconcileContext, findings: BTreeSet<NetworkId>) -> usize {
         let Some(plane) = context.networks.plane() else { return 0 };
-        let mut removals = PlaneRemovals::default();
+        let (mut identity, mut removals) = (None, PlaneRemovals::default());
         for _ in 0..MOST_ROUNDS {
-            match compare(context, &*plane, &mut removals).await {
+            match compare(context, &*plane, &mut identity, &mut removals).await {
                 Ok(true) => return 0,
                 Ok(false) => {}
                 Err(_) => break,
@@ -117,14 +117,17 @@ fn may_write(context: &ReconcileContext) -> bool {
     !context.driven().is_empty()
 }
 
-/// This log, as the database remembers it. `None` if logs are not distinguished, or if the log is empty.
-async fn owner(context: &ReconcileContext) -> Result<Option<PlaneOwner>, PortError> {
+/// This log, as the database remembers it. `None` if logs are not distinguished, or if the log is empty. `known`: the
+/// identity of the log, which is read once, because it does not change.
+async fn owner(context: &ReconcileContext, known: &mut Option<LogIdentity>) -> Result<Option<PlaneOwner>, PortError> {
     if !context.host_options.fenced {
         return Ok(None);
     }
-    let identity = LogIdentity::of(&*context.log).await.map_err(|error| PortError::Unavailable(error.to_string()))?;
+    if known.is_none() {
+        *known = LogIdentity::of(&*context.log).await.map_err(|error| PortError::Unavailable(error.to_string()))?;
+    }
     let is_admitted = !context.fleet.drivers().is_empty() && !context.driven().is_empty();
-    Ok(identity.map(|identity| {
+    Ok(known.map(|identity| {
         let HostOwner { installation, generation, .. } = identity.owner;
         PlaneOwner { installation, generation, is_admitted }
     }))
@@ -134,12 +137,13 @@ async fn owner(context: &ReconcileContext) -> Result<Option<PlaneOwner>, PortErr
 async fn compare(
     context: &ReconcileContext,
     plane: &dyn NetworkPlane,
+    identity: &mut Option<LogIdentity>,
     removals: &mut PlaneRemovals,
 ) -> Result<bool, PortError> {
     if !may_write(context) {
         return Ok(true);
     }
-    if let Some(owner) = owner(context).await? {
+    if let Some(owner) = owner(context, identity).await? {
         plane.claim(owner).await?;
     }
     if !context.fleet.doubt().is_none() {
@@ -162,12 +166,12 @@ struct NorthboundFollower {
 
 impl NorthboundFollower {
     async fn follow(mut self) {
-        let mut removals = PlaneRemovals::default();
+        let (mut identity, mut removals) = (None, PlaneRemovals::default());
         let mut trouble = None;
         loop {
             let begun = Instant::now();
             self.changes.mark_unchanged();
-            let compared = compare(&self.context, &*self.plane, &mut removals).await;
+            let compared = compare(&self.context, &*self.plane, &mut identity, &mut removals).await;
             self.tally.record(begun, self.context.clock.now(), usize::from(compared.is_err()));
             self.differing = if compared == Ok(false) { self.differing + 1 } else { 0 };
             // The client of the database has already logged that there is no connection.

@@ -15,6 +15,7 @@ use super::{EmbeddedNetworks, port_error};
 use crate::pci::alias::PciNumaPolicy;
 use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice, is_trusted, profile_with};
 use crate::ports::PortError;
+use crate::services::embedded::network::ports::profile;
 use crate::services::embedded::network::{NetworkCommand, PortPatch};
 
 /// The ports among these that need a device.
@@ -23,13 +24,13 @@ pub(super) fn requested(view: &NetworksView, ports: &[PortId]) -> Vec<DevicePort
     known
         .filter_map(|port| {
             let vnic = DeviceVnic::of_word(&port.settings().vnic_type)?;
-            let network = view.network(port.created.network);
+            let (network, profile) = (view.network(port.created.network), profile(port));
             Some(DevicePort {
                 port: port.created.port,
                 vnic,
                 network: network.and_then(|network| network.created.provider.physical_network.clone()),
-                policy: policy(&profile(port)),
-                trusted: is_trusted(&profile(port)),
+                policy: policy(&profile),
+                trusted: is_trusted(&profile),
             })
         })
         .collect()
@@ -38,10 +39,6 @@ pub(super) fn requested(view: &NetworksView, ports: &[PortId]) -> Vec<DevicePort
 /// Neutron has an attribute `numa_affinity_policy`. Ports here have no such attribute, so the profile can say it.
 fn policy(profile: &Map<String, Value>) -> Option<PciNumaPolicy> {
     profile.get("numa_affinity_policy")?.as_str().and_then(PciNumaPolicy::of_word)
-}
-
-fn profile(port: &Port) -> Map<String, Value> {
-    serde_json::from_str(&port.settings().profile).unwrap_or_default()
 }
 
 /// The plug of a port. The VLAN is that of the port's network.
