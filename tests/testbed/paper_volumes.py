@@ -1,5 +1,5 @@
-"""Back ends of a real Cinder that export nothing, and one that keeps no bytes: its volumes and snapshots exist in Cinder's
-database alone.
+"""A back end of Cinder that keeps no bytes: volumes and snapshots exist in Cinder's database alone. Its base also serves
+served_volumes.py.
 
 The conformance suite of Chronova's volume port compares what Cinder says, so it needs no storage.
 """
@@ -8,7 +8,7 @@ from cinder.volume import driver
 
 
 class PlainDriver(driver.VolumeDriver):
-    """A back end that hosts reach without an export. STATS are what it says beside its vendor and version."""
+    """Has no exports, unless a subclass adds them. STATS are the statistics beside vendor and version."""
 
     VERSION = "1.0"
     STATS = {}

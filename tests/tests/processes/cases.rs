@@ -1,4 +1,4 @@
-//! What the cases of guests with special hardware share: their requests, and what their tests read and move.
+//! Cases and helpers that the tests of guests with special hardware share.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
