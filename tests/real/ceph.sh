@@ -9,10 +9,7 @@ set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 TESTBED=$HERE
 . "$TESTBED/cloud.sh"
-for program in keystone-wsgi-public glance-wsgi-api uwsgi_python3 cinder-volume ceph-mon ceph-osd rbd mariadbd; do
-  PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
-    || { echo "no $program here: setup_packages cinder of ops/setup.sh installs it"; exit 77; }
-done
+needs_programs cinder keystone-wsgi-public glance-wsgi-api uwsgi_python3 cinder-volume ceph-mon ceph-osd rbd mariadbd
 
 # The address of this machine that the hosts of hosts.sh reach.
 MACHINE=10.231.0.2

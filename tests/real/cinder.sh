@@ -9,10 +9,7 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
 . "$TESTBED/house.sh"
 . "$TESTBED/cloud.sh"
-for program in keystone-wsgi-public uwsgi_python3 cinder-volume ceph-mon ceph-osd mariadbd; do
-  PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
-    || { echo "no $program here: setup_packages cinder of ops/setup.sh installs it"; exit 77; }
-done
+needs_programs cinder keystone-wsgi-public uwsgi_python3 cinder-volume ceph-mon ceph-osd mariadbd
 
 house_first() {
   local section ceph

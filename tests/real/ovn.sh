@@ -10,10 +10,7 @@ TESTBED=$HERE/../testbed
 . "$TESTBED/fleet.sh"
 . "$TESTBED/cloud.sh"
 . "$TESTBED/pings.sh"
-for program in ovs-vsctl ovs-vswitchd ovn-nbctl ovn-sbctl ovn-northd ovn-controller; do
-  PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
-    || { echo "no $program here: setup_packages neutron of ops/setup.sh installs it"; exit 77; }
-done
+needs_programs neutron ovs-vsctl ovs-vswitchd ovn-nbctl ovn-sbctl ovn-northd ovn-controller
 
 # OVN's databases run in the network namespace of the testbed's controller, so this script can run beside others. Chronova
 # reaches the northbound database by its socket.

@@ -10,10 +10,7 @@ TESTBED=$HERE/../testbed
 . "$TESTBED/fleet.sh"
 . "$TESTBED/cloud.sh"
 . "$TESTBED/pings.sh"
-for program in keystone-wsgi-public glance-wsgi-api neutron-server neutron-ovn-metadata-agent ovs-vsctl ovn-nbctl mariadbd haproxy; do
-  PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
-    || { echo "no $program here: setup_packages neutron of ops/setup.sh installs it"; exit 77; }
-done
+needs_programs neutron keystone-wsgi-public glance-wsgi-api neutron-server neutron-ovn-metadata-agent ovs-vsctl ovn-nbctl mariadbd haproxy
 
 # An address of this machine that the hosts reach, and the secret of Neutron's metadata agents.
 ADDRESS=10.231.0.2 SECRET=not-so-secret-4711

@@ -24,16 +24,9 @@ TESTBED=$HERE
 # The address of this machine that the hosts of hosts.sh reach.
 MACHINE=10.231.0.2
 
-has_programs() { # what installs them, programs...
-  local what=$1 program; shift
-  for program in "$@"; do
-    PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
-      || { echo "no $program here: setup_packages $what of ops/setup.sh installs it"; exit 77; }
-  done
-}
 served_needs() { # programs...
-  has_programs cinder keystone-wsgi-public uwsgi_python3 cinder-volume mariadbd
-  has_programs served "$@"
+  needs_programs cinder keystone-wsgi-public uwsgi_python3 cinder-volume mariadbd
+  needs_programs served "$@"
 }
 
 house_first() {
