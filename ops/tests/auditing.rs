@@ -261,26 +261,10 @@ fn files_with(folder: &Path, needle: &str) -> Vec<String> {
 }
 
 fn server(cloud: &mut Cloud, furniture: &cloud::Furniture, name: &str, user_data: &str) -> String {
-    let client = cloud.client();
-    let body = json!({"server": {
-        "name": name, "imageRef": furniture.image, "flavorRef": furniture.flavor,
-        // The server has a network, so that a port gets the server's host name.
-        "networks": [{"uuid": furniture.network}],
-        "user_data": user_data, "metadata": {"owner": name}, "description": name, "key_name": "annas-key",
-    }});
-    let id = client.post("/compute/v2.1/servers", &body).unwrap().expect(202).text("/server/id");
-    let path = format!("/compute/v2.1/servers/{id}");
-    cloud.wait("the server is active", |_| {
-        client.get(&path).is_ok_and(|answer| answer.body["server"]["status"] == "ACTIVE")
-    });
-    id
-}
-
-fn delete(cloud: &mut Cloud, id: &str) {
-    let client = cloud.client();
-    let path = format!("/compute/v2.1/servers/{id}");
-    client.delete(&path).unwrap().expect(204);
-    cloud.wait("the server is gone", |_| client.get(&path).is_ok_and(|answer| answer.status == 404));
+    // The server has a network, so that a port gets the server's host name.
+    let more =
+        json!({"user_data": user_data, "metadata": {"owner": name}, "description": name, "key_name": "annas-key"});
+    cloud.server(furniture, name, &more)
 }
 
 #[test]
@@ -294,7 +278,7 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     keypair(&client, "annas-key");
     let first = server(&mut cloud, &furniture, "annas-laptop", USER_DATA);
     let second = server(&mut cloud, &furniture, "annas-desktop", USER_DATA);
-    delete(&mut cloud, &first);
+    cloud.delete_server(&first);
     // The checkpoint of the read models has the user's data only in sealed form.
     cloud.stop();
     assert!(!files_with(&cloud.data().join("views"), "CHRVIEWS").is_empty());
@@ -314,7 +298,7 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     erase(with("server", json!(first))).expect(400);
     erase(with("reason", json!(" "))).expect(400);
     erase(with("user", json!("adnim"))).expect(404);
-    delete(&mut cloud, &second);
+    cloud.delete_server(&second);
     let done = erase(with("dry_run", json!(false))).expect(200).body;
     assert!(done["erasure"]["keys_destroyed"].as_u64().unwrap() >= 3, "{done}");
     // The user's data is gone from the API, from the events that the API shows, and from every file.
@@ -398,7 +382,7 @@ fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
     let furniture = cloud.furnish();
     keypair(&cloud.client(), "annas-key");
     let server = server(&mut cloud, &furniture, "annas-laptop", "YW5uYXMgc2VjcmV0");
-    delete(&mut cloud, &server);
+    cloud.delete_server(&server);
     cloud.stop();
     let whole = cloud.folder.path().join("whole");
     restore(&cloud.data(), &whole);

@@ -7,33 +7,12 @@ mod cloud;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cloud::{Cloud, Furniture, pause};
+use cloud::{Cloud, pause};
 use serde_json::{Value, json};
 
 const LIST: &str = "/compute/v2.1/servers/detail?all_tenants=1";
 const PRUNE: [&str; 4] = ["log", "prune", "--older-than", "0s"];
 const ERASE: [&str; 8] = ["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes", "--even-alive"];
-
-fn server(cloud: &mut Cloud, furniture: &Furniture, name: &str) -> String {
-    let client = cloud.client();
-    let body = json!({"server": {
-        "name": name, "imageRef": furniture.image, "flavorRef": furniture.flavor,
-        "networks": [{"uuid": furniture.network}],
-    }});
-    let id = client.post("/compute/v2.1/servers", &body).unwrap().expect(202).text("/server/id");
-    let path = format!("/compute/v2.1/servers/{id}");
-    cloud.wait("the server is active", |_| {
-        client.get(&path).is_ok_and(|answer| answer.body["server"]["status"] == "ACTIVE")
-    });
-    id
-}
-
-fn delete(cloud: &mut Cloud, id: &str) {
-    let client = cloud.client();
-    let path = format!("/compute/v2.1/servers/{id}");
-    client.delete(&path).unwrap().expect(204);
-    cloud.wait("the server is gone", |_| client.get(&path).is_ok_and(|answer| answer.status == 404));
-}
 
 /// Runs a command that must succeed.
 #[track_caller]
@@ -67,11 +46,11 @@ fn archived_events_are_read_by_every_command_and_by_the_api() {
     let mut cloud = Cloud::new("sim://1");
     cloud.start();
     let furniture = cloud.furnish();
-    let first = server(&mut cloud, &furniture, "old");
+    let first = cloud.server(&furniture, "old", &json!({}));
     let then = cloud.client().get(LIST).unwrap().expect(200).body;
     let position = cloud.client().get("/healthz").unwrap().body["read_models"]["position"].as_u64().unwrap();
-    let second = server(&mut cloud, &furniture, "new");
-    delete(&mut cloud, &first);
+    let second = cloud.server(&furniture, "new", &json!({}));
+    cloud.delete_server(&first);
     cloud.stop();
     let at = position.to_string();
     let questions: [&[&str]; 7] = [
@@ -103,7 +82,7 @@ fn archived_events_are_read_by_every_command_and_by_the_api() {
     let as_of = format!("{LIST}&as_of={position}");
     assert_eq!(cloud.client().get(&as_of).unwrap().expect(200).body, then);
     // The server's actor is loaded from its archived events.
-    delete(&mut cloud, &second);
+    cloud.delete_server(&second);
     cloud.stop();
     assert!(floor(&done(&cloud, &PRUNE)) > position);
     assert!(done(&cloud, &["audit", "verify"]).contains("the log is whole"));
@@ -168,7 +147,7 @@ fn a_legal_hold_keeps_events_in_the_file_and_refuses_their_erasure() {
     let mut cloud = Cloud::new("sim://1");
     cloud.start();
     let furniture = cloud.furnish();
-    let id = server(&mut cloud, &furniture, "annas-laptop");
+    let id = cloud.server(&furniture, "annas-laptop", &json!({}));
     cloud.stop();
     let range = hold(&cloud, &["--positions", "6-9"]);
     let told = done(&cloud, &PRUNE);

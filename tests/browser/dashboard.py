@@ -9,17 +9,16 @@ import sys
 import urllib.request
 
 import pages
-from scene import FAILED, PASSWORD, URL, api, browser, check, image, log_in, log_in_again, member, page, shot, token_of
+from scene import FAILED, PASSWORD, URL, api, browser, check, furnish, log_in, log_in_again, log_in_and_see_servers, log_out, member, page, shot, token_of
 
 PID, AXE = sys.argv[4:6]
 SERVER = {}
 
 
-def furnish():
+def prepare():
     """Creates an image, a flavor, and a member of another project. Returns a token of the administrator."""
     admin = token_of('admin', PASSWORD, 'admin')
-    image('tiny', admin)
-    api('POST', 'compute/v2.1/flavors', {'flavor': {'name': 'small', 'vcpus': 1, 'ram': 64, 'disk': 1}}, admin)
+    furnish(admin)
     member('mallory', 'a-password-1', 'other', admin)
     return admin
 
@@ -29,16 +28,14 @@ def wrong_password():
     shot('login')
     log_in(password='wrong')
     browser.sees('Wrong user name, password or project', '#login-error')
-    log_in()
-    browser.sees('Servers', 'h1')
+    log_in_and_see_servers()
 
 
 def by_credential(admin):
     user = api('GET', 'identity/v3/users?name=admin', None, admin)[1]['users'][0]['id']
     body = {'application_credential': {'name': 'dashboard', 'secret': 's3cret'}}
     made = api('POST', f'identity/v3/users/{user}/application_credentials', body, admin)[1]['application_credential']
-    browser.click('#logout')
-    page('servers')
+    log_out()
     browser.choose('#method', 'Application credential')
     browser.type('#credential', made['id'])
     browser.type('#secret', 'wrong')
@@ -133,7 +130,7 @@ def revoked():
 
 
 try:
-    admin = furnish()
+    admin = prepare()
     check('a wrong password shows an error, the right one opens the servers', wrong_password)
     check('an application credential opens the servers, and a wrong secret does not', lambda: by_credential(admin))
     check('a server is launched and seen ACTIVE', launch)

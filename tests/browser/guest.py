@@ -5,7 +5,7 @@ the network all have the name NAME. The script writes the server's id to FILE.
 """
 import sys
 
-from scene import FAILED, PASSWORD, URL, browser, check, log_in, page, shot, status_of, token_of
+from scene import FAILED, PASSWORD, URL, browser, check, log_in_and_see_servers, page, shot, status_of, token_of
 
 NAME, FILE = sys.argv[4:6]
 SERVER = {}
@@ -15,8 +15,7 @@ BOOT = 180
 
 def launch():
     browser.go(f'{URL}/dashboard/')
-    log_in()
-    browser.sees('Servers', 'h1')
+    log_in_and_see_servers()
     page('launch')
     browser.type('#name', 'seen-guest')
     for field in ('image', 'flavor', 'network'):

@@ -8,7 +8,7 @@ import sys
 import time
 
 from pages import PAGES
-from scene import FAILED, PASSWORD, URL, api, browser, check, create_server, image, log_in, page, shot, status_of, token_of
+from scene import FAILED, PASSWORD, URL, active_server, api, browser, check, furnish, log_in_and_see_servers, page, shot, token_of
 
 FLEET = sys.argv[4]
 HOSTS, SERVERS = (int(text) for text in sys.argv[5:7])
@@ -63,10 +63,8 @@ def prepare():
     admin = token_of('admin', PASSWORD, 'admin')
     up = lambda: sum(one['state'] == 'up' for one in api('GET', 'compute/v2.1/os-services?binary=nova-compute', None, admin)[1]['services'])
     browser.until(f'{HOSTS} hosts are up', lambda: up() >= HOSTS, 1200)
-    image('tiny', admin)
-    api('POST', 'compute/v2.1/flavors', {'flavor': {'name': 'small', 'vcpus': 1, 'ram': 64, 'disk': 1}}, admin)
-    server = create_server('server-0', admin)
-    browser.until('the server is active', lambda: status_of(server, admin) == 'ACTIVE', 120)
+    furnish(admin)
+    server = active_server('server-0', admin, 120)
     open(f'{FLEET}.ready', 'w').close()
     browser.until('the fleet is filled', lambda: os.path.exists(f'{FLEET}.filled'), 1800)
     return server
@@ -77,8 +75,7 @@ def enter():
     browser.go(f'{URL}/dashboard/')
     browser.find('#login')
     login = (time.monotonic() - begun) * 1000
-    log_in()
-    browser.sees('Servers', 'h1')
+    log_in_and_see_servers()
     browser.run(WATCH)
     browser.call('POST', '/timeouts', {'script': 120_000})
     ROWS.append(('the log-in page, from its address', login, None, None))

@@ -2,7 +2,7 @@
 import datetime
 import re
 
-from scene import api, browser, create_server, log_in, page, shot, status_of, token_of
+from scene import active_server, api, browser, create_server, log_in, log_in_and_see_servers, page, shot, status_of, token_of
 
 # Every page that an administrator has in the menu: its address and its heading.
 PAGES = {
@@ -24,6 +24,14 @@ def visit(name):
     browser.lacks('Loading', 'main')
 
 
+def until_shown(name):
+    browser.until(f'{name} is shown', lambda: browser.run('return document.querySelector("main h1") !== null') and 'Loading' not in browser.text('main'))
+
+
+def place_of(server, admin):
+    return api('GET', f'compute/v2.1/servers/{server}', None, admin)[1]['server']['OS-EXT-SRV-ATTR:host']
+
+
 def scheduler(admin):
     create_server('placed-1', admin)
     visit('scheduler')
@@ -43,9 +51,8 @@ def scheduler(admin):
 
 def drain(admin):
     """The page shows the plan of a drain, then the drain itself. After the drain, the server is on another host."""
-    server = create_server('moves-1', admin)
-    browser.until('the server is active', lambda: status_of(server, admin) == 'ACTIVE')
-    host = api('GET', f'compute/v2.1/servers/{server}', None, admin)[1]['server']['OS-EXT-SRV-ATTR:host']
+    server = active_server('moves-1', admin)
+    host = place_of(server, admin)
     page(f'scheduler?tab=drain&host={host}')
     browser.sees('moves-1', '#plan')
     browser.sees('live', '#plan')
@@ -57,7 +64,7 @@ def drain(admin):
     browser.sees('moves-1', '#host')
     browser.sees('done', '#host', 60)
     shot('drain')
-    moved = api('GET', f'compute/v2.1/servers/{server}', None, admin)[1]['server']['OS-EXT-SRV-ATTR:host']
+    moved = place_of(server, admin)
     assert moved != host, f'the server is still on {moved}'
     browser.press('Enable', '#host')
     browser.lacks('disabled', 'tbody')
@@ -65,8 +72,7 @@ def drain(admin):
 
 def difference(admin):
     """The page compares two moments, and names the user who made the change."""
-    server = create_server('brief-1', admin)
-    browser.until('the server is active', lambda: status_of(server, admin) == 'ACTIVE')
+    server = active_server('brief-1', admin)
     before = now()
     api('DELETE', f'compute/v2.1/servers/{server}', None, admin)
     browser.until('the server is gone', lambda: status_of(server, admin) == 404)
@@ -177,12 +183,10 @@ document.getElementById("logout").click();'''
 
 def others(admin):
     """A member of another project sees its own servers at once, and receives no byte of other projects."""
-    secret = create_server('secret-1', admin)
-    browser.until('the secret is active', lambda: status_of(secret, admin) == 'ACTIVE')
+    secret = active_server('secret-1', admin)
     browser.run(HEAR)
     page('servers')
-    log_in('mallory', 'a-password-1', 'other')
-    browser.sees('Servers', 'h1')
+    log_in_and_see_servers('mallory', 'a-password-1', 'other')
     # The feed has to be connected, or the rest of this check would prove nothing.
     browser.sees('Live', '#feed')
     browser.run('window.heard = ""')
@@ -194,7 +198,7 @@ def others(admin):
         visit(name)
     for path in (f'servers/{secret}', f'servers/{secret}?tab=timeline', f'servers/{secret}/console', 'audit', 'fleet', 'scheduler', 'compare', 'projects', 'placement', 'processes'):
         page(path)
-        browser.until('the page has answered', lambda: browser.run('return document.querySelector("main h1") !== null') and 'Loading' not in browser.text('main'))
+        until_shown(path)
     page(f'servers/{secret}')
     browser.sees('No such server was found', 'main')
     heard = browser.run('return window.heard')
@@ -257,7 +261,7 @@ def axe(source, admin):
         places = [*PAGES, f'servers/{server}', f'servers/{server}?tab=timeline', f'servers/{server}?tab=why', 'scheduler?tab=drain', 'audit?kind=instance']
         for name in places:
             page(name)
-            browser.until(f'{name} is shown', lambda: browser.run('return document.querySelector("main h1") !== null') and 'Loading' not in browser.text('main'))
+            until_shown(name)
             told = browser.run_async(script, rules[scheme])
             assert isinstance(told, list), told
             count += 1

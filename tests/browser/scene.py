@@ -6,7 +6,7 @@ import time
 import urllib.error
 import urllib.request
 
-from webdriver import Browser
+from webdriver import PATIENCE, Browser
 
 URL, PASSWORD, FOLDER = sys.argv[1:4]
 FAILED = []
@@ -48,6 +48,12 @@ def image(name, token, body=b'x' * 4096, disk_format='raw'):
     return made['id']
 
 
+def furnish(token):
+    """Creates an image and a flavor."""
+    image('tiny', token)
+    api('POST', 'compute/v2.1/flavors', {'flavor': {'name': 'small', 'vcpus': 1, 'ram': 64, 'disk': 1}}, token)
+
+
 def member(user, password, project, token):
     """Creates a user with the role member in a new project."""
     made = api('POST', 'identity/v3/projects', {'project': {'name': project, 'domain_id': 'default'}}, token)[1]['project']['id']
@@ -70,6 +76,12 @@ def status_of(server, token):
         return error.code
 
 
+def active_server(name, token, patience=PATIENCE):
+    server = create_server(name, token)
+    browser.until(f'{name} is active', lambda: status_of(server, token) == 'ACTIVE', patience)
+    return server
+
+
 def log_in(user='admin', password=PASSWORD, project='admin'):
     browser.type('#user', user)
     browser.type('#password', password)
@@ -77,11 +89,19 @@ def log_in(user='admin', password=PASSWORD, project='admin'):
     browser.click('#login')
 
 
-def log_in_again(user='admin', password=PASSWORD, project='admin'):
-    browser.click('#logout')
-    page('servers')
+def log_in_and_see_servers(user='admin', password=PASSWORD, project='admin'):
     log_in(user, password, project)
     browser.sees('Servers', 'h1')
+
+
+def log_out():
+    browser.click('#logout')
+    page('servers')
+
+
+def log_in_again(user='admin', password=PASSWORD, project='admin'):
+    log_out()
+    log_in_and_see_servers(user, password, project)
 
 
 def page(path):

@@ -11,10 +11,8 @@ TESTBED=$HERE/../testbed
 . "$TESTBED/fleet.sh"
 . "$TESTBED/cloud.sh"
 long_run || cannot "only a long run starts a real Nova"
-for program in nova-conductor nova-api-wsgi placement-api keystone-wsgi-public glance-wsgi-api neutron-server ovs-vsctl cinder-volume ceph-osd mariadbd \
-  genisoimage; do
-  PATH=$PATH:/usr/sbin command -v "$program" >/dev/null || cannot "no $program here: setup_packages nova cinder of ops/setup.sh installs it"
-done
+needs_programs 'nova cinder' nova-conductor nova-api-wsgi placement-api keystone-wsgi-public glance-wsgi-api neutron-server ovs-vsctl cinder-volume ceph-osd mariadbd \
+  genisoimage
 HOSTS=(h1 h2)
 
 neutron() { bash "$TESTBED/neutron.sh" "$@"; }

@@ -9,10 +9,7 @@ set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 TESTBED=$HERE
 . "$TESTBED/cloud.sh"
-for program in keystone-wsgi-public glance-wsgi-api uwsgi_python3 cinder-volume ceph-mon ceph-osd rbd mariadbd; do
-  PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
-    || { echo "no $program here: setup_packages cinder of ops/setup.sh installs it"; exit 77; }
-done
+needs_programs cinder keystone-wsgi-public glance-wsgi-api uwsgi_python3 cinder-volume ceph-mon ceph-osd rbd mariadbd
 
 # The address of this machine that the hosts of hosts.sh reach.
 MACHINE=10.231.0.2
@@ -56,9 +53,6 @@ parent_of() { rbd info "vms/$1_disk" | awk '$1 == "parent:" {print $2}'; } # uui
 bytes() { rbd info --format json "$1" | field size; } # image
 marks() { rbd ls vms | grep -c '^host-'; }
 rests() { rbd ls vms | grep -v '^host-'; rbd ls volumes; }
-# The servers of Cinder's attachments.
-attachments() { curl -s -m 30 -H "X-Auth-Token: $(token admin admin)" -H 'OpenStack-API-Version: volume 3.44' "$CINDER/v3/$ADMIN_PROJECT/attachments?all_tenants=1" \
-  | python3 -c 'import json, sys; print(*sorted(a["instance"] + " " + a["status"] for a in json.load(sys.stdin)["attachments"]), sep="\n")'; }
 # Prints an answer of Glance to the administrator.
 glance() { curl -s -m 30 -H "X-Auth-Token: $(token admin admin)" "$GLANCE/v2/$1"; }
 asked() { os "$@" >"$WORK/did" 2>&1; }
@@ -112,8 +106,6 @@ within 60 "Cinder has made the volume" volume_is data available
 VOLUME=$(get volume data id)
 # The guest's name of the volume's disk, for example vdd.
 disk_of_volume() { at "$1" "$2" "for f in /sys/block/vd*/serial; do grep -q ${VOLUME:0:20} \$f && echo \$f; done; true" | grep -oE 'vd[a-z]+' | tail -n 1; } # host, uuid
-put() { at "$1" "$2" "echo $4 | dd of=/dev/$3 bs=512 seek=200 conv=fsync 2>/dev/null"; } # host, uuid, disk, word
-take() { at "$1" "$2" "dd if=/dev/$3 bs=512 skip=200 count=1 iflag=direct 2>/dev/null | head -n 1"; } # host, uuid, disk
 attach() { # server, uuid, host: sets DISK
   expect "the volume is attached to $1" asked server add volume "$1" data
   within 60 "Cinder has the volume in use by $1" volume_is data in-use
@@ -125,10 +117,10 @@ detach() { # server
   within 60 "Cinder has the volume available after $1" volume_is data available
 }
 attach "$TWO" "$SECOND" h2
-expect "the second guest writes a word on the volume" put h2 "$SECOND" "$DISK" carried
+expect "the second guest writes a word on the volume" write_on h2 "$SECOND" carried "$DISK"
 detach "$TWO"
 attach "$ONE" "$FIRST" h1
-same "the first guest reads the word from another host" "$(take h1 "$FIRST" "$DISK")" carried
+same "the first guest reads the word from another host" "$(read_on h1 "$FIRST" "$DISK")" carried
 expect "the volume is extended while the guest has it" asked --os-volume-api-version 3.42 volume set --size 2 data
 within 60 "the running guest sees the volume's new size" eval '[ "$(at h1 "$FIRST" cat /sys/block/$DISK/size)" = 4194304 ]'
 long_run || { expect "the servers with disks in Ceph are deleted" asked server delete --wait "$ONE" "$TWO"; verdict; }
@@ -167,7 +159,7 @@ same "the guest did not boot again" "$(boots_at h2 "$FIRST")" 1
 same "no file of the guest is left on h1" "$(files_on h1 "$FIRST")" ""
 same "the disks stayed in place" "$(parent_of "$FIRST") $(disks "$FIRST")" "images/$IMAGE@snap _disk _disk.eph0 _disk.swap "
 same "the root disk has its word on h2" "$(marker_at h2 "$FIRST")" first
-same "the volume has its word on h2" "$(take h2 "$FIRST" "$DISK")" carried
+same "the volume has its word on h2" "$(read_on h2 "$FIRST" "$DISK")" carried
 same "Cinder has one attachment after the migration" "$(attachments)" "$FIRST attached"
 
 # ------------------------------------------------------------------------------------------------------------ evacuation
@@ -180,15 +172,15 @@ same "the evacuated server is on h1" "$(place "$ONE")" h1
 ready "$ONE" "the evacuated guest is booted from its own disk" 2
 same "the root disk has its word after the evacuation" "$(marker_at h1 "$FIRST")" first
 DISK=$(disk_of_volume h1 "$FIRST")
-same "the volume has its word after the evacuation" "$(take h1 "$FIRST" "$DISK")" carried
-expect "the evacuated guest writes on the volume, which the old host had locked" put h1 "$FIRST" "$DISK" evacuated
+same "the volume has its word after the evacuation" "$(read_on h1 "$FIRST" "$DISK")" carried
+expect "the evacuated guest writes on the volume, which the old host had locked" write_on h1 "$FIRST" evacuated "$DISK"
 same "Cinder has no attachment of the old host" "$(attachments)" "$FIRST attached"
 hosts boot h2 >/dev/null 2>&1
 within 90 "host h2 is up again" host_stands h2 up
 within 60 "the old host has let go of the evacuated guest" eval '[ -z "$(on h2 list --all --uuid | grep -x "$FIRST")" ]'
 same "the evacuated guest still has its disks" "$(disks "$FIRST")" "_disk _disk.eph0 _disk.swap "
 same "the evacuated guest runs on one host" "$(runs "$FIRST")" 1
-same "the volume keeps the last word" "$(take h1 "$FIRST" "$DISK")" evacuated
+same "the volume keeps the last word" "$(read_on h1 "$FIRST" "$DISK")" evacuated
 
 ends_clean() {
   expect "the snapshot is deleted" asked volume snapshot delete data-copy

@@ -9,10 +9,7 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
 . "$TESTBED/house.sh"
 . "$TESTBED/cloud.sh"
-for program in keystone-wsgi-public uwsgi_python3 cinder-volume ceph-mon ceph-osd mariadbd; do
-  PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
-    || { echo "no $program here: setup_packages cinder of ops/setup.sh installs it"; exit 77; }
-done
+needs_programs cinder keystone-wsgi-public uwsgi_python3 cinder-volume ceph-mon ceph-osd mariadbd
 
 house_first() {
   local section ceph
@@ -62,9 +59,6 @@ volume() { # name, options...
   within 60 "Cinder has made the volume $name" volume_is "$name" available
 }
 web_is() { [ "$(web server show "$1" -f value -c status 2>/dev/null)" = "$2" ]; }
-# Prints the attachments that Cinder has, of all projects.
-attachments() { curl -s -m 30 -H "X-Auth-Token: $ADMIN" -H 'OpenStack-API-Version: volume 3.44' "$CINDER/v3/$ADMIN_PROJECT/attachments?all_tenants=1" \
-  | python3 -c 'import json, sys; print(*sorted(a["instance"] + " " + a["status"] for a in json.load(sys.stdin)["attachments"]), sep="\n")'; }
 # Prints the attachments of this volume: server, status, mode, and whether an id and a time are there.
 details() { curl -s -m 30 -H "X-Auth-Token: $ADMIN" -H 'OpenStack-API-Version: volume 3.27' "$CINDER/v3/$ADMIN_PROJECT/attachments/detail?all_tenants=1" \
   | python3 -c 'import json, sys; [print(a["instance"], a["status"], a["attach_mode"], bool(a["id"] and a["attached_at"])) for a in json.load(sys.stdin)["attachments"] if a["volume_id"] == sys.argv[1]]' "$1"; } # volume

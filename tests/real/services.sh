@@ -9,10 +9,8 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
 . "$TESTBED/fleet.sh"
 . "$TESTBED/cloud.sh"
-for program in keystone-wsgi-public glance-wsgi-api neutron-server neutron-ovn-metadata-agent ovs-vsctl ovn-nbctl mariadbd haproxy; do
-  PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
-    || { echo "no $program here: setup_packages neutron of ops/setup.sh installs it"; exit 77; }
-done
+. "$TESTBED/pings.sh"
+needs_programs neutron keystone-wsgi-public glance-wsgi-api neutron-server neutron-ovn-metadata-agent ovs-vsctl ovn-nbctl mariadbd haproxy
 
 # An address of this machine that the hosts reach, and the secret of Neutron's metadata agents.
 ADDRESS=10.231.0.2 SECRET=not-so-secret-4711
@@ -86,8 +84,6 @@ is_placed() { [ "$(place_of "$1")" = "$2" ] && server_is "$1" ACTIVE; } # uuid, 
 port_of() { network "ports?device_id=$1" | field ports.0.id; } # uuid of a server
 port() { network "ports/$1" | field "${@:2}"; }
 port_is() { [ "$(port "$1" "${@:3}")" = "$2" ]; } # port, values, names...
-reached() { hosts ctl busybox ping -c 1 -W 2 "$FLOATING" >/dev/null 2>&1; }
-silent() { ! reached; }
 # Lists the guests' tap devices in Open vSwitch on a host. Leaves out the metadata agent's own device, which has the
 # network's id in its name.
 taps() { neutron in "$1" ovs-vsctl --bare --columns=name find Interface type='""' | grep ^tap | grep -vx "tap${INNER:0:10}0"; }
@@ -154,12 +150,6 @@ same "Open vSwitch has the interface of the first guest" "$(neutron in "$HOST" o
 
 # ------------------------------------------------------------------------ traffic, metadata, groups, a floating address
 
-# A guest asks for an address for three seconds. On a busy machine OVN may need longer.
-has_address() { # host, uuid, address
-  said "$2" "GUEST-READY hostname=" || return 1
-  said "$2" "GUEST-READY hostname=.* ip=$3 " || at "$1" "$2" "udhcpc -i eth0 -n -q -t 5 -T 1 -s /etc/dhcp >/dev/null 2>&1; ip -4 -o addr show dev eth0" | grep -q " $3/"
-}
-ping_from() { at "$1" "$2" "ping -c 1 -W 2 $3 >/dev/null 2>&1 && echo REACHED || echo SILENT" | grep -q "$4"; } # host, uuid, to, word
 # Neutron's agent finds the guest by its network and address, and signs its request.
 own_metadata() { at "$1" "$2" "timeout 20 wget -q -O - http://169.254.169.254/openstack/latest/meta_data.json" | grep -q "\"uuid\": *\"$2\""; } # host, uuid
 within 120 "the first guest is booted, with its address by OVN's DHCP" has_address "$HOST" "$ONE" "$A1"
@@ -193,14 +183,6 @@ within 20 "the ping from outside passes by the new rule" reached
 
 # --------------------------------------------------------------------------------- a live migration with two bindings
 
-# In the background, pings a guest from the first one, five times a second. At the end, $WORK/pinged has the result.
-pinged() { # seconds, address
-  rm -f "$WORK/pinged"
-  (INSIDE_SECONDS=$(($1 + 60)) at "$HOST" "$ONE" "ping -i 0.2 -w $1 $2" >"$WORK/pings" 2>&1; mv "$WORK/pings" "$WORK/pinged") &
-}
-# `answered` prints the number of answered pings, and `longest_gap` the largest number of unanswered pings in a row.
-answered() { grep -c ' seq=' "$WORK/pinged"; }
-longest_gap() { sed -n 's/.* seq=\([0-9]*\) .*/\1/p' "$WORK/pinged" | awk 'NR > 1 && $1 - last - 1 > most {most = $1 - last - 1} {last = $1} END {print most + 0}'; }
 moves() { # uuid, host, token, more...
   ask "${3:-$ADMIN}" "$URL/compute/v2.1/servers/$1/action" -H 'OpenStack-API-Version: compute 2.34' \
     -d "{\"os-migrateLive\": {\"host\": \"$2\", \"block_migration\": \"auto\"}}" "${@:4}"
@@ -224,15 +206,6 @@ pinged_move() { # uuid, port, address, from, to, token, more...
   within 30 "the port is ACTIVE on $to after the migration" port_is "$2" "ACTIVE $to compute:nova $1 ovs" "${STATE_OF[@]}"
   same "the port's profile announces no move after the migration to $to" "$(port "$2" port.binding:profile.migrating_to)" -
   same "nothing of the server is left on $from" "$(left_on "$from" "$1")" ""
-}
-# One second. A busy machine delays the last step of QEMU's migration, so the short run, which has neighbours, only bounds
-# the loss.
-MOST_LOST=50
-if long_run; then MOST_LOST=5; fi
-pings_hold() { # host
-  within 90 "the pings during the migration to $1 have ended" test -e "$WORK/pinged"
-  expect "at least 150 of 200 pings are answered: $(answered) answers" [ "$(answered)" -ge 150 ]
-  expect "at most $MOST_LOST pings in a row are lost: $(longest_gap)" [ "$(longest_gap)" -le "$MOST_LOST" ]
 }
 # The token of the request has expired, so all calls to other services rest on Chronova's own account.
 EXPIRED=$(bash "$TESTBED/keystone.sh" expired "$CLOUD/keystone" "$ADMIN")

@@ -10,13 +10,7 @@
 # `monitor` has the address HOST:PORT of the monitor, for libvirt. cephx is on. The pools are images, volumes and vms;
 # each keeps one copy of its data. The users are client.glance and client.cinder.
 set -euo pipefail
-export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
-COMMAND=${1:-} DIR=${2:-}
-[ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }
-HERE=$(dirname "$(realpath "$0")")
-. "$HERE/free_port.sh"
-. "$HERE/daemons.sh"
-die() { echo "ceph.sh: $*" >&2; exit 1; }
+. "$(dirname "$(realpath "$0")")/service.sh"
 export CEPH_CONF=$DIR/ceph.conf CEPH_ARGS=
 
 admin() { timeout 60 ceph --connect-timeout 20 "$@" 2>>"$DIR/log/admin.log"; }
@@ -125,5 +119,5 @@ case $COMMAND in
   up) up "${3:-}" ;;
   run) shift 2; exec "$@" ;;
   down) stop osd mgr mon ;;
-  *) sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2 ;;
+  *) usage ;;
 esac

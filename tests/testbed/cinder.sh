@@ -13,15 +13,9 @@
 # secret that Cinder names to the hosts. API, scheduler and volume service are one process. Cinder sends its events to
 # the Compute endpoint in Keystone's catalogue.
 set -euo pipefail
-export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
-COMMAND=${1:-} DIR=${2:-}
-[ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }
-HERE=$(dirname "$(realpath "$0")")
+. "$(dirname "$(realpath "$0")")/service.sh"
 CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
-. "$HERE/free_port.sh"
-. "$HERE/daemons.sh"
 . "$HERE/mariadb.sh"
-die() { echo "cinder.sh: $*" >&2; exit 1; }
 
 backend() { # Ceph's folder
   if [ -n "${SERVED_BY:-}" ]; then
@@ -111,5 +105,5 @@ case $COMMAND in
   up) up "$3" "${4:-}" "${5:-}" ;;
   kill) kill -KILL -- "-$(cat "$DIR/cinder.pid")"; rm -f "$DIR/cinder.pid" ;;
   down) stop cinder mariadb ;;
-  *) sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2 ;;
+  *) usage ;;
 esac

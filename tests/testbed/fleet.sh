@@ -90,8 +90,8 @@ give_volume() { # server
 }
 volume_is() { [ "$(get volume "$NAME-volume" status)" = "$1" ]; }
 attached_to() { os volume show "$1" -f json -c attachments 2>/dev/null | grep -oE '"server_id": "[^"]*"' | cut -d '"' -f 4; } # volume
-write_on() { at "$1" "$2" "echo $3 | dd of=/dev/vdb bs=512 seek=200 conv=fsync 2>/dev/null"; } # host, uuid, word
-read_on() { at "$1" "$2" "dd if=/dev/vdb bs=512 skip=200 count=1 iflag=direct 2>/dev/null | head -n 1"; } # host, uuid
+write_on() { at "$1" "$2" "echo $3 | dd of=/dev/${4:-vdb} bs=512 seek=200 conv=fsync 2>/dev/null"; } # host, uuid, word, disk
+read_on() { at "$1" "$2" "dd if=/dev/${3:-vdb} bs=512 skip=200 count=1 iflag=direct 2>/dev/null | head -n 1"; } # host, uuid, disk
 drop_volume() {
   within 60 "the volume is available again" volume_is available
   os volume delete "$NAME-volume"

@@ -6,13 +6,7 @@
 #   ganesha.sh up DIR ADDRESS   exports DIR/volumes at ADDRESS; a second call starts only what does not run
 #   ganesha.sh down DIR         ends what `up` started; DIR stays
 set -euo pipefail
-export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
-COMMAND=${1:-} DIR=${2:-}
-[ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }
-HERE=$(dirname "$(realpath "$0")")
-. "$HERE/free_port.sh"
-. "$HERE/daemons.sh"
-die() { echo "ganesha.sh: $*" >&2; exit 1; }
+. "$(dirname "$(realpath "$0")")/service.sh"
 
 configure() { # address
   cat >"$DIR/ganesha.conf" <<CONF
@@ -58,5 +52,5 @@ up() { # address
 case $COMMAND in
   up) up "$3" ;;
   down) stop ganesha rpcbind ;;
-  *) sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2 ;;
+  *) usage ;;
 esac

@@ -27,6 +27,14 @@ cannot() {
   exit 77
 }
 
+# Ends a script that needs a program that is not installed.
+needs_programs() { # the packages' name for setup_packages, programs...
+  local packages=$1 program; shift
+  for program in "$@"; do
+    PATH=$PATH:/usr/sbin command -v "$program" >/dev/null || cannot "no $program here: setup_packages $packages of ops/setup.sh installs it"
+  done
+}
+
 # --------------------------------------------------------------------------------------------------------------- checks
 
 record() { [ -z "${CHRONOVA_CHECKS:-}" ] || printf '%s\ttests/real/%s\t%s\n' "$1" "$(basename "$0")" "$2" >>"$CHRONOVA_CHECKS"; } # outcome, check

@@ -15,17 +15,11 @@
 # Placement's address. The accounts in Keystone are nova and placement, project service, password `secret`. A host keeps
 # the guests' disks and console logs in $TESTBED/H/local/nova.
 set -euo pipefail
-export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
-COMMAND=${1:-} DIR=${2:-}
-[ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }
+. "$(dirname "$(realpath "$0")")/service.sh"
 shift 2
 CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
 TESTBED=${TESTBED_STATE:-/var/tmp/tb-${TESTBED_ID:-a}}
-HERE=$(dirname "$(realpath "$0")")
-. "$HERE/free_port.sh"
-. "$HERE/daemons.sh"
 . "$HERE/mariadb.sh"
-die() { echo "nova.sh: $*" >&2; exit 1; }
 
 # ------------------------------------------------------------------------------------------------------- configuration
 
@@ -203,5 +197,5 @@ case $COMMAND in
     # The port mapper that a node starts continues after the end of the node. It listens on this script's own port.
     [ ! -s "$DIR/epmd" ] || epmd -port "$(cat "$DIR/epmd")" -kill >/dev/null 2>&1 || true
     ;;
-  *) sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2 ;;
+  *) usage ;;
 esac

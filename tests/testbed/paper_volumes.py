@@ -1,4 +1,5 @@
-"""A back end of Cinder that keeps no bytes: volumes and snapshots exist in Cinder's database alone.
+"""A back end of Cinder that keeps no bytes: volumes and snapshots exist in Cinder's database alone. Its base also serves
+served_volumes.py.
 
 The conformance suite of Chronova's volume port compares what Cinder says, so it needs no storage.
 """
@@ -6,19 +7,37 @@ from cinder import interface
 from cinder.volume import driver
 
 
-@interface.volumedriver
-class PaperDriver(driver.VolumeDriver):
+class PlainDriver(driver.VolumeDriver):
+    """Has no exports, unless a subclass adds them. STATS are the statistics beside vendor and version."""
+
     VERSION = "1.0"
+    STATS = {}
+
+    def _update_volume_stats(self):
+        self._stats = {"vendor_name": "none", "driver_version": self.VERSION, "reserved_percentage": 0, **self.STATS}
+
+    def create_export(self, context, volume, connector):
+        pass
+
+    def ensure_export(self, context, volume):
+        pass
+
+    def remove_export(self, context, volume):
+        pass
+
+    def terminate_connection(self, volume, connector, **kwargs):
+        pass
+
+
+@interface.volumedriver
+class PaperDriver(PlainDriver):
+    STATS = {
+        "volume_backend_name": "paper", "storage_protocol": "ceph", "multiattach": True,
+        "total_capacity_gb": 1000, "free_capacity_gb": 1000,
+    }
 
     def check_for_setup_error(self):
         pass
-
-    def _update_volume_stats(self):
-        self._stats = {
-            "volume_backend_name": "paper", "vendor_name": "none", "driver_version": self.VERSION,
-            "storage_protocol": "ceph", "multiattach": True,
-            "total_capacity_gb": 1000, "free_capacity_gb": 1000, "reserved_percentage": 0,
-        }
 
     def create_volume(self, volume):
         pass
@@ -41,20 +60,8 @@ class PaperDriver(driver.VolumeDriver):
     def extend_volume(self, volume, new_size):
         pass
 
-    def create_export(self, context, volume, connector):
-        pass
-
-    def ensure_export(self, context, volume):
-        pass
-
-    def remove_export(self, context, volume):
-        pass
-
     def initialize_connection(self, volume, connector):
         return {"driver_volume_type": "rbd", "data": {
             "name": "volumes/volume-%s" % volume.id, "hosts": ["127.0.0.1"], "ports": ["6789"], "auth_enabled": True,
             "auth_username": "cinder", "secret_type": "ceph", "secret_uuid": "457eb676-33da-42ec-9a8c-9293d545c337",
             "volume_id": volume.id, "discard": True}}
-
-    def terminate_connection(self, volume, connector, **kwargs):
-        pass

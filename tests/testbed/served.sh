@@ -5,7 +5,18 @@
 #   served_open NAME ID NET   starts all of it, boots two guests on h1 (ONE) and h2 (TWO), and makes the volume `data`
 #   attach SERVER UUID HOST   attaches the volume and waits until the guest sees it as vdb
 #   detach SERVER UUID HOST   detaches it
-#   put, take                 let a guest write and read a word on the volume
+#
+# The checks that both scripts have. The first guest has written the word `carried`; after its move the word is `moved`:
+#
+#   moves_live                the first guest migrates live from h1 to h2 with the volume
+#   writes_and_leaves         it writes on h2, and the volume is detached
+#   other_guest_reads         the second guest gets the volume and reads the word
+#   spoilt NAME               makes another volume, whose id is SPOILT afterwards
+#   refused NAME WORDS        the second guest does not get that volume, and the action's reason is like WORDS
+#   discarded NAME            that volume is deleted
+#   leaves_nothing            the servers and the volume are deleted
+#   reboots_hard              the first guest reboots on h2 with the volume
+#   survives_power_failure    h2 loses its power, and the first guest is evacuated to h1
 
 . "$(dirname "${BASH_SOURCE[0]}")/fleet.sh"
 TESTBED=$HERE
@@ -14,15 +25,8 @@ TESTBED=$HERE
 MACHINE=10.231.0.2
 
 served_needs() { # programs...
-  local program
-  for program in keystone-wsgi-public uwsgi_python3 cinder-volume mariadbd; do
-    PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
-      || { echo "no $program here: setup_packages cinder of ops/setup.sh installs it"; exit 77; }
-  done
-  for program in "$@"; do
-    PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
-      || { echo "no $program here: setup_packages served of ops/setup.sh installs it"; exit 77; }
-  done
+  needs_programs cinder keystone-wsgi-public uwsgi_python3 cinder-volume mariadbd
+  needs_programs served "$@"
 }
 
 house_first() {
@@ -55,10 +59,6 @@ house_last() {
 asked() { os "$@" >"$WORK/did" 2>&1; }
 volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status
 no_volume() { ! os volume show "$1" >/dev/null 2>&1; }
-attachments() { curl -s -m 30 -H "X-Auth-Token: $(token admin admin)" -H 'OpenStack-API-Version: volume 3.44' "$CINDER/v3/$ADMIN_PROJECT/attachments?all_tenants=1" \
-  | python3 -c 'import json, sys; print(*sorted(a["instance"] + " " + a["status"] for a in json.load(sys.stdin)["attachments"]), sep="\n")'; }
-put() { at "$1" "$2" "echo $3 | dd of=/dev/vdb bs=512 seek=200 conv=fsync 2>/dev/null"; } # host, uuid, word
-take() { at "$1" "$2" "dd if=/dev/vdb bs=512 skip=200 count=1 iflag=direct 2>/dev/null | head -n 1"; } # host, uuid
 sees() { [ "$(at "$1" "$2" '[ -e /sys/block/vdb ] && echo yes || echo no' | tail -n 1)" = "$3" ]; } # host, uuid, yes or no
 attach() { # server, uuid, host
   expect "the volume is attached to $1" asked server add volume "$1" data
@@ -91,3 +91,73 @@ served_open() { # name, testbed, first two numbers of its networks
   ready "$ONE"
   ready "$TWO"
 }
+
+# ------------------------------------------------------------------------------------- the checks that both scripts have
+
+moves_live() {
+  within 60 "the guest counts" ticks_on "$ONE" 2
+  expect "a live migration is requested" asked server migrate --live-migration --host h2 "$ONE" --os-compute-api-version 2.79
+  within 300 "the server is ACTIVE on h2" is_at "$ONE" h2
+  same "the guest runs on one host" "$(runs "$FIRST")" 1
+  counts_on "$ONE"
+  same "the volume has its word on h2" "$(read_on h2 "$FIRST")" carried
+  same "Cinder has one attachment after the migration" "$(attachments)" "$FIRST attached"
+}
+writes_and_leaves() {
+  expect "the guest writes on h2" write_on h2 "$FIRST" moved
+  detach "$ONE" "$FIRST" h2
+  same "Cinder has no attachment any more" "$(attachments)" ""
+}
+other_guest_reads() {
+  attach "$TWO" "$SECOND" h2
+  same "the other guest reads the last word" "$(read_on h2 "$SECOND")" moved
+  detach "$TWO" "$SECOND" h2
+}
+
+spoilt() { # name
+  asked volume create --size 1 "$1"
+  within 60 "Cinder has made another volume" volume_is "$1" available
+  SPOILT=$(get volume "$1" id)
+}
+is_unattached() { [ -z "$(attachments)" ] && volume_is "$1" available; } # volume
+refused() { # name, pattern
+  expect "an attachment of the volume $1 is requested" asked server add volume "$TWO" "$1"
+  within 90 "the volume is available after the failed attachment" is_unattached "$1"
+  like "the server's action gives the reason" "$(failure_of "$TWO")" "$2"
+  unlike "the guest has no disk after the failed attachment" "$(on h2 dumpxml "$SECOND")" "$SPOILT"
+  same "the server is ACTIVE after the failed attachment" "$(status_of "$TWO")" ACTIVE
+}
+discarded() { # name
+  expect "the volume $1 is deleted" asked volume delete "$1"
+  within 60 "Cinder does not have the volume $1 any more" no_volume "$1"
+}
+
+leaves_nothing() {
+  expect "the servers are deleted" asked server delete --wait "$ONE" "$TWO"
+  within 60 "the volume is available after the deletion" volume_is data available
+  discarded data
+  same "no file of a volume is left" "$(ls "$SERVED_FOLDER")" ""
+  same "no attachment is left in Cinder" "$(attachments)" ""
+}
+
+reboots_hard() {
+  attach "$ONE" "$FIRST" h2
+  expect "the server is rebooted hard" asked server reboot --hard --wait "$ONE"
+  ready "$ONE" "the guest is booted again" 2
+  same "the volume has its word after the hard reboot" "$(read_on h2 "$FIRST")" moved
+}
+
+survives_power_failure() {
+  hosts crash h2 >/dev/null 2>&1
+  within 60 "host h2, which lost its power, is shown as down" host_stands h2 down
+  expect "an evacuation is requested" asked server evacuate "$ONE" --os-compute-api-version 2.29
+  within 180 "the evacuated server is ACTIVE" at_rest "$ONE" ACTIVE
+  ready "$ONE" "the evacuated guest is booted"
+  same "the volume has its word after the evacuation" "$(read_on h1 "$FIRST")" moved
+  same "Cinder has one attachment after the evacuation" "$(attachments)" "$FIRST attached"
+  hosts boot h2 >/dev/null 2>&1
+  within 90 "host h2 is up again after its power failure" host_stands h2 up
+  same "the guest runs on one host after the evacuation" "$(runs "$FIRST")" 1
+  within 60 "the second server is at rest after the power failure" second_rests
+}
+second_rests() { at_rest "$TWO" SHUTOFF || at_rest "$TWO" ACTIVE; }

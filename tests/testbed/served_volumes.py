@@ -10,27 +10,22 @@ import shutil
 import subprocess
 
 from cinder import interface
-from cinder.volume import driver
+
+from paper_volumes import PlainDriver
 
 FOLDER = os.environ.get("SERVED_FOLDER", "")
 ADDRESS = os.environ.get("SERVED_ADDRESS", "")
 
 
-class FileDriver(driver.VolumeDriver):
-    VERSION = "1.0"
-    PROTOCOL = ""
-    ONLINE = False
+class FileDriver(PlainDriver):
+    STATS = {
+        "volume_backend_name": "volumes", "multiattach": False, "online_extend_support": False,
+        "total_capacity_gb": 100, "free_capacity_gb": 100,
+    }
 
     def check_for_setup_error(self):
         if not os.path.isdir(FOLDER):
             raise RuntimeError("SERVED_FOLDER names no folder")
-
-    def _update_volume_stats(self):
-        self._stats = {
-            "volume_backend_name": "volumes", "vendor_name": "none", "driver_version": self.VERSION,
-            "storage_protocol": self.PROTOCOL, "multiattach": False, "online_extend_support": self.ONLINE,
-            "total_capacity_gb": 100, "free_capacity_gb": 100, "reserved_percentage": 0,
-        }
 
     @staticmethod
     def path(thing):
@@ -71,18 +66,6 @@ class FileDriver(driver.VolumeDriver):
     def extend_volume(self, volume, new_size):
         os.truncate(self.path(volume), new_size << 30)
 
-    def create_export(self, context, volume, connector):
-        pass
-
-    def ensure_export(self, context, volume):
-        pass
-
-    def remove_export(self, context, volume):
-        pass
-
-    def terminate_connection(self, volume, connector, **kwargs):
-        pass
-
 
 def tgtadm(*arguments, check=True):
     return subprocess.run(("tgtadm", "--lld", "iscsi") + arguments, check=check, text=True, stdout=subprocess.PIPE).stdout
@@ -90,7 +73,7 @@ def tgtadm(*arguments, check=True):
 
 @interface.volumedriver
 class TargetDriver(FileDriver):
-    PROTOCOL = "iSCSI"
+    STATS = {**FileDriver.STATS, "storage_protocol": "iSCSI"}
 
     @staticmethod
     def iqn(volume):
@@ -133,8 +116,7 @@ class TargetDriver(FileDriver):
 
 @interface.volumedriver
 class ExportDriver(FileDriver):
-    PROTOCOL = "nfs"
-    ONLINE = True
+    STATS = {**FileDriver.STATS, "storage_protocol": "nfs", "online_extend_support": True}
 
     def initialize_connection(self, volume, connector):
         return {"driver_volume_type": "nfs", "data": {

@@ -8,6 +8,8 @@ mod appends;
 mod ask_server;
 #[path = "processes/bandwidth.rs"]
 mod bandwidth;
+#[path = "processes/cases.rs"]
+mod cases;
 #[path = "processes/chosen_ids.rs"]
 mod chosen_ids;
 #[path = "processes/core_only.rs"]

@@ -55,23 +55,7 @@ fn snapshot(flavor: &Flavor) -> FlavorSnapshot {
 fn classes(flavor: Arc<FlavorSnapshot>) -> BTreeSet<String> {
     let set = flavor.extra_specs.iter().filter_map(|(key, _)| key.strip_prefix("resources:"));
     let mut classes: BTreeSet<String> = set.map(str::to_owned).collect();
-    let spec = RequestSpec {
-        server: None,
-        project: ProjectId::new(""),
-        flavor,
-        image: None,
-        hints: BTreeMap::new(),
-        zone: None,
-        forced_host: None,
-        requested_host: None,
-        page_kib: None,
-        device_ports: Vec::new(),
-        excluded: BTreeSet::new(),
-        default_zone: String::new(),
-        port_requests: Vec::new(),
-        dice: 0,
-        hook: None,
-    };
+    let spec = RequestSpec::of_flavor(flavor, ProjectId::new(""), "");
     classes.extend(ResourceRequest::of(&spec, true).totals().into_keys());
     classes
 }

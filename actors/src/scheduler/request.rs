@@ -49,16 +49,30 @@ impl RequestSpec {
     pub fn of_build(build: &BuildRequested, excluded: &BTreeSet<HostId>, default_zone: &str) -> Self {
         Self {
             server: Some(build.instance),
-            project: build.project.clone(),
-            flavor: build.flavor.clone(),
             image: build.image.clone(),
             hints: build.scheduler_hints.iter().cloned().collect(),
             zone: build.availability_zone.clone(),
             forced_host: build.forced_host.clone(),
             requested_host: build.requested_host.clone(),
+            excluded: excluded.clone(),
+            ..Self::of_flavor(build.flavor.clone(), build.project.clone(), default_zone)
+        }
+    }
+
+    /// The request spec of a flavor alone, without a server and an image.
+    pub fn of_flavor(flavor: Arc<FlavorSnapshot>, project: ProjectId, default_zone: &str) -> Self {
+        Self {
+            server: None,
+            project,
+            flavor,
+            image: None,
+            hints: BTreeMap::new(),
+            zone: None,
+            forced_host: None,
+            requested_host: None,
             page_kib: None,
             device_ports: Vec::new(),
-            excluded: excluded.clone(),
+            excluded: BTreeSet::new(),
             default_zone: default_zone.to_owned(),
             port_requests: Vec::new(),
             dice: 0,

@@ -224,6 +224,32 @@ impl Cloud {
         client.post("/network/v2.0/subnets", &subnet).unwrap().expect(201);
         Furniture { image, flavor, network }
     }
+
+    /// Creates a server on the network, with the properties `more`. Waits until it is active, and returns its id.
+    pub fn server(&mut self, furniture: &Furniture, name: &str, more: &Value) -> String {
+        let client = self.client();
+        let mut server = json!({
+            "name": name, "imageRef": furniture.image, "flavorRef": furniture.flavor,
+            "networks": [{"uuid": furniture.network}],
+        });
+        let properties = more.as_object().unwrap().clone();
+        server.as_object_mut().unwrap().extend(properties);
+        let body = json!({"server": server});
+        let id = client.post("/compute/v2.1/servers", &body).unwrap().expect(202).text("/server/id");
+        let path = format!("/compute/v2.1/servers/{id}");
+        self.wait("the server is active", |_| {
+            client.get(&path).is_ok_and(|answer| answer.body["server"]["status"] == "ACTIVE")
+        });
+        id
+    }
+
+    /// Deletes a server, and waits until it is gone.
+    pub fn delete_server(&mut self, id: &str) {
+        let client = self.client();
+        let path = format!("/compute/v2.1/servers/{id}");
+        client.delete(&path).unwrap().expect(204);
+        self.wait("the server is gone", |_| client.get(&path).is_ok_and(|answer| answer.status == 404));
+    }
 }
 
 impl Drop for Cloud {

@@ -3,92 +3,72 @@
 
 use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
 use chronova_actors::operations::heal_allocations::{HealRequest, HealedServer};
-use chronova_actors::process::{
-    attach_interface, build_instance, delete_instance, detach_interface, evacuate, live_migrate, move_instance,
-    revert_resize, unshelve,
-};
+use chronova_actors::process::{attach_interface, detach_interface};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ConsumerId, InstanceId, ProviderId};
-use chronova_events::ledger::Ledger;
 use chronova_tests::bandwidth::{CLASS, KILOBITS, bridge_of, held, port};
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
+use super::cases::{
+    after, building, deleting, evacuating, id, ledger, migrating_live, moving, offloaded_after, reverting, unshelving,
+};
 use super::{Ask, case};
 
 fn bridged(life: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
     life.add_bridges(2 * KILOBITS).boxed_local()
 }
 
+fn build(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.build_with_bandwidth(id, port(1)).boxed_local()
+}
+
+fn attach(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.attach_bandwidth(id, port(1)).boxed_local()
+}
+
+fn migrate(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.migrate(id).boxed_local()
+}
+
 /// A server with a port that requests bandwidth.
 fn built(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        bridged(life, id).await;
-        life.build_with_bandwidth(id, port(1)).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, bridged, build)
 }
 
 /// A server with an ordinary port.
 fn plain(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        bridged(life, id).await;
-        life.build(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, bridged, |life, id| life.build(id).boxed_local())
 }
 
 fn attached(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        plain(life, id).await;
-        life.attach_bandwidth(id, port(1)).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, plain, attach)
 }
 
 fn moved(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.migrate(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, built, migrate)
 }
 
 fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.shelve(id).await.unwrap();
-        life.settled().await;
-        life.offload(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    offloaded_after(life, id, built)
 }
 
 #[actix_rt::test]
 async fn build_with_bandwidth_is_proven() {
-    let ask: Ask = |life, id| life.build_with_bandwidth(id, port(1)).boxed_local();
-    let case = Case { failed: "ERROR", ..case(bridged, ask, "ABSENT", "ACTIVE") };
-    prove(&Case { definition: &build_instance::DEFINITION, ..case }).await;
+    prove(&Case { before: bridged, ..building(build) }).await;
 }
 
 #[actix_rt::test]
 async fn delete_with_bandwidth_is_proven() {
-    let ask: Ask = |life, id| life.delete(id).boxed_local();
-    let case = case(built, ask, "ACTIVE", "DELETED");
-    prove(&Case { definition: &delete_instance::DEFINITION, failed: "DELETED", ..case }).await;
+    prove(&deleting(built)).await;
 }
 
 #[actix_rt::test]
 async fn attachment_of_a_port_with_bandwidth_is_proven() {
-    let ask: Ask = |life, id| life.attach_bandwidth(id, port(1)).boxed_local();
-    prove(&Case { definition: &attach_interface::DEFINITION, ..case(plain, ask, "ACTIVE", "ACTIVE") }).await;
+    let case = case(plain, attach, "ACTIVE", "ACTIVE");
+    prove(&Case { definition: &attach_interface::DEFINITION, ..case }).await;
 }
 
 #[actix_rt::test]
@@ -99,42 +79,27 @@ async fn detachment_of_a_port_with_bandwidth_is_proven() {
 
 #[actix_rt::test]
 async fn migration_with_bandwidth_is_proven() {
-    let ask: Ask = |life, id| life.migrate(id).boxed_local();
-    prove(&Case { definition: &move_instance::DEFINITION, ..case(built, ask, "ACTIVE", "VERIFY_RESIZE") }).await;
+    prove(&moving(built, migrate)).await;
 }
 
 #[actix_rt::test]
 async fn revert_with_bandwidth_is_proven() {
-    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
-    prove(&Case { definition: &revert_resize::DEFINITION, ..case(moved, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
+    prove(&reverting(moved)).await;
 }
 
 #[actix_rt::test]
 async fn evacuation_with_bandwidth_is_proven() {
-    let ask: Ask = |life, id| life.evacuate(id).boxed_local();
-    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
-    prove(&Case { definition: &evacuate::DEFINITION, ..case }).await;
+    prove(&evacuating(built)).await;
 }
 
 #[actix_rt::test]
 async fn unshelving_with_bandwidth_is_proven() {
-    let ask: Ask = |life, id| life.unshelve(id).boxed_local();
-    let case = case(offloaded, ask, "SHELVED_OFFLOADED", "ACTIVE");
-    prove(&Case { definition: &unshelve::DEFINITION, ..case }).await;
+    prove(&unshelving(offloaded)).await;
 }
 
 #[actix_rt::test]
 async fn live_migration_with_bandwidth_is_proven() {
-    let ask: Ask = |life, id| life.live_migrate(id).boxed_local();
-    prove(&Case { definition: &live_migrate::DEFINITION, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
-}
-
-fn id(n: u128) -> InstanceId {
-    InstanceId(uuid::Uuid::from_u128(n))
-}
-
-fn ledger<T>(life: &Life, read: impl FnOnce(&Ledger) -> T) -> T {
-    life.context().views.placement.read(|view| read(&view.ledger))
+    prove(&migrating_live(built)).await;
 }
 
 /// Two hosts have bandwidth for two ports each.

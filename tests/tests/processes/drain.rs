@@ -3,13 +3,12 @@
 
 use chronova_actors::process::drain_host;
 use chronova_events::host::Drain;
-use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::world::{Setting, World};
 use futures::FutureExt;
-use uuid::Uuid;
 
+use super::cases::id;
 use super::{Ask, built, case, stopped};
 
 #[actix_rt::test]
@@ -21,10 +20,6 @@ async fn drain_is_proven() {
 }
 
 const THREE: [(u128, &str); 3] = [(1, "ACTIVE"), (2, "PAUSED"), (3, "SHUTOFF")];
-
-fn id(number: u128) -> InstanceId {
-    InstanceId(Uuid::from_u128(number))
-}
 
 /// Three servers on the first of two hosts: one running, one paused, one stopped.
 async fn three() -> World {

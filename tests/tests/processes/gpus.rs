@@ -6,9 +6,6 @@ use std::collections::BTreeSet;
 use chronova_actors::instance::creation::CreateServersRequest;
 use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
 use chronova_actors::mdev::provider_name;
-use chronova_actors::process::{
-    build_instance, confirm_resize, delete_instance, evacuate, move_instance, revert_resize, unshelve,
-};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, ProviderId};
 use chronova_events::instance::PowerAction;
@@ -20,34 +17,30 @@ use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
-use super::{Ask, case, nothing};
+use super::cases::{
+    after, building, confirming, deleting, devices_follow_moves, evacuating, id, ledger, moving, offloaded_after,
+    reverting, unshelving,
+};
+use super::nothing;
+
+fn build(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.build_with_gpus(id, 1).boxed_local()
+}
+
+fn resize(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.resize_with_gpus(id).boxed_local()
+}
 
 fn built(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        life.build_with_gpus(id, 1).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, nothing, build)
 }
 
 fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.resize_with_gpus(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, built, resize)
 }
 
 fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.shelve(id).await.unwrap();
-        life.settled().await;
-        life.offload(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    offloaded_after(life, id, built)
 }
 
 async fn prove_with_gpus(case: Case) {
@@ -56,59 +49,37 @@ async fn prove_with_gpus(case: Case) {
 
 #[actix_rt::test]
 async fn build_with_a_virtual_gpu_is_proven() {
-    let ask: Ask = |life, id| life.build_with_gpus(id, 1).boxed_local();
-    let case = Case { failed: "ERROR", ..case(nothing, ask, "ABSENT", "ACTIVE") };
-    prove_with_gpus(Case { definition: &build_instance::DEFINITION, ..case }).await;
+    prove_with_gpus(building(build)).await;
 }
 
 #[actix_rt::test]
 async fn delete_of_a_guest_with_a_virtual_gpu_is_proven() {
-    let ask: Ask = |life, id| life.delete(id).boxed_local();
-    let case = case(built, ask, "ACTIVE", "DELETED");
-    prove_with_gpus(Case { definition: &delete_instance::DEFINITION, failed: "DELETED", ..case }).await;
+    prove_with_gpus(deleting(built)).await;
 }
 
 #[actix_rt::test]
 async fn resize_of_a_guest_with_a_virtual_gpu_is_proven() {
-    let ask: Ask = |life, id| life.resize_with_gpus(id).boxed_local();
-    let case = case(built, ask, "ACTIVE", "VERIFY_RESIZE");
-    prove_with_gpus(Case { definition: &move_instance::DEFINITION, ..case }).await;
+    prove_with_gpus(moving(built, resize)).await;
 }
 
 #[actix_rt::test]
 async fn revert_of_a_resize_with_virtual_gpus_is_proven() {
-    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
-    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
-    prove_with_gpus(Case { definition: &revert_resize::DEFINITION, ..case }).await;
+    prove_with_gpus(reverting(resized)).await;
 }
 
 #[actix_rt::test]
 async fn confirmation_of_a_resize_with_virtual_gpus_is_proven() {
-    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
-    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
-    prove_with_gpus(Case { definition: &confirm_resize::DEFINITION, ..case }).await;
+    prove_with_gpus(confirming(resized)).await;
 }
 
 #[actix_rt::test]
 async fn evacuation_of_a_guest_with_a_virtual_gpu_is_proven() {
-    let ask: Ask = |life, id| life.evacuate(id).boxed_local();
-    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
-    prove_with_gpus(Case { definition: &evacuate::DEFINITION, ..case }).await;
+    prove_with_gpus(evacuating(built)).await;
 }
 
 #[actix_rt::test]
 async fn unshelving_of_a_guest_with_a_virtual_gpu_is_proven() {
-    let ask: Ask = |life, id| life.unshelve(id).boxed_local();
-    let case = case(offloaded, ask, "SHELVED_OFFLOADED", "ACTIVE");
-    prove_with_gpus(Case { definition: &unshelve::DEFINITION, ..case }).await;
-}
-
-fn id(n: u128) -> InstanceId {
-    InstanceId(uuid::Uuid::from_u128(n))
-}
-
-fn ledger<T>(life: &Life, read: impl FnOnce(&Ledger) -> T) -> T {
-    life.context().views.placement.read(|view| read(&view.ledger))
+    prove_with_gpus(unshelving(offloaded)).await;
 }
 
 /// The provider of a physical GPU; the first one is at 0000:80:00.0.
@@ -152,25 +123,7 @@ async fn virtual_gpus_follow_their_server() {
     life.settled().await;
     assert_eq!((life.status(id(1)), gpus(&world.fleet, id(1))), ("ACTIVE", first.clone()));
 
-    life.resize_with_gpus(id(1)).await.unwrap();
-    life.settled().await;
-    let both = gpus(&world.fleet, id(1));
-    assert_eq!((both[&source].len(), both[&(1 - source)].len()), (1, 2), "expected: 1 at the source, 2 at the target");
-    life.revert_resize(id(1)).await.unwrap();
-    life.settled().await;
-    assert_eq!(gpus(&world.fleet, id(1)), first, "the revert gave the server another virtual GPU");
-
-    life.migrate(id(1)).await.unwrap();
-    life.settled().await;
-    life.confirm_resize(id(1)).await.unwrap();
-    life.settled().await;
-    let target = gpus(&world.fleet, id(1));
-    assert_eq!(target.keys().copied().collect::<Vec<_>>(), [1 - source]);
-    life.live_migrate(id(1)).await.unwrap();
-    life.settled().await;
-    assert_eq!(gpus(&world.fleet, id(1)), target, "a live migration must be refused");
-    life.delete(id(1)).await.unwrap();
-    life.settled().await;
+    devices_follow_moves(&life, id(1), resize, || gpus(&world.fleet, id(1))).await;
     for host in [0, 1] {
         assert_eq!(used(&life, gpu_of(&world, &life, host, "0000:80:00.0")), 0, "a server still has a virtual GPU");
     }

@@ -2,7 +2,7 @@
 //! other host uses it, and two guests never run on the disk.
 
 use chronova_actors::process::context::StepContext;
-use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
+use chronova_actors::process::delete_instance;
 use chronova_events::ids::InstanceId;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger, SimGuest};
 use chronova_tests::process_harness::{Case, prove};
@@ -10,36 +10,30 @@ use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
+use super::cases::{after, confirming, evacuating, moving, reverting};
 use super::{Ask, built, case};
 
+fn resize(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.resize(id).boxed_local()
+}
+
 fn moved(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.resize(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, built, resize)
 }
 
 #[actix_rt::test]
 async fn resize_on_one_storage_is_proven() {
-    let ask: Ask = |life, id| life.resize(id).boxed_local();
-    let case = case(built, ask, "ACTIVE", "VERIFY_RESIZE");
-    prove(&Case { definition: &move_instance::DEFINITION, one_storage: true, ..case }).await;
+    prove(&Case { one_storage: true, ..moving(built, resize) }).await;
 }
 
 #[actix_rt::test]
 async fn confirm_resize_on_one_storage_is_proven() {
-    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
-    let case = case(moved, ask, "VERIFY_RESIZE", "ACTIVE");
-    prove(&Case { definition: &confirm_resize::DEFINITION, one_storage: true, ..case }).await;
+    prove(&Case { one_storage: true, ..confirming(moved) }).await;
 }
 
 #[actix_rt::test]
 async fn revert_resize_on_one_storage_is_proven() {
-    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
-    let case = case(moved, ask, "VERIFY_RESIZE", "ACTIVE");
-    prove(&Case { definition: &revert_resize::DEFINITION, one_storage: true, ..case }).await;
+    prove(&Case { one_storage: true, ..reverting(moved) }).await;
 }
 
 #[actix_rt::test]
@@ -52,9 +46,7 @@ async fn delete_of_a_resized_server_on_one_storage_is_proven() {
 
 #[actix_rt::test]
 async fn evacuation_on_one_storage_is_proven() {
-    let ask: Ask = |life, id| life.evacuate(id).boxed_local();
-    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
-    prove(&Case { definition: &evacuate::DEFINITION, one_storage: true, ..case }).await;
+    prove(&Case { one_storage: true, ..evacuating(built) }).await;
 }
 
 /// A server whose guest had started at the destination when that host failed. Also returns the indices of both hosts.

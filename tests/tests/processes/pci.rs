@@ -5,9 +5,6 @@ use std::time::Duration;
 
 use chronova_actors::pci::HostPciOptions;
 use chronova_actors::pci::device_spec::DeviceSpec;
-use chronova_actors::process::{
-    build_instance, confirm_resize, delete_instance, evacuate, move_instance, rebuild, revert_resize, unshelve,
-};
 use chronova_events::ids::InstanceId;
 use chronova_events::ledger::Ledger;
 use chronova_tests::pci::{PciTracking, devices};
@@ -16,34 +13,30 @@ use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
-use super::{Ask, case, nothing};
+use super::cases::{
+    after, building, confirming, deleting, devices_follow_moves, evacuating, id, ledger, moving, offloaded_after,
+    rebuilding, reverting, unshelving,
+};
+use super::nothing;
+
+fn build(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.build_with_devices(id, "gpu:1").boxed_local()
+}
+
+fn resize(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.resize_with_devices(id).boxed_local()
+}
 
 fn built(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        life.build_with_devices(id, "gpu:1").await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, nothing, build)
 }
 
 fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.resize_with_devices(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, built, resize)
 }
 
 fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.shelve(id).await.unwrap();
-        life.settled().await;
-        life.offload(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    offloaded_after(life, id, built)
 }
 
 /// Runs a case on hosts with devices that Placement knows.
@@ -51,78 +44,50 @@ async fn prove_tracked(case: Case) {
     prove(&Case { pci: Some(PciTracking::Tracked), ..case }).await;
 }
 
-fn build_with_a_device() -> Case {
-    let ask: Ask = |life, id| life.build_with_devices(id, "gpu:1").boxed_local();
-    let case = Case { failed: "ERROR", ..case(nothing, ask, "ABSENT", "ACTIVE") };
-    Case { definition: &build_instance::DEFINITION, ..case }
-}
-
 #[actix_rt::test]
 async fn build_with_a_device_is_proven() {
-    prove(&Case { pci: Some(PciTracking::Untracked), ..build_with_a_device() }).await;
+    prove(&Case { pci: Some(PciTracking::Untracked), ..building(build) }).await;
 }
 
 #[actix_rt::test]
 async fn build_with_a_tracked_device_is_proven() {
-    prove_tracked(build_with_a_device()).await;
+    prove_tracked(building(build)).await;
 }
 
 #[actix_rt::test]
 async fn delete_of_a_guest_with_a_device_is_proven() {
-    let ask: Ask = |life, id| life.delete(id).boxed_local();
-    let case = case(built, ask, "ACTIVE", "DELETED");
-    prove_tracked(Case { definition: &delete_instance::DEFINITION, failed: "DELETED", ..case }).await;
+    prove_tracked(deleting(built)).await;
 }
 
 #[actix_rt::test]
 async fn resize_of_a_guest_with_a_device_is_proven() {
-    let ask: Ask = |life, id| life.resize_with_devices(id).boxed_local();
-    let case = || Case { definition: &move_instance::DEFINITION, ..case(built, ask, "ACTIVE", "VERIFY_RESIZE") };
-    prove_tracked(case()).await;
-    prove(&Case { pci: Some(PciTracking::Untracked), ..case() }).await;
+    prove_tracked(moving(built, resize)).await;
+    prove(&Case { pci: Some(PciTracking::Untracked), ..moving(built, resize) }).await;
 }
 
 #[actix_rt::test]
 async fn revert_of_a_resize_with_devices_is_proven() {
-    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
-    let definition = &revert_resize::DEFINITION;
-    prove_tracked(Case { definition, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
+    prove_tracked(reverting(resized)).await;
 }
 
 #[actix_rt::test]
 async fn confirmation_of_a_resize_with_devices_is_proven() {
-    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
-    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
-    prove_tracked(Case { definition: &confirm_resize::DEFINITION, ..case }).await;
+    prove_tracked(confirming(resized)).await;
 }
 
 #[actix_rt::test]
 async fn evacuation_of_a_guest_with_a_device_is_proven() {
-    let ask: Ask = |life, id| life.evacuate(id).boxed_local();
-    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
-    prove_tracked(Case { definition: &evacuate::DEFINITION, ..case }).await;
+    prove_tracked(evacuating(built)).await;
 }
 
 #[actix_rt::test]
 async fn unshelving_of_a_guest_with_a_device_is_proven() {
-    let ask: Ask = |life, id| life.unshelve(id).boxed_local();
-    let case = case(offloaded, ask, "SHELVED_OFFLOADED", "ACTIVE");
-    prove_tracked(Case { definition: &unshelve::DEFINITION, ..case }).await;
+    prove_tracked(unshelving(offloaded)).await;
 }
 
 #[actix_rt::test]
 async fn rebuild_of_a_guest_with_a_device_is_proven() {
-    let ask: Ask = |life, id| life.rebuild(id, false).boxed_local();
-    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
-    prove_tracked(Case { definition: &rebuild::DEFINITION, ..case }).await;
-}
-
-fn id(n: u128) -> InstanceId {
-    InstanceId(uuid::Uuid::from_u128(n))
-}
-
-fn ledger<T>(life: &Life, read: impl FnOnce(&Ledger) -> T) -> T {
-    life.context().views.placement.read(|view| read(&view.ledger))
+    prove_tracked(rebuilding(built)).await;
 }
 
 /// Waits until the ledger meets the condition.
@@ -174,28 +139,7 @@ async fn moves_choose_devices_of_the_destination() {
     life.hosts_up(2).await;
     life.build_with_devices(id(1), "gpu:1").await.unwrap();
     life.settled().await;
-    let first = devices(&world.fleet, id(1));
-    assert!(first.len() == 1 && first.values().all(|devices| devices.len() == 1), "{first:?}");
-    let source = *first.keys().next().unwrap();
-
-    life.resize_with_devices(id(1)).await.unwrap();
-    life.settled().await;
-    let both = devices(&world.fleet, id(1));
-    assert_eq!((both[&source].len(), both[&(1 - source)].len()), (1, 2), "expected: 1 at the source, 2 at the target");
-    life.revert_resize(id(1)).await.unwrap();
-    life.settled().await;
-    assert_eq!(devices(&world.fleet, id(1)), first, "the revert gave the server another device");
-
-    life.migrate(id(1)).await.unwrap();
-    life.settled().await;
-    life.confirm_resize(id(1)).await.unwrap();
-    life.settled().await;
-    assert_eq!(devices(&world.fleet, id(1)).keys().copied().collect::<Vec<_>>(), [1 - source]);
-    life.live_migrate(id(1)).await.unwrap();
-    life.settled().await;
-    assert_eq!(devices(&world.fleet, id(1)).keys().copied().collect::<Vec<_>>(), [1 - source], "refused");
-    life.delete(id(1)).await.unwrap();
-    life.settled().await;
+    devices_follow_moves(&life, id(1), resize, || devices(&world.fleet, id(1))).await;
     assert!(ledger(&life, |ledger| ledger.pci_claims.is_empty()), "a server still holds a device");
     life.stop().await;
     world.check().await;

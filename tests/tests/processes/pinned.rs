@@ -3,9 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use chronova_actors::process::{
-    build_instance, confirm_resize, evacuate, live_migrate, move_instance, rebuild, revert_resize, unshelve,
-};
 use chronova_events::ids::{ConsumerId, InstanceId};
 use chronova_tests::pinned::processors;
 use chronova_tests::process_harness::{Case, prove};
@@ -13,34 +10,30 @@ use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
-use super::{Ask, case, nothing};
+use super::cases::{
+    after, building, confirming, evacuating, id, migrating_live, moving, offloaded_after, rebuilding, reverting,
+    unshelving,
+};
+use super::nothing;
+
+fn build(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.build_pinned(id).boxed_local()
+}
+
+fn resize(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.resize_pinned(id).boxed_local()
+}
 
 fn built(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        life.build_pinned(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, nothing, build)
 }
 
 fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.resize_pinned(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, built, resize)
 }
 
 fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.shelve(id).await.unwrap();
-        life.settled().await;
-        life.offload(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    offloaded_after(life, id, built)
 }
 
 /// Runs a case on hosts with dedicated processors.
@@ -50,64 +43,43 @@ async fn prove_pinned(case: Case) {
 
 #[actix_rt::test]
 async fn build_of_a_pinned_guest_is_proven() {
-    let ask: Ask = |life, id| life.build_pinned(id).boxed_local();
-    let case = Case { failed: "ERROR", ..case(nothing, ask, "ABSENT", "ACTIVE") };
-    prove_pinned(Case { definition: &build_instance::DEFINITION, ..case }).await;
+    prove_pinned(building(build)).await;
 }
 
 #[actix_rt::test]
 async fn live_migration_of_a_pinned_guest_is_proven() {
-    let ask: Ask = |life, id| life.live_migrate(id).boxed_local();
-    let case = case(built, ask, "ACTIVE", "ACTIVE");
-    prove_pinned(Case { definition: &live_migrate::DEFINITION, ..case }).await;
+    prove_pinned(migrating_live(built)).await;
 }
 
 #[actix_rt::test]
 async fn resize_of_a_pinned_guest_is_proven() {
-    let ask: Ask = |life, id| life.resize_pinned(id).boxed_local();
-    let case = case(built, ask, "ACTIVE", "VERIFY_RESIZE");
-    prove_pinned(Case { definition: &move_instance::DEFINITION, ..case }).await;
+    prove_pinned(moving(built, resize)).await;
 }
 
 #[actix_rt::test]
 async fn revert_of_a_pinned_resize_is_proven() {
-    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
-    let definition = &revert_resize::DEFINITION;
-    prove_pinned(Case { definition, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
-    let in_place = Case { definition, one_storage: true, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") };
-    prove_pinned(in_place).await;
+    prove_pinned(reverting(resized)).await;
+    prove_pinned(Case { one_storage: true, ..reverting(resized) }).await;
 }
 
 #[actix_rt::test]
 async fn confirmation_of_a_pinned_resize_is_proven() {
-    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
-    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
-    prove_pinned(Case { definition: &confirm_resize::DEFINITION, ..case }).await;
+    prove_pinned(confirming(resized)).await;
 }
 
 #[actix_rt::test]
 async fn evacuation_of_a_pinned_guest_is_proven() {
-    let ask: Ask = |life, id| life.evacuate(id).boxed_local();
-    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
-    prove_pinned(Case { definition: &evacuate::DEFINITION, ..case }).await;
+    prove_pinned(evacuating(built)).await;
 }
 
 #[actix_rt::test]
 async fn unshelving_of_a_pinned_guest_is_proven() {
-    let ask: Ask = |life, id| life.unshelve(id).boxed_local();
-    let case = case(offloaded, ask, "SHELVED_OFFLOADED", "ACTIVE");
-    prove_pinned(Case { definition: &unshelve::DEFINITION, ..case }).await;
+    prove_pinned(unshelving(offloaded)).await;
 }
 
 #[actix_rt::test]
 async fn rebuild_of_a_pinned_guest_is_proven() {
-    let ask: Ask = |life, id| life.rebuild(id, false).boxed_local();
-    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
-    prove_pinned(Case { definition: &rebuild::DEFINITION, ..case }).await;
-}
-
-fn id(n: u128) -> InstanceId {
-    InstanceId(uuid::Uuid::from_u128(n))
+    prove_pinned(rebuilding(built)).await;
 }
 
 /// The processors that a server's guest has on the only host that has it.

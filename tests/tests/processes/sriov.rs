@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 
 use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
 use chronova_actors::operations::heal_allocations::{HealReject, HealRequest};
-use chronova_actors::process::{
-    attach_interface, build_instance, confirm_resize, delete_instance, detach_interface, evacuate, live_migrate,
-    move_instance, power, revert_resize, unshelve,
-};
+use chronova_actors::process::{attach_interface, detach_interface, power};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ConsumerId, InstanceId};
 use chronova_events::instance::PowerAction;
@@ -20,54 +17,48 @@ use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
+use super::cases::{
+    after, building, confirming, deleting, evacuating, id, migrating_live, moving, offloaded_after, reverting,
+    unshelving,
+};
 use super::{Ask, built, case, nothing};
+
+fn build(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.build_with_port(id, "direct").boxed_local()
+}
+
+fn attach(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.attach_port(id, "direct").boxed_local()
+}
+
+fn resize(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.resize(id).boxed_local()
+}
+
+fn suspend(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.power(id, PowerAction::Suspend).boxed_local()
+}
 
 /// A server with a virtual function.
 fn with_port(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        life.build_with_port(id, "direct").await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, nothing, build)
 }
 
 /// A server that got a virtual function later.
 fn with_attached_port(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.attach_port(id, "direct").await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, built, attach)
 }
 
 fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        with_port(life, id).await;
-        life.resize(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, with_port, resize)
 }
 
 fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        with_port(life, id).await;
-        life.shelve(id).await.unwrap();
-        life.settled().await;
-        life.offload(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    offloaded_after(life, id, with_port)
 }
 
 fn suspended(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        with_port(life, id).await;
-        life.power(id, PowerAction::Suspend).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, with_port, suspend)
 }
 
 /// Runs a case on hosts with devices for ports.
@@ -77,23 +68,18 @@ async fn prove_on_devices(case: Case) {
 
 #[actix_rt::test]
 async fn build_with_a_port_that_is_a_device_is_proven() {
-    let ask: Ask = |life, id| life.build_with_port(id, "direct").boxed_local();
-    let case = Case { failed: "ERROR", ..case(nothing, ask, "ABSENT", "ACTIVE") };
-    prove_on_devices(Case { definition: &build_instance::DEFINITION, ..case }).await;
+    prove_on_devices(building(build)).await;
 }
 
 #[actix_rt::test]
 async fn delete_of_a_server_with_a_device_port_is_proven() {
-    let ask: Ask = |life, id| life.delete(id).boxed_local();
-    let case = Case { failed: "DELETED", ..case(with_port, ask, "ACTIVE", "DELETED") };
-    prove_on_devices(Case { definition: &delete_instance::DEFINITION, ..case }).await;
+    prove_on_devices(deleting(with_port)).await;
 }
 
 #[actix_rt::test]
 async fn attaching_a_port_that_is_a_device_is_proven() {
-    let ask: Ask = |life, id| life.attach_port(id, "direct").boxed_local();
     let definition = &attach_interface::DEFINITION;
-    prove_on_devices(Case { definition, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
+    prove_on_devices(Case { definition, ..case(built, attach, "ACTIVE", "ACTIVE") }).await;
 }
 
 #[actix_rt::test]
@@ -105,50 +91,37 @@ async fn detaching_a_port_that_is_a_device_is_proven() {
 
 #[actix_rt::test]
 async fn resize_of_a_server_with_a_device_port_is_proven() {
-    let ask: Ask = |life, id| life.resize(id).boxed_local();
-    let definition = &move_instance::DEFINITION;
-    prove_on_devices(Case { definition, ..case(with_port, ask, "ACTIVE", "VERIFY_RESIZE") }).await;
+    prove_on_devices(moving(with_port, resize)).await;
 }
 
 #[actix_rt::test]
 async fn revert_of_a_resize_with_a_device_port_is_proven() {
-    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
-    let definition = &revert_resize::DEFINITION;
-    prove_on_devices(Case { definition, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
+    prove_on_devices(reverting(resized)).await;
 }
 
 #[actix_rt::test]
 async fn confirmation_of_a_resize_with_a_device_port_is_proven() {
-    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
-    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
-    prove_on_devices(Case { definition: &confirm_resize::DEFINITION, ..case }).await;
+    prove_on_devices(confirming(resized)).await;
 }
 
 #[actix_rt::test]
 async fn evacuation_of_a_server_with_a_device_port_is_proven() {
-    let ask: Ask = |life, id| life.evacuate(id).boxed_local();
-    let case = Case { failed: "ERROR", ..case(with_port, ask, "ACTIVE", "ACTIVE") };
-    prove_on_devices(Case { definition: &evacuate::DEFINITION, ..case }).await;
+    prove_on_devices(evacuating(with_port)).await;
 }
 
 #[actix_rt::test]
 async fn unshelving_of_a_server_with_a_device_port_is_proven() {
-    let ask: Ask = |life, id| life.unshelve(id).boxed_local();
-    let case = case(offloaded, ask, "SHELVED_OFFLOADED", "ACTIVE");
-    prove_on_devices(Case { definition: &unshelve::DEFINITION, ..case }).await;
+    prove_on_devices(unshelving(offloaded)).await;
 }
 
 #[actix_rt::test]
 async fn live_migration_of_a_server_with_a_device_port_is_proven() {
-    let ask: Ask = |life, id| life.live_migrate(id).boxed_local();
-    let definition = &live_migrate::DEFINITION;
-    prove_on_devices(Case { definition, ..case(with_port, ask, "ACTIVE", "ACTIVE") }).await;
+    prove_on_devices(migrating_live(with_port)).await;
 }
 
 #[actix_rt::test]
 async fn suspension_of_a_server_with_a_device_port_is_proven() {
-    let ask: Ask = |life, id| life.power(id, PowerAction::Suspend).boxed_local();
-    let case = Case { failed_after: &["SHUTOFF"], ..case(with_port, ask, "ACTIVE", "SUSPENDED") };
+    let case = Case { failed_after: &["SHUTOFF"], ..case(with_port, suspend, "ACTIVE", "SUSPENDED") };
     prove_on_devices(Case { definition: &power::DEFINITION, ..case }).await;
 }
 
@@ -157,10 +130,6 @@ async fn resumption_of_a_server_with_a_device_port_is_proven() {
     let ask: Ask = |life, id| life.power(id, PowerAction::Resume).boxed_local();
     let case = case(suspended, ask, "SUSPENDED", "ACTIVE");
     prove_on_devices(Case { definition: &power::DEFINITION, ..case }).await;
-}
-
-fn id(n: u128) -> InstanceId {
-    InstanceId(uuid::Uuid::from_u128(n))
 }
 
 /// The only device of a server's guest, and its host.

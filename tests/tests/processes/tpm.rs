@@ -4,9 +4,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::process::{
-    build_instance, confirm_resize, delete_instance, move_instance, power, restore, revert_resize,
-};
+use chronova_actors::process::{power, restore};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
@@ -16,6 +14,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use uuid::Uuid;
 
+use super::cases::{after, building, confirming, deleting, moving, reverting};
 use super::{Ask, case, nothing};
 
 fn build(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
@@ -28,21 +27,16 @@ fn build(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> 
     .boxed_local()
 }
 
+fn migrate(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.migrate(id).boxed_local()
+}
+
 fn built(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        build(life, id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, nothing, build)
 }
 
 fn moved(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.migrate(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, built, migrate)
 }
 
 fn stopped(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
@@ -62,12 +56,7 @@ fn suspended(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
 }
 
 fn soft_deleted(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        built(life, id).await;
-        life.soft_delete(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
+    after(life, id, built, |life, id| life.soft_delete(id).boxed_local())
 }
 
 async fn prove_tpm(case: Case) {
@@ -76,8 +65,7 @@ async fn prove_tpm(case: Case) {
 
 #[actix_rt::test]
 async fn build_of_a_guest_with_a_tpm_is_proven() {
-    let case = Case { failed: "ERROR", ..case(nothing, build, "ABSENT", "ACTIVE") };
-    prove_tpm(Case { definition: &build_instance::DEFINITION, ..case }).await;
+    prove_tpm(building(build)).await;
 }
 
 #[actix_rt::test]
@@ -97,21 +85,15 @@ async fn restore_of_a_guest_with_a_tpm_is_proven() {
 
 #[actix_rt::test]
 async fn cold_moves_of_a_guest_with_a_tpm_are_proven() {
-    let ask: Ask = |life, id| life.migrate(id).boxed_local();
-    let definition = &move_instance::DEFINITION;
-    prove_tpm(Case { definition, ..case(built, ask, "ACTIVE", "VERIFY_RESIZE") }).await;
-    prove_tpm(Case { definition, one_storage: true, ..case(built, ask, "ACTIVE", "VERIFY_RESIZE") }).await;
-    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
-    prove_tpm(Case { definition: &confirm_resize::DEFINITION, ..case(moved, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
-    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
-    prove_tpm(Case { definition: &revert_resize::DEFINITION, ..case(moved, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
+    prove_tpm(moving(built, migrate)).await;
+    prove_tpm(Case { one_storage: true, ..moving(built, migrate) }).await;
+    prove_tpm(confirming(moved)).await;
+    prove_tpm(reverting(moved)).await;
 }
 
 #[actix_rt::test]
 async fn delete_of_a_guest_with_a_tpm_is_proven() {
-    let ask: Ask = |life, id| life.delete(id).boxed_local();
-    let case = Case { failed: "DELETED", ..case(built, ask, "ACTIVE", "DELETED") };
-    prove_tpm(Case { definition: &delete_instance::DEFINITION, ..case }).await;
+    prove_tpm(deleting(built)).await;
 }
 
 /// The start of the guest fails, and then the first attempt to take the passphrase from the host fails, too.

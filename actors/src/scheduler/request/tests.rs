@@ -18,23 +18,7 @@ pub(in crate::scheduler) fn flavor(vcpus: u32, memory_mib: u64, root_gib: u32) -
 }
 
 pub(in crate::scheduler) fn request(flavor: FlavorSnapshot) -> RequestSpec {
-    RequestSpec {
-        server: None,
-        project: ProjectId::new("p"),
-        flavor: flavor.into(),
-        image: None,
-        hints: BTreeMap::new(),
-        zone: None,
-        forced_host: None,
-        requested_host: None,
-        page_kib: None,
-        device_ports: Vec::new(),
-        excluded: BTreeSet::new(),
-        default_zone: "nova".into(),
-        port_requests: Vec::new(),
-        dice: 0,
-        hook: None,
-    }
+    RequestSpec::of_flavor(flavor.into(), ProjectId::new("p"), "nova")
 }
 
 fn with(specs: &[(&str, &str)]) -> RequestSpec {
