@@ -16,6 +16,7 @@ same "the metrics are named as Prometheus recommends" "$(promtool check metrics 
 # Every metric of the server has a row in the documentation. The reverse cannot be checked: some metrics exist only
 # during a replay, or only if other services are configured.
 same "the documentation lists each metric" "$(sed -n 's/^# TYPE \([a-z_]*\) .*/\1/p' "$WORK/metrics" | while read -r name; do grep -q "^| \`$name\`" "$PLACE/../../docs/monitoring.md" || echo "$name"; done)" ""
+curl -fsS "$URL/compute/v2.1/" >"$WORK/version"
 curl -fsS -H 'Accept: application/openmetrics-text' "$URL/metrics" >"$WORK/open"
 like "a bucket in OpenMetrics names a request" "$(grep ' # ' "$WORK/open")" '^chronova_http_request_seconds_bucket\{.*\} [0-9]+ # \{request_id="req-[0-9a-f-]{36}"\} [0-9.]+$'
 same "OpenMetrics ends with its mark" "$(tail -n 1 "$WORK/open")" '# EOF'

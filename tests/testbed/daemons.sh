@@ -3,7 +3,7 @@
 #
 #   within SECONDS COMMAND...   waits until the command succeeds, or fails after three times SECONDS; a quiet machine needs
 #                               SECONDS at most
-#   alive NAME                  whether the process NAME itself runs
+#   alive NAME                  whether the process NAME itself runs; a zombie does not run
 #   spawn NAME COMMAND...       starts COMMAND as the process NAME, unless NAME runs; first ends what is left of NAME
 #   stop NAME...                ends the processes, and those that they started
 
@@ -15,7 +15,11 @@ within() {
   done
 }
 
-alive() { local pid; pid=$(cat "$DIR/$1.pid" 2>/dev/null) && kill -0 "$pid" 2>/dev/null; }
+# Where nothing waits for orphans, an ended process stays as a zombie, and `kill -0` finds it.
+alive() { local pid; pid=$(cat "$DIR/$1.pid" 2>/dev/null) && [ "$(ps -o stat= -p "$pid" | cut -c1)" != Z ] && kill -0 "$pid" 2>/dev/null; }
+
+# Whether a process of the session runs.
+session_runs() { ps -o stat= -s "$1" | grep -qv '^Z'; } # session
 
 spawn() {
   local name=$1; shift
@@ -31,7 +35,7 @@ stop() {
     pid=$(cat "$DIR/$name.pid" 2>/dev/null) || continue
     kill -CONT -- "-$pid" 2>/dev/null || true
     kill -TERM -- "-$pid" 2>/dev/null || true
-    for i in $(seq 50); do kill -0 -- "-$pid" 2>/dev/null || break; sleep 0.1; done
+    for i in $(seq 50); do session_runs "$pid" || break; sleep 0.1; done
     kill -KILL -- "-$pid" 2>/dev/null || true
     rm -f "$DIR/$name.pid"
   done
