@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use chronova_actors::pci::ports::{DevicePort, DeviceVnic, PortDevice};
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, ImageDraft, ImageService, InterfaceRequest, InterfacesRequest, NetworkService,
-    PortAllocations, PortError, PortGrants, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo,
+    PlugState, PortAllocations, PortError, PortGrants, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo,
     ServiceCaller,
 };
 use chronova_events::envelope::Meta;
@@ -38,6 +39,8 @@ pub struct OneNetwork {
     unsuitable: Mutex<Option<String>>,
     /// The number of allocations that fail from now on.
     refused_allocations: Mutex<u32>,
+    /// The number of questions about plugged ports that get no answer from now on.
+    unanswered: Mutex<u32>,
     /// The devices in the profiles of ports that are devices of their hosts.
     equipped: Mutex<BTreeMap<PortId, PortDevice>>,
     /// The providers that the bindings of ports name.
@@ -75,6 +78,11 @@ impl OneNetwork {
     /// The next `number` allocations for new servers fail.
     pub fn refuse_allocations(&self, number: u32) {
         *self.refused_allocations.lock().unwrap() = number;
+    }
+
+    /// The next `number` questions whether ports are plugged get no answer.
+    pub fn leave_unanswered(&self, number: u32) {
+        *self.unanswered.lock().unwrap() = number;
     }
 
     /// The devices in the profiles of ports.
@@ -399,6 +407,13 @@ impl NetworkService for OneNetwork {
         });
         let network = NetworkSpec { network: NetworkId(Uuid::nil()), mtu: 1500, subnets: vec![], reservations: vec![] };
         Ok(HostNetworkSetup { nics: nics.collect(), networks: vec![network], ..HostNetworkSetup::default() })
+    }
+
+    async fn await_plugged(&self, _: &[PortId], _: Duration) -> Result<PlugState, PortError> {
+        let mut unanswered = self.unanswered.lock().unwrap();
+        let Some(left) = unanswered.checked_sub(1) else { return Ok(PlugState::Plugged) };
+        *unanswered = left;
+        Err(PortError::Unavailable("the network does not answer".to_owned()))
     }
 
     /// Each destination has its own bridge, named after the host.

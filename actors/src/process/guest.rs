@@ -23,7 +23,7 @@ use crate::coordination::host_turns::HostTurn;
 use crate::instance::disks;
 use crate::metadata::{GuestMetadata, sources};
 use crate::pci::ports::PortDevice;
-use crate::ports::{ImageService, NetworkService, PlugState};
+use crate::ports::{ImageService, NetworkService, PlugState, PortError};
 
 /// Prepares the host for a guest whose image the server has used before. Caches the image, and creates networks and
 /// filters.
@@ -122,6 +122,8 @@ pub(super) async fn start(work: &StepRun, host: HostId, server: &Alive) -> Resul
 
 /// The pause between two checks for a delete during a wait for the network.
 const LOOK_FOR_DELETE: Duration = Duration::from_secs(2);
+/// The pause before a network service that did not answer is asked again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. If a delete
 /// comes, the wait ends at the next check.
@@ -134,7 +136,15 @@ pub(super) async fn await_network(work: &StepRun, server: &Alive) -> Result<(), 
     let end = Instant::now() + options.vif_plugging_timeout;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let state = work.context.networks.await_plugged(&ports, left.min(LOOK_FOR_DELETE)).await?;
+        let state = match work.context.networks.await_plugged(&ports, left.min(LOOK_FOR_DELETE)).await {
+            // A network service that does not answer now may still plug the ports in time.
+            Err(PortError::Unavailable(reason)) => {
+                tracing::debug!(instance = %work.instance_id(), reason, "asking whether ports are plugged failed, retrying");
+                tokio::time::sleep(LOOK_AGAIN.min(left)).await;
+                PlugState::NotYet
+            }
+            state => state?,
+        };
         match state {
             PlugState::Plugged => return Ok(()),
             PlugState::NotYet if left > LOOK_FOR_DELETE => {}

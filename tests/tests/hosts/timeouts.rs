@@ -168,6 +168,24 @@ async fn a_failed_allocation_of_interfaces_is_tried_again_as_often_as_configured
     }
 }
 
+/// As in Nova, nothing but the timeout ends the wait for the network.
+#[actix_rt::test]
+async fn a_network_service_that_does_not_answer_only_delays_a_build() {
+    for (unanswered, timeout, status) in [(6, LONG, "ACTIVE"), (u32::MAX, Duration::from_millis(50), "ERROR")] {
+        let mut world = World::new(1);
+        world.options.processes.vif_plugging_timeout = timeout;
+        world.network.leave_unanswered(unanswered);
+        let life = started(&world).await;
+        built(&life, id(1)).await;
+        assert_eq!(life.status(id(1)), status, "{unanswered} questions without an answer");
+        if status == "ERROR" {
+            assert!(life.fault(id(1)).contains("Failed to allocate the network(s)"), "{}", life.fault(id(1)));
+        }
+        life.stop().await;
+        world.check().await;
+    }
+}
+
 #[actix_rt::test]
 async fn hosts_offer_no_image_types_that_are_excluded() {
     let mut world = World::new(1);

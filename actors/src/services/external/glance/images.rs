@@ -164,6 +164,41 @@ impl GlanceImages {
         Ok(())
     }
 
+    /// After an upload without an answer, deletes an image that Glance shows as complete, but that does not have exactly
+    /// the bytes of the server's disk. `sent`: the bytes, if all of them were sent.
+    async fn drop_wrong(
+        &self,
+        asker: Asker<'_>,
+        image: ImageId,
+        sent: Option<&SentContent>,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        if let Some(sent) = sent {
+            return self.compare(asker, image, sent, meta).await;
+        }
+        if self.show_image(asker, image, meta.request_id.as_ref()).await?.status == "active" {
+            let _ = ImageService::delete(self, image, Arc::clone(meta)).await;
+        }
+        Ok(())
+    }
+
+    /// Deletes the image with Chronova's own account if Glance does not accept the user's token any more. So failed
+    /// work leaves nothing behind.
+    async fn delete_known(&self, image: ImageId, meta: &Meta) -> Result<(), PortError> {
+        let user = self.users.of(meta);
+        let (asker, request) = (asker_of(user.as_ref()), meta.request_id.as_ref());
+        let call = |root: &str| ServiceRequest::delete(format!("{root}/images/{image}"));
+        let mut answer = self.ask(asker, request, call).await?;
+        if answer.status == 401 && user.is_some() {
+            answer = self.ask(Asker::Own, request, call).await?;
+        }
+        match answer.status {
+            204 => Ok(()),
+            404 => Err(not_found(image)),
+            _ => Err(refused("deletes no image", asker, &answer)),
+        }
+    }
+
     /// Reads all pages of a list, newest image first, but at most [`MOST_PAGES`].
     pub(super) async fn pages(
         &self,
@@ -301,8 +336,9 @@ impl ImageService for GlanceImages {
                 let _ = ImageService::delete(self, image, meta).await;
                 Err(PortError::Unavailable("the upload of the image's data was interrupted".to_owned()))
             }
-            (Err(failure), _) => {
+            (Err(failure), sent) => {
                 self.given_up(asker, image, request).await;
+                self.drop_wrong(asker, image, sent.as_ref(), &meta).await?;
                 Err(unanswered(&failure))
             }
         }
@@ -334,20 +370,16 @@ impl ImageService for GlanceImages {
         }
     }
 
-    /// Deletes the image with Chronova's own account if Glance does not accept the user's token any more. So failed
-    /// work leaves nothing behind.
     async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError> {
-        let user = self.users.of(&meta);
-        let (asker, request) = (asker_of(user.as_ref()), meta.request_id.as_ref());
-        let call = |root: &str| ServiceRequest::delete(format!("{root}/images/{image}"));
-        let mut answer = self.ask(asker, request, call).await?;
-        if answer.status == 401 && user.is_some() {
-            answer = self.ask(Asker::Own, request, call).await?;
+        let deleted = self.delete_known(image, &meta).await;
+        // Glance may still create the image for a call that had no answer in time.
+        let answered = !matches!(deleted, Err(PortError::Unavailable(_)));
+        if !answered || !self.service.settle(meta.request_id.as_ref()).await {
+            return deleted;
         }
-        match answer.status {
-            204 => Ok(()),
-            404 => Err(not_found(image)),
-            _ => Err(refused("deletes no image", asker, &answer)),
+        match (deleted, self.delete_known(image, &meta).await) {
+            (Ok(()), Err(PortError::NotFound(_))) => Ok(()),
+            (_, again) => again,
         }
     }
 

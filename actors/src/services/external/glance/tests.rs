@@ -198,6 +198,61 @@ async fn an_interrupted_upload_fails() {
     assert!(matches!(sent, Err(PortError::Unavailable(_))), "{sent:?}");
 }
 
+/// Glance has stored other bytes than were sent, or a part of the bytes, and its answer is lost.
+#[tokio::test]
+async fn an_upload_without_an_answer_leaves_no_wrong_image() {
+    let half = || -> ByteStream {
+        let gone = std::io::Error::other("the sender went away");
+        Box::pin(futures::stream::iter([Ok(Bytes::from_static(b"half")), Err(gone)]))
+    };
+    for (sent, is_whole) in [(content(), true), (half(), false)] {
+        let looks = std::sync::atomic::AtomicUsize::new(0);
+        let stub = StubService::beside_keystone(move |call| match call.line.split(' ').next() {
+            Some("GET") if looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 => says(200, &shown("queued")),
+            Some("GET") => says(200, &shown("active")),
+            Some("DELETE") => says(204, &json!({})),
+            _ => says(504, &json!({})),
+        })
+        .await;
+        let sent = glance(&stub, LONG).upload(image(), sent, work()).await;
+        match is_whole {
+            true => assert!(matches!(sent, Err(PortError::Invalid(_))), "{sent:?}"),
+            false => assert!(matches!(sent, Err(PortError::Unavailable(_))), "{sent:?}"),
+        }
+        assert_eq!(stub.count("DELETE"), 1, "all bytes were sent: {is_whole}");
+    }
+}
+
+/// The first deletion finds no image, because Glance creates it a moment later.
+#[tokio::test]
+async fn an_image_that_is_created_late_is_deleted() {
+    let deletions = std::sync::atomic::AtomicUsize::new(0);
+    let stub = StubService::beside_keystone(move |call| match call.line.split(' ').next() {
+        Some("DELETE") => {
+            let before = deletions.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            says(if before == 0 { 404 } else { 204 }, &json!({}))
+        }
+        _ => says(504, &json!({})),
+    })
+    .await;
+    let glance = glance(&stub, Duration::from_secs(1));
+    let draft = ImageDraft {
+        image: image(),
+        name: "disk".to_owned(),
+        owner: ProjectId::new("p1"),
+        format: "raw".to_owned(),
+        min_disk_gib: 0,
+        min_memory_mib: 0,
+        properties: Vec::new(),
+    };
+    let made = glance.create(draft, work()).await;
+    assert!(matches!(made, Err(PortError::Unavailable(_))), "{made:?}");
+    assert_eq!(glance.delete(image(), work()).await, Ok(()));
+    assert_eq!(stub.count("DELETE"), 2);
+    assert_eq!(glance.delete(image(), work()).await, Ok(()));
+    assert_eq!(stub.count("DELETE"), 3, "nothing is late any more, so one deletion is enough");
+}
+
 /// Glance died during an earlier upload.
 #[tokio::test]
 async fn an_image_that_glance_saves_for_ever_gets_no_bytes() {

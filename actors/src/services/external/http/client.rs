@@ -29,6 +29,8 @@ pub(super) const LONGEST_ANSWER: usize = 8 * 1024 * 1024;
 const FIRST_PAUSE: Duration = Duration::from_millis(150);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(20);
+/// The status of a proxy whose service did not answer in time.
+const GATEWAY_TIMEOUT: u16 = 504;
 
 pub(super) type CallBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
@@ -127,6 +129,12 @@ impl ServiceRequest {
         self.header("content-type", kind)
     }
 
+    /// Whether the call creates or changes something. A deletion that takes effect late is harmless, because nothing
+    /// of Chronova's uses the resource any more.
+    pub(crate) fn is_change(&self) -> bool {
+        matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
+    }
+
     pub(crate) fn is_idempotent(&self) -> bool {
         matches!(self.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE)
     }
@@ -205,6 +213,9 @@ pub enum CallFailure {
     /// The same call may succeed later.
     #[error("{0}")]
     Unanswered(String),
+    /// The same call may succeed later. No answer came in time, so the service may still do what this call asks.
+    #[error("{0}")]
+    Late(String),
     /// The address or a header is not valid.
     #[error("the address or a header of the call is malformed")]
     Malformed,
@@ -258,14 +269,19 @@ impl ServiceClient {
 
     /// Makes a call, and reads its answer.
     pub async fn call(&self, request: ServiceRequest) -> Result<ServiceAnswer, CallFailure> {
+        let mut was_late = false;
         for made in 0..=self.options.retries {
             match self.attempt(&request).await? {
                 Ok(answer) => return Ok(answer),
                 Err(failure) if made == self.options.retries || !failure.again => {
                     self.breaker.failed(Instant::now(), &failure.reason);
-                    return Err(CallFailure::Unanswered(failure.reason));
+                    return Err(match was_late || failure.late {
+                        true => CallFailure::Late(failure.reason),
+                        false => CallFailure::Unanswered(failure.reason),
+                    });
                 }
                 Err(failure) => {
+                    was_late |= failure.late;
                     tracing::debug!(service = self.options.name, reason = failure.reason, "called again");
                     tokio::time::sleep(pause_of(made)).await;
                 }
@@ -281,13 +297,13 @@ impl ServiceClient {
         let whole = async {
             let response = self.client.request(message).await.map_err(|error| {
                 // A call that did not reach the service is repeated even if it is not idempotent.
-                Silence { reason: self.silence(&error), again: idempotent || error.is_connect() }
+                Silence { reason: self.silence(&error), again: idempotent || error.is_connect(), late: false }
             })?;
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(|error| {
                 let long = error.downcast_ref::<LengthLimitError>().is_some();
                 let what = if long { "sent too large an answer" } else { "ended its answer early" };
-                Silence { reason: format!("{} {what}", self.options.name), again: idempotent && !long }
+                Silence { reason: format!("{} {what}", self.options.name), again: idempotent && !long, late: false }
             })?;
             let (status, headers) = (parts.status.as_u16(), parts.headers);
             Ok(ServiceAnswer { status, headers, body: body.to_bytes() })
@@ -304,6 +320,7 @@ impl ServiceClient {
             Ok(answer) if is_of_a_proxy(answer.status) => Err(Silence {
                 reason: format!("{} answers {}", self.options.name, answer.complaint()),
                 again: idempotent,
+                late: answer.status == GATEWAY_TIMEOUT,
             }),
             other => other,
         };
@@ -330,7 +347,7 @@ impl ServiceClient {
 
     pub(super) fn late(&self) -> Silence {
         let reason = format!("{} does not answer within {} s", self.options.name, self.options.timeout.as_secs_f32());
-        Silence { reason, again: false }
+        Silence { reason, again: false, late: true }
     }
 
     /// Describes the error by its innermost cause, such as "connection refused". The text has no address, because an
@@ -359,6 +376,8 @@ pub(super) struct Silence {
     pub reason: String,
     /// Whether the call may be repeated.
     pub again: bool,
+    /// Whether the service may still do what the call asks.
+    pub late: bool,
 }
 
 /// The pause before the next repetition, after `repetitions` earlier ones.

@@ -27,12 +27,14 @@ impl ServiceClient {
         let message = request.message(request.whole_body())?;
         let began = self.begin()?;
         let asked = self.client.request(message);
-        let asked = async { asked.await.map_err(|error| Silence { reason: self.silence(&error), again: false }) };
+        let asked =
+            async { asked.await.map_err(|error| Silence { reason: self.silence(&error), again: false, late: false }) };
         let answer = tokio::time::timeout(self.options.timeout, asked).await.unwrap_or_else(|_| Err(self.late()));
         let answer = match answer {
             Ok(answer) if is_of_a_proxy(answer.status().as_u16()) => Err(Silence {
                 reason: format!("{} answers {}", self.options.name, answer.status().as_u16()),
                 again: false,
+                late: false,
             }),
             other => other,
         };

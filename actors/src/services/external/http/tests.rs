@@ -49,13 +49,31 @@ async fn an_unanswered_change_is_not_repeated() {
     assert_eq!(stub.calls().len(), 1);
 }
 
+/// Only after a timeout, its own or a proxy's, the service may still make the change.
+#[tokio::test]
+async fn a_change_is_late_only_after_a_timeout() {
+    for (status, is_late) in [(502, false), (503, false), (504, true)] {
+        let stub = StubService::start(move |_, _| StubAnswer::Says(status, String::new())).await;
+        let failure = client(LONG).call(ServiceRequest::post(&stub.url)).await.unwrap_err();
+        assert_eq!(matches!(failure, CallFailure::Late(_)), is_late, "{status}: {failure:?}");
+    }
+    // The first attempt is late, and the second finds no service.
+    let stub =
+        StubService::start(|_, before| StubAnswer::Says(if before == 0 { 504 } else { 503 }, String::new())).await;
+    let failure = client(LONG).call(ServiceRequest::put(&stub.url)).await.unwrap_err();
+    assert_eq!((failure, stub.calls().len()), (CallFailure::Late("stub answers 503".to_owned()), 3));
+}
+
 #[tokio::test]
 async fn a_silent_service_is_left_alone() {
     let stub = StubService::start(|_, _| StubAnswer::Silence).await;
     let client = client(Duration::from_millis(50));
     for made in [1, 2, 3, 3, 3] {
         let failure = client.call(ServiceRequest::get(&stub.url)).await.unwrap_err();
-        assert_eq!(failure, CallFailure::Unanswered("stub does not answer within 0.05 s".to_owned()));
+        let expected = "stub does not answer within 0.05 s".to_owned();
+        // Once the breaker refuses the calls, none of them is under way.
+        let is_made = client.tally().calls(CallOutcome::NotMade) == 0;
+        assert_eq!(failure, if is_made { CallFailure::Late(expected) } else { CallFailure::Unanswered(expected) });
         assert_eq!(client.tally().calls(CallOutcome::Unanswered), made);
     }
     assert_eq!(client.tally().calls(CallOutcome::NotMade), 2);

@@ -6,7 +6,8 @@
 //! - [`cache`]: Keystone's recent answers about tokens;
 //! - [`provider`]: the implementation of the port;
 //! - [`outgoing`]: calls to the other services in the catalogue, with the user's token and Chronova's own tokens;
-//! - [`kept_tokens`]: the tokens of users whose requests began long work.
+//! - [`kept_tokens`]: the tokens of users whose requests began long work;
+//! - `late_changes`: the requests whose changes a service may still make.
 //!
 //! Invariant: a token is accepted only if Keystone's answer, new or cached, accepts it.
 
@@ -14,6 +15,7 @@ pub mod account;
 pub mod cache;
 pub mod document;
 pub mod kept_tokens;
+mod late_changes;
 pub mod outgoing;
 pub mod provider;
 pub mod session;

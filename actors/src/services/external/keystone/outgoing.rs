@@ -7,6 +7,7 @@
 //! the service user's token.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use chronova_events::ids::RequestId;
@@ -14,6 +15,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use super::document::endpoint;
+use super::late_changes::LateChanges;
 use super::session::{KeystoneSession, SessionToken};
 use crate::ports::UserToken;
 use crate::services::external::http::{
@@ -63,6 +65,7 @@ pub struct CalledService {
     /// One client for each of the place's endpoints, or a single client if the catalogue has the address.
     clients: Vec<Arc<ServiceClient>>,
     accounts: CallingAccounts,
+    late: LateChanges,
 }
 
 /// The addresses that a call may go to, and the tokens of Chronova's accounts for the call.
@@ -76,7 +79,7 @@ impl CalledService {
     pub fn new(calls: CallOptions, place: ServicePlace, accounts: CallingAccounts) -> Result<Arc<Self>, TrustError> {
         let clients: Result<_, _> =
             (0..place.endpoints.len().max(1)).map(|_| ServiceClient::new(calls.clone())).collect();
-        Ok(Arc::new(Self { calls, place, clients: clients?, accounts }))
+        Ok(Arc::new(Self { calls, place, clients: clients?, accounts, late: LateChanges::default() }))
     }
 
     pub fn options(&self) -> &CallOptions {
@@ -103,11 +106,39 @@ impl CalledService {
         request: Option<&RequestId>,
         build: impl Fn(&str) -> ServiceRequest + Send + Sync,
     ) -> Result<ServiceAnswer, CallFailure> {
-        let first = self.call_once(asker, request, &build).await?;
+        let answer = self.call_accepted(asker, request, &build).await;
+        if let (Err(CallFailure::Late(_)), Some(request)) = (&answer, request)
+            && build("http://unused").is_change()
+        {
+            self.late.note(request, Instant::now());
+        }
+        answer
+    }
+
+    async fn call_accepted(
+        &self,
+        asker: Asker<'_>,
+        request: Option<&RequestId>,
+        build: &(impl Fn(&str) -> ServiceRequest + Send + Sync),
+    ) -> Result<ServiceAnswer, CallFailure> {
+        let first = self.call_once(asker, request, build).await?;
         if first.0.status != 401 || !self.doubt(asker, &first.1).await {
             return Ok(first.0);
         }
-        Ok(self.call_once(asker, request, &build).await?.0)
+        Ok(self.call_once(asker, request, build).await?.0)
+    }
+
+    /// Waits until the service has made all changes of this request that had no answer in time, or will not make them.
+    /// Returns whether it waited. If so, the caller must look for such a change once more. The caller has just got an
+    /// answer, so the service works again; it gets one more timeout for its older calls.
+    pub async fn settle(&self, request: Option<&RequestId>) -> bool {
+        let Some((request, given_up)) = request.and_then(|request| Some((request, self.late.of(request)?))) else {
+            return false;
+        };
+        tracing::info!(service = self.calls.name, %request, "waiting for changes that had no answer in time");
+        tokio::time::sleep(self.calls.timeout).await;
+        self.late.forget(request, given_up);
+        true
     }
 
     /// The project of Chronova's own account, which makes the calls without a user.
@@ -179,7 +210,7 @@ impl CalledService {
         let mut made = Err(CallFailure::Malformed);
         for (client, root) in self.clients.iter().zip(roots) {
             made = make(client, root).await;
-            if !again || !matches!(made, Err(CallFailure::Unanswered(_))) {
+            if !again || !matches!(made, Err(CallFailure::Unanswered(_) | CallFailure::Late(_))) {
                 break;
             }
         }

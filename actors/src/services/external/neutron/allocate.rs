@@ -147,6 +147,20 @@ impl NeutronNetworks {
         process: ProcessId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
+        self.undo_known(instance, project, process, meta).await?;
+        match self.calls.settle(meta).await {
+            true => self.undo_known(instance, project, process, meta).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn undo_known(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        process: ProcessId,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
         let (asker, mark) = (NeutronCaller::account(meta), of_process(process));
         for port in self.ports_of_server(asker, instance, project).await?.iter().filter(|port| mark.is_on(port)) {
             self.give_up(port, true, asker).await?;

@@ -64,6 +64,21 @@ impl NeutronNetworks {
         owned: bool,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
+        self.detach_known(instance, project, port, owned, meta).await?;
+        match self.calls.settle(meta).await {
+            true => self.detach_known(instance, project, port, owned, meta).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn detach_known(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        port: PortId,
+        owned: bool,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
         let asker = NeutronCaller::account(meta);
         let found = self.calls.show::<NeutronPort>(asker, "ports", "port", &port.to_string()).await;
         match found {
@@ -73,8 +88,22 @@ impl NeutronNetworks {
         }
     }
 
-    /// Continues after a failure, so that one port does not prevent the release of the others.
     pub(super) async fn release_all(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        owned: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.release_known(instance, project, owned, meta).await?;
+        match self.calls.settle(meta).await {
+            true => self.release_known(instance, project, owned, meta).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Continues after a failure, so that one port does not prevent the release of the others.
+    async fn release_known(
         &self,
         instance: InstanceId,
         project: &ProjectId,
@@ -90,6 +119,21 @@ impl NeutronNetworks {
     }
 
     pub(super) async fn bind_all(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        place: (Option<&str>, &str),
+        grants: &PortGrants,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.bind_known(instance, project, place, grants, meta).await?;
+        match self.calls.settle(meta).await {
+            true => self.bind_known(instance, project, place, grants, meta).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn bind_known(
         &self,
         instance: InstanceId,
         project: &ProjectId,

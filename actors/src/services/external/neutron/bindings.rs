@@ -60,8 +60,22 @@ impl NeutronNetworks {
         Ok(())
     }
 
-    /// Continues after a failure, so that one port does not prevent the others from being unbound.
     pub(super) async fn unbind_all_from_destination(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: &str,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.unbind_known_from_destination(instance, project, host, meta).await?;
+        match self.calls.settle(meta).await {
+            true => self.unbind_known_from_destination(instance, project, host, meta).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Continues after a failure, so that one port does not prevent the others from being unbound.
+    async fn unbind_known_from_destination(
         &self,
         instance: InstanceId,
         project: &ProjectId,

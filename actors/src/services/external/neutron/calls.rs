@@ -141,6 +141,12 @@ impl NeutronCalls {
         &self.service
     }
 
+    /// Waits for the changes of this work that had no answer in time. Returns whether it waited; see
+    /// [`CalledService::settle`].
+    pub(super) async fn settle(&self, work: &Meta) -> bool {
+        self.service.settle(work.request_id.as_ref()).await
+    }
+
     /// Makes one request.
     async fn ask(
         &self,

@@ -10,6 +10,9 @@
 //!    It unbinds all other ports, and deletes none of them;
 //!  - a request that is repeated after a lost answer creates no second port. The MAC address of a new port derives from
 //!    its mark. Neutron refuses a second port with the same MAC address on one network ([`allocate`]);
+//!  - a Neutron that hung may create or bind a port for a call that was given up. So a call that releases or binds ports
+//!    looks at the ports again after a while, if an earlier call of the same request had no answer in time
+//!    ([`NeutronCalls::settle`]);
 //!  - a port of another project is never touched, even if its `device_id` names the server.
 
 mod allocate;

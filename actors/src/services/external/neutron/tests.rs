@@ -4,6 +4,7 @@
 
 mod bindings;
 mod devices;
+mod late;
 mod port_resources;
 
 use std::sync::{Arc, Mutex};
@@ -42,6 +43,10 @@ struct NeutronState {
     loses: usize,
     /// How many more lists of ports are empty, as if the ports were created a moment later.
     hides: usize,
+    /// How many more changes are answered with 504 at once, and made only after the next call that has `until`.
+    delays: usize,
+    until: &'static str,
+    delayed: Vec<StubCall>,
     /// How many more lists of extensions get no answer.
     hangs: usize,
     /// The message with which the stub refuses to show a port (400).
@@ -170,10 +175,14 @@ impl NeutronStub {
 
     /// `vouches`: calls with a user's token also carry a token of the account.
     async fn of(vouches: bool) -> Self {
+        Self::with_timeout(vouches, Duration::from_secs(30)).await
+    }
+
+    async fn with_timeout(vouches: bool, timeout: Duration) -> Self {
         let state = SharedState::default();
         let (seen, url) = (Arc::clone(&state), Arc::new(Mutex::new(String::new())));
         let at = Arc::clone(&url);
-        let service = StubService::start(move |call, _| answer(&seen, &at.lock().unwrap().clone(), call)).await;
+        let service = StubService::start(move |call, _| late::answer(&seen, &at.lock().unwrap().clone(), call)).await;
         url.lock().unwrap().clone_from(&service.url);
         let name = |name: &str| NamedInDomain::Id(name.to_owned());
         let account = ServiceAccount {
@@ -182,7 +191,7 @@ impl NeutronStub {
             scope: AccountScope::Project(name("service")),
         };
         let tls = TlsTrust { ca_file: None, insecure: false, certificate: None };
-        let calls = CallOptions { name: "neutron", timeout: Duration::from_secs(30), retries: 0, tls };
+        let calls = CallOptions { name: "neutron", timeout, retries: 0, tls };
         let keystone = ServiceClient::new(calls.clone()).unwrap();
         let own = KeystoneSession::new(account, keystone, Arc::new(SystemClock));
         let place = ServicePlace {

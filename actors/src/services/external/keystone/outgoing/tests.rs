@@ -175,3 +175,26 @@ async fn an_upload_that_stands_still_ends() {
         service.upload(Asker::Own, None, |root| ServiceRequest::put(format!("{root}/file")), Box::pin(stands)).await;
     assert_eq!(sent.unwrap_err(), CallFailure::Unanswered("an upload to image makes no progress".to_owned()));
 }
+
+/// All calls are late, whether the stub or the timeout ends them.
+#[tokio::test]
+async fn a_request_with_a_late_change_settles_once() {
+    let stub = stub(|_| 504).await;
+    let accounts = CallingAccounts { own: session(&stub, "nova"), vouching: None };
+    let calls = CallOptions { timeout: Duration::from_millis(300), ..calls("image") };
+    let service = CalledService::new(calls, place(&[]), accounts).unwrap();
+    let [asks, changes, deletes] = ["req-1", "req-2", "req-3"].map(RequestId::from);
+    let make = async |request: &RequestId, build: fn(String) -> ServiceRequest| {
+        let made = service.call(Asker::Own, Some(request), |root| build(format!("{root}/images"))).await;
+        assert!(matches!(made, Err(CallFailure::Late(_))), "{made:?}");
+    };
+    make(&asks, ServiceRequest::get).await;
+    make(&changes, ServiceRequest::post).await;
+    make(&deletes, ServiceRequest::delete).await;
+    assert!(!service.settle(None).await);
+    for harmless in [&asks, &deletes] {
+        assert!(!service.settle(Some(harmless)).await, "{harmless}");
+    }
+    assert!(service.settle(Some(&changes)).await);
+    assert!(!service.settle(Some(&changes)).await, "the request waits once");
+}

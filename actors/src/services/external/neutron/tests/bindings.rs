@@ -77,7 +77,7 @@ impl NeutronStub {
         neutron
     }
 
-    fn others(&self) -> Vec<Map<String, Value>> {
+    pub(super) fn others(&self) -> Vec<Map<String, Value>> {
         self.state.lock().unwrap().others.clone().unwrap()
     }
 }
