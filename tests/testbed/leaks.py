@@ -3,8 +3,9 @@
 
 leaks.py COMPUTE PLACEMENT NEUTRON GLANCE, with the administrator's token in $TOKEN
 
-A server that is not in ERROR has one ACTIVE port with one binding, at the server's host. Neutron has no other port for
-a server. Placement has one processor in use for each server. Glance has no image that is not active.
+A server that is not in ERROR has the ports that it shows as its interfaces, each with one ACTIVE binding at the server's
+host. Neutron has no other port for a server. Placement has one processor in use for each server, and two for a server
+that was moved and not confirmed. Glance has no image that is not active.
 """
 
 import json
@@ -25,7 +26,7 @@ def get(url):
 
 
 servers = {row["id"]: row for row in get(f"{compute}/v2.1/servers/detail?all_tenants=1")["servers"]}
-plugged = set()
+plugged = {}
 for port in get(f"{neutron}/v2.0/ports")["ports"]:
     if not port["device_owner"].startswith("compute:"):
         continue
@@ -33,8 +34,9 @@ for port in get(f"{neutron}/v2.0/ports")["ports"]:
     if not server:
         print(f"{name} is of server {port['device_id']}, which does not exist")
         continue
-    plugged.add(server["id"])
-    host = server["OS-EXT-SRV-ATTR:host"]
+    plugged.setdefault(server["id"], set()).add(port["id"])
+    # A port that is bound to no host has one binding to the host "".
+    host = server["OS-EXT-SRV-ATTR:host"] or ""
     bindings = get(f"{neutron}/v2.0/ports/{port['id']}/bindings")["bindings"]
     found = ["%(host)s:%(status)s" % row for row in bindings]
     if found != [f"{host}:ACTIVE"]:
@@ -47,13 +49,18 @@ for server in servers.values():
     state = server["OS-EXT-STS:task_state"]
     if state:
         print(f"server {server['id']} is {state}")
-    if server["status"] != "ERROR" and server["id"] not in plugged:
-        print(f"server {server['id']} has no port")
+    if server["status"] == "ERROR":
+        continue
+    ports, shown = plugged.get(server["id"], set()), get(f"{compute}/v2.1/servers/{server['id']}/os-interface")
+    shown = {interface["port_id"] for interface in shown["interfaceAttachments"]}
+    if ports != shown or not ports:
+        print(f"server {server['id']} shows the ports {sorted(shown)}, and Neutron has {sorted(ports)}")
 used = 0
 for provider in get(f"{placement}/resource_providers")["resource_providers"]:
     used += get(f"{placement}/resource_providers/{provider['uuid']}/usages")["usages"].get("VCPU", 0)
 placed = sum(server["OS-EXT-SRV-ATTR:host"] is not None for server in servers.values())
-if used != placed:
-    print(f"{used} processors are in use for {placed} servers on hosts")
+moved = sum(server["status"] == "VERIFY_RESIZE" for server in servers.values())
+if used != placed + moved:
+    print(f"{used} processors are in use for {placed} servers on hosts, {moved} of them moved")
 for image in get(f"{glance}/v2/images?status=queued")["images"] + get(f"{glance}/v2/images?status=saving")["images"]:
     print(f"image {image['id']} is {image['status']}")
