@@ -31,14 +31,8 @@ HOSTS=${TEMPEST_HOSTS:-4}
 skip() { echo "tempest: $1"; exit 77; }
 [ -x "${CHRONOVA_BIN:-}" ] || skip "CHRONOVA_BIN names no program"
 
-# The versions are from the same date, because newer ones do not work with this tempest.
-PACKAGES=("setuptools<70" tempest==33.0.0 oslo.utils==6.3.0 oslo.log==5.4.0 oslo.concurrency==5.3.0 oslo.config==9.3.0
-  oslo.serialization==5.3.0 stestr==4.0.1 testtools==2.6.0 fixtures==4.1.0 cliff==4.5.0 extras)
-venv=${TEMPEST_VENV:-$top/.venv-tempest}
-if ! [ -x "$venv/bin/tempest" ]; then
-  python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check "${PACKAGES[@]}" \
-    || skip "tempest cannot be installed"
-fi
+. "$top/tests/testbed/tempest.sh"
+tempest_install || skip "tempest cannot be installed"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/chronova-tempest.XXXXXX")
 house=
@@ -71,14 +65,10 @@ house=$!
 for _ in $(seq 300); do curl -fsS -m 5 -o /dev/null "$url/healthz" 2>/dev/null && break; sleep 0.2; done
 curl -fsS -m 5 -o /dev/null "$url/healthz" || { tail -n 30 "$work/chronova.log"; echo "tempest: the control plane does not start"; exit 1; }
 
-mkdir "$work/locks"
-(cd "$work" && "$venv/bin/tempest" init ws --workspace-path "$work/workspaces.yaml" >"$work/init.log" 2>&1) \
-  || { cat "$work/init.log"; exit 1; }
-python3 "$own/furnish.py" "$work/data/clouds.yaml" "$own/tempest.conf.in" "$work/ws/etc/tempest.conf" \
-  URL="$url" WORK="$work" HOSTS=$HOSTS VOLUMES="${TEMPEST_VOLUMES:-false}" LIVE_MIGRATION=true IMAGE_FILE="${TEMPEST_IMAGE:-}" RAM="${TEMPEST_RAM:-64}" || exit 1
-for setting in ${TEMPEST_SETTINGS:-}; do
-  sed -i "s|^${setting%%=*} = .*|${setting%%=*} = ${setting#*=}|" "$work/ws/etc/tempest.conf"
-done
+tempest_furnish "$work" "$work/data/clouds.yaml" URL="$url" HOSTS=$HOSTS VOLUMES="${TEMPEST_VOLUMES:-false}" LIVE_MIGRATION=true \
+  IMAGE_FILE="${TEMPEST_IMAGE:-}" RAM="${TEMPEST_RAM:-64}" || exit 1
+# shellcheck disable=SC2086 # one word for each setting
+tempest_set "$work" ${TEMPEST_SETTINGS:-}
 
 selected=(--regex '^tempest\.api\.compute') part=()
 if [ $# -gt 0 ]; then
@@ -86,15 +76,10 @@ if [ $# -gt 0 ]; then
 elif [ -z "${CHRONOVA_SOAK:-}" ]; then
   selected=(--regex "$(grep -v '^#' "$own/short.txt" | paste -sd '|')") part=(part)
 fi
-cd "$work/ws" || exit 1
-timeout -k 30 -s INT "${TEMPEST_SECONDS:-1100}" "$venv/bin/tempest" run --config-file "$work/ws/etc/tempest.conf" --workspace ws \
-  --workspace-path "$work/workspaces.yaml" "${selected[@]}" --concurrency "${TEMPEST_WORKERS:-1}" --subunit \
-  >"$work/run.subunit" 2>"$work/run.err"
-# The exit status says whether any test failed, but this script compares the results with its lists.
-[ -s "$work/run.subunit" ] || { tail -n 20 "$work/run.err"; exit 1; }
+tempest_run "$work" "${selected[@]}" || exit 1
 cat "${TEMPEST_PASSES:-$own/passes.txt}" >"$work/passes.txt"
 [ "${TEMPEST_VOLUMES:-false}" = false ] || cat "$own/passes-volumes.txt" >>"$work/passes.txt"
-"$venv/bin/python" "$own/verdict.py" "$work/run.subunit" "$work/result.txt" "$work/passes.txt" "$own/exceptions.txt" "${part[@]}"
+tempest_verdict "$work" "$work/passes.txt" "${part[@]}"
 status=$?
 [ -z "${TEMPEST_RESULT:-}" ] || cp "$work/result.txt" "$TEMPEST_RESULT"
 exit $status

@@ -4,6 +4,9 @@
 
 The resources are two public images, two flavors, a shared network for the servers, an external one for floating
 addresses, and a router between the networks. Needs nothing but Python.
+
+PHYSICAL=NETWORK OUTSIDE=CIDR,FIRST,LAST: the external network is flat on that physical network of a real Neutron, and its
+floating addresses are FIRST to LAST.
 """
 
 import json
@@ -53,10 +56,10 @@ class House:
         flavor = {"id": name, "name": name, "ram": ram, "vcpus": 1, "disk": 1}
         self.ask("POST", self.services["compute"] + "/flavors", {"flavor": flavor})
 
-    def network(self, name, cidr, **settings):
+    def network(self, name, cidr, on_subnet=None, **settings):
         root = self.services["network"].removesuffix("/v2.0") + "/v2.0"
         network = self.ask("POST", root + "/networks", {"network": {"name": name, **settings}})[1]["network"]
-        subnet = {"network_id": network["id"], "name": name, "cidr": cidr, "ip_version": 4}
+        subnet = {"network_id": network["id"], "name": name, "cidr": cidr, "ip_version": 4, **(on_subnet or {})}
         subnet = self.ask("POST", root + "/subnets", {"subnet": subnet})[1]["subnet"]
         return network["id"], subnet["id"]
 
@@ -82,7 +85,12 @@ def main():
     house.flavor("tempest-1", ram)
     house.flavor("tempest-2", 2 * ram)
     _, inside = house.network("tempest", "10.100.0.0/16", shared=True)
-    values["PUBLIC_NET"], _ = house.network("public", "203.0.113.0/24", **{"router:external": True})
+    outside, cidr, on_subnet = {"router:external": True}, "203.0.113.0/24", {}
+    if "PHYSICAL" in values:
+        outside |= {"provider:network_type": "flat", "provider:physical_network": values["PHYSICAL"]}
+        cidr, first, last = values["OUTSIDE"].split(",")
+        on_subnet = {"enable_dhcp": False, "allocation_pools": [{"start": first, "end": last}]}
+    values["PUBLIC_NET"], _ = house.network("public", cidr, on_subnet, **outside)
     house.router(values["PUBLIC_NET"], inside)
     values["EXTENSIONS"] = ",".join(house.extensions())
     text = re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], open(template).read())

@@ -1,5 +1,5 @@
 #!/bin/bash
-# make-image.sh OUT.qcow2 [--kernel cloud|generic] [--uefi] [--agent] [--boot]
+# make-image.sh OUT.qcow2 [--kernel cloud|generic] [--uefi] [--agent] [--ssh] [--boot]
 #
 # Builds a tiny bootable guest disk from Debian packages and the files in guest/. The whole system is in the initramfs.
 # The only partition (FAT, label GUESTBOOT) has the boot files and the data that the guest keeps across boots.
@@ -7,24 +7,26 @@
 #   --kernel  cloud (the default) boots fastest but has no AHCI driver; generic has one
 #   --uefi    also boots by UEFI, with secure boot too (Debian's signed shim, GRUB and kernel)
 #   --agent   with the QEMU guest agent
+#   --ssh     with an SSH server; root logs in with the key in the server's metadata
 #   --boot    boots it once in QEMU and prints the milliseconds to GUEST-READY
 # Packages are downloaded once, to $TESTBED_CACHE (/var/tmp/chronova-testbed), and unpacked, never installed.
 set -euo pipefail
 export LC_ALL=C
 HERE=$(dirname "$(realpath "$0")")
-OUT='' KERNEL=cloud UEFI=0 AGENT=0 BOOT=0
+OUT='' KERNEL=cloud UEFI=0 AGENT=0 SSH=0 BOOT=0
 while [ $# -gt 0 ]; do
   case $1 in
     --kernel) KERNEL=$2; shift ;;
     --uefi) UEFI=1 ;;
     --agent) AGENT=1 ;;
+    --ssh) SSH=1 ;;
     --boot) BOOT=1 ;;
     -*) echo "make-image.sh: no option $1" >&2; exit 2 ;;
     *) OUT=$1 ;;
   esac
   shift
 done
-[ -n "$OUT" ] || { sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
+[ -n "$OUT" ] || { sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
 mkdir -p "$(dirname "$OUT")"
 OUT=$(realpath -m "$OUT")
 CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/packages
@@ -62,6 +64,7 @@ echo "unpacking $kernel"
 unpack "$kernel" busybox-static
 [ $UEFI = 0 ] || unpack shim-signed grub-efi-amd64-signed
 [ $AGENT = 0 ] || unpack qemu-guest-agent libglib2.0-0 liburing2 libudev1
+[ $SSH = 0 ] || unpack dropbear-bin libtomcrypt1 libtommath1 libgmp10
 VERSION=$(basename "$W"/packages/boot/vmlinuz-* | sed 's/^vmlinuz-//')
 depmod -b "$W/packages" "$VERSION"
 
@@ -99,16 +102,29 @@ echo 'root::0:0:root:/root:/bin/sh' >"$R/etc/passwd"
 echo 'root:x:0:' >"$R/etc/group"
 echo "export PATH=/bin:/sbin PS1='guest# '" >"$R/etc/profile"
 
-if [ $AGENT = 1 ]; then
-  cp "$W/packages/usr/sbin/qemu-ga" "$R/bin/qemu-ga"
-  install -m 755 "$HERE/guest/chpasswd" "$R/bin/chpasswd"
-  libraries=$W/packages/usr/lib/x86_64-linux-gnu:$W/packages/lib/x86_64-linux-gnu
-  LD_LIBRARY_PATH=$libraries ldd "$R/bin/qemu-ga" | awk '/=> \// { print $3 } /^\t\/lib/ { print $1 }' | while read -r file; do
+# Copies a program into the guest, with the libraries that it needs.
+program() { # package's file, place in the guest
+  local libraries=$W/packages/usr/lib/x86_64-linux-gnu:$W/packages/lib/x86_64-linux-gnu
+  cp "$W/packages/$1" "$R/$2"
+  LD_LIBRARY_PATH=$libraries ldd "$R/$2" | awk '/=> \// { print $3 } /^\t\/lib/ { print $1 }' | while read -r file; do
     place=$R/lib/x86_64-linux-gnu
     case $file in /lib64/*) place=$R/lib64 ;; esac
     mkdir -p "$place"
     cp -L "$file" "$place/"
   done
+}
+if [ $AGENT = 1 ]; then
+  program usr/sbin/qemu-ga bin/qemu-ga
+  install -m 755 "$HERE/guest/chpasswd" "$R/bin/chpasswd"
+fi
+if [ $SSH = 1 ]; then
+  program usr/sbin/dropbear sbin/dropbear
+  mkdir -p "$R/etc/dropbear"
+  echo /bin/sh >"$R/etc/shells"
+  # Tests of others call these.
+  printf '#!/bin/sh\nexec "$@"\n' >"$R/bin/sudo"
+  chmod 755 "$R/bin/sudo"
+  for applet in ip udhcpc; do ln -s /bin/busybox "$R/sbin/$applet"; done
 fi
 (cd "$R" && find . | sort | cpio --quiet -o -H newc --owner 0:0 | lz4 -l -9 -q >"$W/initrd")
 
