@@ -144,6 +144,20 @@ impl CinderVolumes {
         keep: &[AttachmentId],
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
+        self.release_known_but(volume, instance, keep, meta).await?;
+        match self.settle(meta).await {
+            true => self.release_known_but(volume, instance, keep, meta).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn release_known_but(
+        &self,
+        volume: VolumeId,
+        instance: InstanceId,
+        keep: &[AttachmentId],
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
         for known in self.attachments_of(volume, instance, meta).await? {
             if !keep.contains(&known.id) {
                 self.release_one(known.id, meta).await?;

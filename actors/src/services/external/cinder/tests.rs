@@ -284,6 +284,26 @@ async fn an_attachment_that_is_gone_is_ended_and_one_that_only_a_service_may_end
     }
 }
 
+/// Cinder makes the attachment only after the undo has looked for it once.
+#[tokio::test]
+async fn an_attachment_that_is_made_late_is_ended() {
+    let looks = std::sync::atomic::AtomicUsize::new(0);
+    let stub = stub(move |call| match call.line.split(' ').next() {
+        Some("POST") => says(504, &json!({})),
+        Some("GET") => {
+            let is_made = looks.fetch_add(1, Ordering::Relaxed) >= 2;
+            says(200, &json!({"attachments": if is_made { vec![attached("reserved")] } else { vec![] }}))
+        }
+        _ => says(200, &json!({})),
+    })
+    .await;
+    let cinder = cinder(&stub, Duration::from_secs(1));
+    let lost = cinder.reserve(AttachmentId::random(), volume(), server(), work()).await;
+    assert!(matches!(lost, Err(PortError::Unavailable(_))), "{lost:?}");
+    cinder.release_others(volume(), server(), &[], work()).await.unwrap();
+    assert_eq!(stub.count("DELETE "), 1, "{:?}", stub.calls());
+}
+
 /// The attachment in `keep` stays, and all other attachments of the server are ended.
 #[tokio::test]
 async fn what_no_answer_told_is_ended() {

@@ -115,6 +115,30 @@ impl CinderVolumes {
         }
     }
 
+    /// Deletes the volume that was created for this proposed id. Returns whether there is one.
+    async fn remove_proposed_volume(&self, id: VolumeId, meta: &Meta) -> Result<bool, PortError> {
+        let own = self.own(meta.request_id.as_ref()).await?;
+        let Some(made) = self.proposed_volume(&own, id).await? else { return Ok(false) };
+        if made.status != "deleting" {
+            self.remove(&format!("volumes/{}", made.id), meta).await?;
+        }
+        Ok(true)
+    }
+
+    /// Deletes the snapshot that was created for this proposed id. Returns whether there is one.
+    async fn remove_proposed_snapshot(&self, id: SnapshotId, meta: &Meta) -> Result<bool, PortError> {
+        let own = self.own(meta.request_id.as_ref()).await?;
+        let Some(made) = self.proposed_snapshot(&own, id).await? else { return Ok(false) };
+        self.remove(&format!("snapshots/{}", made.id), meta).await?;
+        Ok(true)
+    }
+
+    /// Waits for the changes of this work that had no answer in time. Returns whether it waited; see
+    /// [`CalledService::settle`](crate::services::external::keystone::CalledService::settle).
+    pub(super) async fn settle(&self, work: &Meta) -> bool {
+        self.service.settle(work.request_id.as_ref()).await
+    }
+
     /// Whether a project may use a type that is not public.
     async fn may_use(
         &self,
@@ -199,16 +223,11 @@ impl VolumeService for CinderVolumes {
     }
 
     async fn delete(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError> {
-        if self.remove(&format!("volumes/{volume}"), &meta).await? != 404 {
+        let found = self.remove(&format!("volumes/{volume}"), &meta).await? != 404;
+        if found || self.remove_proposed_volume(volume, &meta).await? || !self.settle(&meta).await {
             return Ok(());
         }
-        let own = self.own(meta.request_id.as_ref()).await?;
-        match self.proposed_volume(&own, volume).await? {
-            Some(made) if made.status != "deleting" => {
-                self.remove(&format!("volumes/{}", made.id), &meta).await.map(drop)
-            }
-            _ => Ok(()),
-        }
+        self.remove_proposed_volume(volume, &meta).await.map(drop)
     }
 
     async fn create_snapshot(
@@ -233,14 +252,11 @@ impl VolumeService for CinderVolumes {
     }
 
     async fn delete_snapshot(&self, snapshot: SnapshotId, meta: Arc<Meta>) -> Result<(), PortError> {
-        if self.remove(&format!("snapshots/{snapshot}"), &meta).await? != 404 {
+        let found = self.remove(&format!("snapshots/{snapshot}"), &meta).await? != 404;
+        if found || self.remove_proposed_snapshot(snapshot, &meta).await? || !self.settle(&meta).await {
             return Ok(());
         }
-        let own = self.own(meta.request_id.as_ref()).await?;
-        match self.proposed_snapshot(&own, snapshot).await? {
-            Some(made) => self.remove(&format!("snapshots/{}", made.id), &meta).await.map(drop),
-            None => Ok(()),
-        }
+        self.remove_proposed_snapshot(snapshot, &meta).await.map(drop)
     }
 
     /// Cinder has no id for a request to write an image. If an image is being written already, the call counts as a
