@@ -136,18 +136,18 @@ pub(super) async fn await_network(work: &StepRun, server: &Alive) -> Result<(), 
     let end = Instant::now() + options.vif_plugging_timeout;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let state = match work.context.networks.await_plugged(&ports, left.min(LOOK_FOR_DELETE)).await {
+        let (state, is_over) = match work.context.networks.await_plugged(&ports, left.min(LOOK_FOR_DELETE)).await {
             // A network service that does not answer now may still plug the ports in time.
             Err(PortError::Unavailable(reason)) => {
                 tracing::debug!(instance = %work.instance_id(), reason, "asking whether ports are plugged failed, retrying");
                 tokio::time::sleep(LOOK_AGAIN.min(left)).await;
-                PlugState::NotYet
+                (PlugState::NotYet, left.is_zero())
             }
-            state => state?,
+            state => (state?, left <= LOOK_FOR_DELETE),
         };
         match state {
             PlugState::Plugged => return Ok(()),
-            PlugState::NotYet if left > LOOK_FOR_DELETE => {}
+            PlugState::NotYet if !is_over => {}
             _ if !options.vif_plugging_is_fatal => {
                 tracing::warn!(instance = %work.instance_id(), ?state, "the network did not plug the ports of a guest");
                 return Ok(());

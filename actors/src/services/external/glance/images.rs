@@ -156,7 +156,7 @@ impl GlanceImages {
         let same = stored.size == Some(sent.size)
             && (!by_sha512 || stored.os_hash_value.as_deref() == Some(sent.sha512.as_str()));
         if stored.status == "active" && !same {
-            let _ = ImageService::delete(self, image, Arc::clone(meta)).await;
+            let _ = self.delete_known(image, meta).await;
             return Err(PortError::Invalid(format!(
                 "Glance stored different data for image {image} than was uploaded."
             )));
@@ -177,7 +177,7 @@ impl GlanceImages {
             return self.compare(asker, image, sent, meta).await;
         }
         if self.show_image(asker, image, meta.request_id.as_ref()).await?.status == "active" {
-            let _ = ImageService::delete(self, image, Arc::clone(meta)).await;
+            let _ = self.delete_known(image, meta).await;
         }
         Ok(())
     }
@@ -333,7 +333,7 @@ impl ImageService for GlanceImages {
             (Ok(_), Some(sent)) => self.compare(asker, image, &sent, &meta).await,
             (Ok(_), None) => {
                 // Glance may have stored a part of the bytes as if it were the whole image.
-                let _ = ImageService::delete(self, image, meta).await;
+                let _ = self.delete_known(image, &meta).await;
                 Err(PortError::Unavailable("the upload of the image's data was interrupted".to_owned()))
             }
             (Err(failure), sent) => {

@@ -166,6 +166,8 @@ pub struct ServiceAnswer {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// Whether an earlier attempt of the call was [`CallFailure::Late`].
+    pub was_late: bool,
 }
 
 /// Prints the status alone, because the headers may hold a token.
@@ -271,8 +273,12 @@ impl ServiceClient {
     pub async fn call(&self, request: ServiceRequest) -> Result<ServiceAnswer, CallFailure> {
         let mut was_late = false;
         for made in 0..=self.options.retries {
-            match self.attempt(&request).await? {
-                Ok(answer) => return Ok(answer),
+            let attempt = self.attempt(&request).await.map_err(|refused| match refused {
+                CallFailure::Unanswered(reason) if was_late => CallFailure::Late(reason),
+                other => other,
+            });
+            match attempt? {
+                Ok(answer) => return Ok(ServiceAnswer { was_late, ..answer }),
                 Err(failure) if made == self.options.retries || !failure.again => {
                     self.breaker.failed(Instant::now(), &failure.reason);
                     return Err(match was_late || failure.late {
@@ -306,7 +312,7 @@ impl ServiceClient {
                 Silence { reason: format!("{} {what}", self.options.name), again: idempotent && !long, late: false }
             })?;
             let (status, headers) = (parts.status.as_u16(), parts.headers);
-            Ok(ServiceAnswer { status, headers, body: body.to_bytes() })
+            Ok(ServiceAnswer { status, headers, body: body.to_bytes(), was_late: false })
         };
         let (service, method) = (self.options.name, request.method.as_str());
         let span = tracing::info_span!(target: "spans", "service", service, method, status = Empty, error = Empty);

@@ -64,7 +64,8 @@ impl ServiceClient {
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, LONGEST_ANSWER).collect().await;
             let body = body.map_err(|_| format!("{} ended its answer early", self.options.name))?;
-            Ok(ServiceAnswer { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes() })
+            let (status, headers) = (parts.status.as_u16(), parts.headers);
+            Ok(ServiceAnswer { status, headers, body: body.to_bytes(), was_late: false })
         };
         let answer = tokio::select! {
             answer = sending => answer,

@@ -62,6 +62,22 @@ async fn a_change_is_late_only_after_a_timeout() {
         StubService::start(|_, before| StubAnswer::Says(if before == 0 { 504 } else { 503 }, String::new())).await;
     let failure = client(LONG).call(ServiceRequest::put(&stub.url)).await.unwrap_err();
     assert_eq!((failure, stub.calls().len()), (CallFailure::Late("stub answers 503".to_owned()), 3));
+    // The first attempt is late, and the second succeeds.
+    let stub =
+        StubService::start(|_, before| StubAnswer::Says(if before == 0 { 504 } else { 200 }, String::new())).await;
+    assert!(client(LONG).call(ServiceRequest::put(&stub.url)).await.unwrap().was_late);
+    // The first attempt is late, and meanwhile other calls have opened the circuit breaker.
+    let client = client(LONG);
+    let others = std::sync::Arc::clone(&client);
+    let stub = StubService::start(move |_, _| {
+        for _ in 0..8 {
+            others.breaker.failed(std::time::Instant::now(), "refused");
+        }
+        StubAnswer::Says(504, String::new())
+    })
+    .await;
+    let failure = client.call(ServiceRequest::put(&stub.url)).await.unwrap_err();
+    assert_eq!((failure, stub.calls().len()), (CallFailure::Late("refused".to_owned()), 1));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@
 //! the service user's token.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chronova_events::ids::RequestId;
@@ -21,6 +21,9 @@ use crate::ports::UserToken;
 use crate::services::external::http::{
     CallFailure, CallOptions, OpenedAnswer, ServiceAnswer, ServiceClient, ServiceRequest, TrustError,
 };
+
+/// The longest wait of [`CalledService::settle`], because a timeout may be set to an hour, and an undo waits.
+const LONGEST_SETTLE: Duration = Duration::from_mins(1);
 
 /// Where a service is: its addresses, or its type in the catalogue.
 #[derive(Debug, Clone, Default)]
@@ -106,37 +109,22 @@ impl CalledService {
         request: Option<&RequestId>,
         build: impl Fn(&str) -> ServiceRequest + Send + Sync,
     ) -> Result<ServiceAnswer, CallFailure> {
-        let answer = self.call_accepted(asker, request, &build).await;
-        if let (Err(CallFailure::Late(_)), Some(request)) = (&answer, request)
-            && build("http://unused").is_change()
-        {
-            self.late.note(request, Instant::now());
-        }
-        answer
-    }
-
-    async fn call_accepted(
-        &self,
-        asker: Asker<'_>,
-        request: Option<&RequestId>,
-        build: &(impl Fn(&str) -> ServiceRequest + Send + Sync),
-    ) -> Result<ServiceAnswer, CallFailure> {
-        let first = self.call_once(asker, request, build).await?;
+        let first = self.call_once(asker, request, &build).await?;
         if first.0.status != 401 || !self.doubt(asker, &first.1).await {
             return Ok(first.0);
         }
-        Ok(self.call_once(asker, request, build).await?.0)
+        Ok(self.call_once(asker, request, &build).await?.0)
     }
 
     /// Waits until the service has made all changes of this request that had no answer in time, or will not make them.
     /// Returns whether it waited. If so, the caller must look for such a change once more. The caller has just got an
-    /// answer, so the service works again; it gets one more timeout for its older calls.
+    /// answer, so the service works again; it gets one more timeout, but at most a minute, for its older calls.
     pub async fn settle(&self, request: Option<&RequestId>) -> bool {
         let Some((request, given_up)) = request.and_then(|request| Some((request, self.late.of(request)?))) else {
             return false;
         };
         tracing::info!(service = self.calls.name, %request, "waiting for changes that had no answer in time");
-        tokio::time::sleep(self.calls.timeout).await;
+        tokio::time::sleep(self.calls.timeout.min(LONGEST_SETTLE)).await;
         self.late.forget(request, given_up);
         true
     }
@@ -154,10 +142,21 @@ impl CalledService {
         build: &(impl Fn(&str) -> ServiceRequest + Send + Sync),
     ) -> Result<(ServiceAnswer, CallTokens), CallFailure> {
         let tokens = self.tokens(asker, request).await?;
-        let again = build("http://unused").is_idempotent();
+        let (again, changing) = {
+            let call = build("http://unused");
+            (call.is_idempotent(), request.filter(|_| call.is_change()))
+        };
+        let late = &self.late;
+        // Another address may answer after one was late, so the note is made for each address.
         let made = self.try_each(&tokens.roots, again, |client, root| {
             let call = signed(build(root), asker, &tokens).on_behalf_of(request);
-            Box::pin(client.call(call))
+            Box::pin(async move {
+                let made = client.call(call).await;
+                if let Some(request) = changing.filter(|_| is_late(&made)) {
+                    late.note(request, Instant::now());
+                }
+                made
+            })
         });
         let answer = made.await?;
         Ok((answer, tokens))
@@ -275,6 +274,14 @@ impl CalledService {
         let own = tokens.own.as_ref().filter(|_| matches!(asker, Asker::Own)).map(|token| (&*self.accounts.own, token));
         let vouching = self.accounts.vouching.as_deref().zip(tokens.vouching.as_ref());
         own.into_iter().chain(vouching).collect()
+    }
+}
+
+/// Whether the service may still do what an attempt of the call asked.
+fn is_late(made: &Result<ServiceAnswer, CallFailure>) -> bool {
+    match made {
+        Ok(answer) => answer.was_late,
+        Err(failure) => matches!(failure, CallFailure::Late(_)),
     }
 }
 

@@ -176,7 +176,18 @@ async fn an_upload_that_stands_still_ends() {
     assert_eq!(sent.unwrap_err(), CallFailure::Unanswered("an upload to image makes no progress".to_owned()));
 }
 
-/// All calls are late, whether the stub or the timeout ends them.
+/// The first address is late, and the second makes the change.
+#[tokio::test]
+async fn a_change_that_was_late_at_one_address_is_noted() {
+    let (hangs, works) = (stub(|_| 504).await, stub(|_| 200).await);
+    let (service, request) = (service(&works, &[&hangs.url, &works.url], false), RequestId::new("req-1"));
+    let build = |root: &str| ServiceRequest::put(format!("{root}/images/1"));
+    let made = service.call(Asker::Own, Some(&request), build).await;
+    assert_eq!(made.map(|answer| answer.status), Ok(200));
+    assert!(service.late.of(&request).is_some());
+}
+
+/// The stub answers as a proxy whose service hangs, so all calls are late.
 #[tokio::test]
 async fn a_request_with_a_late_change_settles_once() {
     let stub = stub(|_| 504).await;
