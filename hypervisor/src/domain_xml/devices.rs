@@ -55,13 +55,13 @@ fn host_address(at: PciAddress) -> Element {
         .attr("function", format!("0x{:x}", at.function))
 }
 
-/// The address in the source of an interface, whose type libvirt needs.
+/// The PCI address in the source of an interface. There libvirt requires the address's type.
 pub(super) fn source_address(at: PciAddress) -> Element {
     host_address(at).attr("type", "pci")
 }
 
-/// An interface that is a PCI device of the host. The device has no queues, filters or limits of the host. A whole card
-/// keeps its own MAC address, so the guest gets it as a device.
+/// An interface on a PCI device of the host, without elements for queues, filters and limits. A whole card keeps its
+/// own MAC address, so the guest gets it as a `hostdev`.
 fn device_interface(nic: &Nic, plugged: &NicDevice, hardware: &Hardware) -> Element {
     if let (NicDeviceForm::WholeCard, Some(device)) = (plugged.form, plugged.device) {
         return passed(device);
@@ -102,7 +102,8 @@ impl DeviceNames {
         let prefix = bus.prefix();
         let free = |name: &String| !self.0.contains(name);
         let name = (b'a'..=b'z').map(|letter| format!("{prefix}{}", char::from(letter))).find(free);
-        // A server with more than 26 local disks was refused earlier.
+        // `[DEFAULT] max_local_block_devices` limits the local disks, by default to 3. A server gets this name only if
+        // that limit is beyond 26 or turned off.
         let name = name.unwrap_or_else(|| format!("{prefix}aa"));
         self.0.push(name.clone());
         name
@@ -116,7 +117,8 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
     let own = |name: String, bus: DiskBus, names: &mut DeviceNames| {
         disk(&place_of(host, &name), host, (bus, hardware), names.next(bus)).children(hardware.tuning.disk())
     };
-    // In Nova's older form of a rescue the guest has only the rescue disk and its root disk.
+    // In Nova's older form of a rescue, the guest has the rescue disk and its root disk, but no ephemeral or swap
+    // disks.
     let only_root = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_none());
     if only_root {
         disks.push(own(volumes::rescue(guest.instance), hardware.disk_bus, &mut names));
@@ -187,7 +189,7 @@ fn disk(source: &DiskSource, host: &HostFacts, (bus, hardware): (DiskBus, &Hardw
         .child(Element::new("target").attr("dev", name).attr("bus", bus.name()))
 }
 
-/// Renders a volume as a disk. A running guest identifies it by its serial number.
+/// Renders a volume as a disk. The driver finds the disk in a domain by its serial number.
 pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts, encrypted: bool) -> Element {
     let in_pool = || Element::new("source").attr("pool", &disk.pool).attr("volume", &disk.volume);
     let (kind, source, cache) = match &disk.network {
@@ -241,7 +243,8 @@ fn vfat_drive(source: &DiskSource, host: &HostFacts, hardware: &Hardware) -> Ele
 }
 
 /// The SCSI controller, if a disk needs one. Current systems have no driver for libvirt's default, an LSI model. A guest
-/// with encrypted memory also gets the controller of its channels, because libvirt's own would not use the IOMMU.
+/// with encrypted memory also gets the controller of its channels, because the one that libvirt adds does not use the
+/// IOMMU.
 fn controllers(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
     let cdrom = guest.config_drive.is_some() && hardware.cdrom_bus == DiskBus::Scsi;
     let volume = guest.volumes.iter().any(|disk| disk.bus == DiskBus::Scsi.name());
@@ -348,7 +351,7 @@ fn rng(host: &HostFacts, hardware: &Hardware) -> Element {
         .child(Element::leaf("backend", &host.guests.rng_device).attr("model", "random"))
 }
 
-/// The watchdog model of Nova's driver. All common systems have a driver for it.
+/// The watchdog has the model that Nova's driver uses.
 fn watchdog(action: &str, host: &HostFacts) -> Element {
     let model = if host.arch == "s390x" { "diag288" } else { "i6300esb" };
     Element::new("watchdog").attr("model", model).attr("action", action)
