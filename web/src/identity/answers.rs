@@ -309,7 +309,7 @@ pub(super) fn access_rule_shown() -> Answers {
     ok(one("access_rule", access_rule_with_links()))
 }
 
-/// Without access rules, the credential permits every request that its roles allow.
+/// If the credential has no access rules, only its roles and `unrestricted` limit the requests that it permits.
 fn application_credential() -> Schema {
     let role = named().plus([req("domain_id", shape::string_or_null())]);
     named().plus([
