@@ -189,7 +189,8 @@ fn disk(source: &DiskSource, host: &HostFacts, (bus, hardware): (DiskBus, &Hardw
         .child(Element::new("target").attr("dev", name).attr("bus", bus.name()))
 }
 
-/// Renders a volume as a disk. The driver finds the disk in a domain by its serial number.
+/// Renders a volume as a disk. The driver finds the disk in a domain by the volume's name in the source, or else by the
+/// serial number.
 pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts, encrypted: bool) -> Element {
     let in_pool = || Element::new("source").attr("pool", &disk.pool).attr("volume", &disk.volume);
     let (kind, source, cache) = match &disk.network {
