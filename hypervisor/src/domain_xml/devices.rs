@@ -98,13 +98,12 @@ impl DeviceNames {
         Self(volumes.iter().map(|disk| disk.device.clone()).collect())
     }
 
+    /// The first free name: `vda` to `vdz`, then `vdaa` to `vdzz`.
     fn next(&mut self, bus: DiskBus) -> String {
-        let prefix = bus.prefix();
-        let free = |name: &String| !self.0.contains(name);
-        let name = (b'a'..=b'z').map(|letter| format!("{prefix}{}", char::from(letter))).find(free);
-        // `[DEFAULT] max_local_block_devices` limits the local disks, by default to 3. A server gets this name only if
-        // that limit is beyond 26 or turned off.
-        let name = name.unwrap_or_else(|| format!("{prefix}aa"));
+        let letters = || (b'a'..=b'z').map(char::from);
+        let pairs = letters().flat_map(|first| letters().map(move |second| format!("{first}{second}")));
+        let mut names = letters().map(String::from).chain(pairs).map(|letters| format!("{}{letters}", bus.prefix()));
+        let name = names.find(|name| !self.0.contains(name)).unwrap_or_else(|| format!("{}zz", bus.prefix()));
         self.0.push(name.clone());
         name
     }
@@ -112,6 +111,9 @@ impl DeviceNames {
 
 fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
     let mut names = DeviceNames::beside(&guest.volumes);
+    if guest.config_drive.as_ref().is_some_and(|image| vfat::is_image(image)) {
+        names.0.push(vfat_name(hardware.disk_bus));
+    }
     let mut disks = Vec::new();
     let path = |volume: String| format!("{}/{volume}", host.pool_path);
     let own = |name: String, bus: DiskBus, names: &mut DeviceNames| {
@@ -235,12 +237,15 @@ fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut DeviceNames) -> Element 
 /// guest's volumes do not depend on it. QEMU has no read-only disks on IDE and SATA.
 fn vfat_drive(source: &DiskSource, host: &HostFacts, hardware: &Hardware) -> Element {
     let bus = hardware.disk_bus;
-    let last = if bus == DiskBus::Ide { 'd' } else { 'z' };
-    let drive = disk(source, host, (bus, hardware), format!("{}{last}", bus.prefix()));
+    let drive = disk(source, host, (bus, hardware), vfat_name(bus));
     match bus {
         DiskBus::Ide | DiskBus::Sata => drive,
         _ => drive.child(Element::new("readonly")),
     }
+}
+
+fn vfat_name(bus: DiskBus) -> String {
+    format!("{}{}", bus.prefix(), if bus == DiskBus::Ide { 'd' } else { 'z' })
 }
 
 /// The SCSI controller, if a disk needs one. Current systems have no driver for libvirt's default, an LSI model. A guest
