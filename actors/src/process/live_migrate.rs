@@ -337,7 +337,7 @@ async fn unplug_devices(work: &StepRun) -> Result<StepOutput, StepError> {
 
 async fn plug_again(work: &StepRun) -> Result<(), StepError> {
     match mine(work).await?.filter(|subject| !is_being_deleted(subject)) {
-        Some(subject) => guest::plug_devices(work, &subject.moving.source, &subject.server).await,
+        Some(subject) => guest::restore_devices(work, &subject.moving.source, &subject.server).await,
         None => Ok(()),
     }
 }
@@ -420,10 +420,7 @@ async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(
     let process = work.running.process;
     let follow = async {
         moving::bind(work, target).await?;
-        if let Err(error) = guest::plug_devices(work, target, &subject.server).await {
-            // The agent of the destination attaches what the guest lacks.
-            tracing::warn!(server = %work.instance_id(), reason = error.fault().details, "plugging in a PCI device failed, retrying");
-        }
+        guest::restore_devices(work, target, &subject.server).await?;
         moved_volumes::take_back(work, &subject.server, target).await?;
         resume_guest(work, subject, target).await
     };

@@ -41,6 +41,9 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 InstanceRecord::PowerFailed { process, action, fault }
             }
         };
+        if action == PowerAction::Suspend && outcome != ProcessOutcome::Succeeded {
+            plug_again(work).await?;
+        }
         let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
         if outcome == ProcessOutcome::Succeeded {
@@ -51,12 +54,19 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         }
         // While the process worked, the host's agent did not record the guest's power state. So the process records it.
         let Some(server) = work.server().await? else { return Ok(()) };
-        if let (PowerAction::Suspend, Some(placed)) = (action, &server.placement) {
-            guest::plug_devices(work, placed, &server).await?;
-        }
         turn::observe_guest(work, &server).await
     }
     .boxed()
+}
+
+/// Gives a guest that could not be suspended its devices again, while the server still belongs to this process.
+async fn plug_again(work: &StepRun) -> Result<(), StepError> {
+    if let Some(server) = work.server().await?.filter(|server| server.ongoing.is_some())
+        && let Some(placed) = &server.placement
+    {
+        guest::restore_devices(work, placed, &server).await?;
+    }
+    Ok(())
 }
 
 /// Lets the host's agent compare a resumed guest with the log at once, if the agent could not do so before. The guest
@@ -115,12 +125,8 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
         true => tpm::with_passphrase(work, placed.host, &server, asked).await?,
         false => asked.await?,
     };
-    let is_on = match (action, &answer) {
-        (PowerAction::Resume, Ok(())) => true,
-        (PowerAction::Suspend, Err(error)) => !error.is_transient(),
-        _ => false,
-    };
-    if is_on {
+    // After a failed suspension, `conclude` restores the devices.
+    if action == PowerAction::Resume && answer.is_ok() {
         guest::plug_devices(work, placed, &server).await?;
     }
     match answer {
