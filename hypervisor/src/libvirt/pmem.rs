@@ -28,16 +28,17 @@ fn open(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool
 }
 
 /// The resource classes that the host offers. A host without the directory offers none.
-pub(super) fn offered(connect: &Connect, options: &LibvirtOptions) -> Vec<(String, u32)> {
+pub(super) fn offered(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<(String, u32)>> {
     let pmem = &options.guests.pmem;
     if pmem.labels.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     match open(connect, options) {
-        Ok(_) => pmem.offered(),
+        Ok(_) => Ok(pmem.offered()),
+        Err(error) if error.is_transient() => Err(error),
         Err(error) => {
             tracing::warn!(%error, path = pmem.path, "the host offers no persistent memory");
-            Vec::new()
+            Ok(Vec::new())
         }
     }
 }
