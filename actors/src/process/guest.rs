@@ -460,11 +460,7 @@ pub(super) async fn restore_devices(work: &StepRun, placed: &Placed, server: &Al
     let Err(error) = plugged else { return Ok(()) };
     let (server, reason) = (work.instance_id(), error.fault().details);
     tracing::warn!(%server, reason, "plugging in a PCI device failed, the host's agent retries");
-    let fleet = &work.context.fleet;
-    fleet.suspects.add(placed.host, [server]);
-    if let Some(member) = fleet.member(placed.host) {
-        member.resync.notify_one();
-    }
+    work.context.fleet.suspects.add(placed.host, [server]);
     Ok(())
 }
 

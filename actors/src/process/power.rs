@@ -46,10 +46,10 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         }
         let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
+        if matches!(action, PowerAction::Suspend | PowerAction::Resume) {
+            compare_devices(work).await?;
+        }
         if outcome == ProcessOutcome::Succeeded {
-            if action == PowerAction::Resume {
-                compare_resumed(work).await?;
-            }
             return Ok(());
         }
         // While the process worked, the host's agent did not record the guest's power state. So the process records it.
@@ -69,9 +69,9 @@ async fn plug_again(work: &StepRun) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Lets the host's agent compare a resumed guest with the log at once, if the agent could not do so before. The guest
-/// has the devices that it had when it was suspended.
-async fn compare_resumed(work: &StepRun) -> Result<(), StepError> {
+/// Lets the host's agent compare the guest's devices with the log at once, if the agent could not do so before. A resumed
+/// guest has the devices that it had when it was suspended.
+async fn compare_devices(work: &StepRun) -> Result<(), StepError> {
     let placed = work.server().await?.and_then(|server| server.placement);
     let fleet = &work.context.fleet;
     if let Some(placed) = placed
