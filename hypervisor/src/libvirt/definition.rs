@@ -10,7 +10,7 @@ use virt::storage_pool::StoragePool;
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{adopted, cached_image, disks, emulated_tpm, mdevs, pmem, pool, secrets, snapshot};
+use super::{adopted, cached_image, disks, emulated_tpm, mdevs, pmem, pool, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -254,23 +254,22 @@ fn provide_root(
     }
 }
 
-/// Removes a guest with all its disks and files on this host.
-pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
+/// Removes a guest with all its disks and files on this host. Returns the serials of the volumes that it had.
+pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<Vec<String>> {
+    let mut attached = Vec::new();
     if let Some(domain) = lookup(connect, instance)? {
-        let attached = disks::serials(&domain).unwrap_or_default();
+        attached = disks::serials(&domain).unwrap_or_default();
         pull(&domain)?;
         // The definition names the devices, so it goes last.
         mdevs::remove(&domain)?;
         undefine(&domain)?;
-        for volume in attached {
-            secrets::forget(connect, &volume)?;
-        }
     }
     if options.emulates_tpm {
         emulated_tpm::remove(connect, instance)?;
     }
     pmem::remove(connect, options, instance)?;
-    HostStorage::new(connect, options).remove_all(instance)
+    HostStorage::new(connect, options).remove_all(instance)?;
+    Ok(attached)
 }
 
 /// Guests that have volumes here but no domain.
