@@ -24,6 +24,13 @@ const ABSENT: i32 = 2;
 const BUSY: i32 = 16;
 const EXISTS: i32 = 17;
 
+/// The error number with which a program ended. A program that reached no cluster has said nothing about an image or a
+/// snapshot, although a missing keyring gives it the number of a missing image.
+fn error_number(output: &Output) -> Option<i32> {
+    let unconnected = String::from_utf8_lossy(&output.stderr).contains("couldn't connect to the cluster");
+    output.status.code().filter(|_| !unconnected)
+}
+
 /// Waits before another attempt to remove an image that a client has open.
 #[expect(clippy::disallowed_methods, reason = "on a thread of the host's own")]
 pub(super) fn pause(options: &RbdOptions) {
@@ -100,7 +107,7 @@ impl<'a> CephPrograms<'a> {
     /// Runs `rbd`. Succeeds also if it ends with one of these error numbers.
     fn change(self, call: &'static str, arguments: &[&str], harmless: &[i32]) -> DriverResult<()> {
         let output = self.run(call, "rbd", arguments)?;
-        match output.status.code() {
+        match error_number(&output) {
             Some(code) if code == 0 || harmless.contains(&code) => Ok(()),
             _ => Err(refusal(call, &output)),
         }
@@ -120,7 +127,7 @@ impl<'a> CephPrograms<'a> {
     pub(super) fn image(self, name: &str) -> DriverResult<Option<CephImage>> {
         const CALL: &str = "rbd info";
         let output = self.run(CALL, "rbd", &["info", "--format", "xml", name])?;
-        match output.status.code() {
+        match error_number(&output) {
             Some(0) => {
                 let unread =
                     || DriverError::Failed { call: CALL, message: format!("its answer about {name} is unknown") };
@@ -134,7 +141,7 @@ impl<'a> CephPrograms<'a> {
     fn snapshots(self, image: &str) -> DriverResult<Vec<String>> {
         const CALL: &str = "rbd snap ls";
         let output = self.run(CALL, "rbd", &["snap", "ls", "--format", "xml", image])?;
-        match output.status.code() {
+        match error_number(&output) {
             Some(0) => Ok(named_snapshots(&String::from_utf8_lossy(&output.stdout))),
             Some(ABSENT) => Ok(Vec::new()),
             _ => Err(refusal(CALL, &output)),
@@ -178,7 +185,7 @@ impl<'a> CephPrograms<'a> {
         self.remove_snapshots(image)?;
         for _ in 0..self.rbd.destroy_retries {
             let output = self.run("rbd rm", "rbd", &["rm", "--no-progress", image])?;
-            match output.status.code() {
+            match error_number(&output) {
                 Some(0 | ABSENT) => return Ok(()),
                 Some(BUSY) => pause(self.rbd),
                 _ => return Err(refusal("rbd rm", &output)),
@@ -187,7 +194,8 @@ impl<'a> CephPrograms<'a> {
         self.change("rbd rm", &["rm", "--no-progress", image], &[ABSENT])
     }
 
-    /// Creates an image from the bytes that `send` writes. Removes the image again if `send` fails.
+    /// Creates an image from the bytes that `send` writes. Removes the image again if `send` fails, but not an image that
+    /// existed before.
     pub(super) fn import(self, image: &str, send: impl FnOnce(&mut dyn Write) -> DriverResult<()>) -> DriverResult<()> {
         const CALL: &str = "rbd import";
         let mut command = self.command("rbd");
@@ -205,8 +213,9 @@ impl<'a> CephPrograms<'a> {
             // The program's own error says more than a broken pipe.
             false => Err(refusal(CALL, &output)),
         };
+        let existed = error_number(&output) == Some(EXISTS);
         made.inspect_err(|_| {
-            if let Err(error) = self.remove(image) {
+            if !existed && let Err(error) = self.remove(image) {
                 tracing::warn!(%error, image, "an incomplete image stays in Ceph");
             }
         })
@@ -258,7 +267,9 @@ fn refusal(call: &'static str, output: &Output) -> DriverError {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::ffi::OsStr;
+    use std::os::unix::process::ExitStatusExt as _;
     use std::path::PathBuf;
+    use std::process::ExitStatus;
 
     use super::*;
 
@@ -273,6 +284,20 @@ mod tests {
                          <name>two</name></snapshot></snapshots>";
         assert_eq!(named_snapshots(snapshots), ["one", "two"]);
         assert!(named_snapshots("<snapshots></snapshots>").is_empty());
+    }
+
+    #[test]
+    fn a_missing_keyring_is_not_a_missing_image() {
+        let ended = |code: i32, said: &str| {
+            let stderr = said.as_bytes().to_vec();
+            error_number(&Output { status: ExitStatus::from_raw(code << 8), stdout: Vec::new(), stderr })
+        };
+        let absent = "rbd: error opening image a: (2) No such file or directory\n";
+        assert_eq!(ended(2, absent), Some(ABSENT));
+        let unconnected = "auth: unable to find a keyring on /k: (2) No such file or directory\nrbd: couldn't connect to \
+                           the cluster!\n";
+        assert_eq!(ended(2, unconnected), None);
+        assert_eq!(ended(0, ""), Some(0));
     }
 
     #[test]
