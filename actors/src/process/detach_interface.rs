@@ -110,7 +110,12 @@ async fn plug_again(work: &StepRun) -> Result<(), StepError> {
     }
     match guest::plug(work, placed.host, &server, nic).await {
         Ok(()) => Ok(()),
-        Err(error) => Err(error.persist()),
+        Err(error @ StepError::Again(_)) => Err(error),
+        // A host may refuse for ever, and the process would keep the agent from comparing the guest.
+        Err(error) => {
+            guest::leave_to_agent(work, placed.host, &error);
+            Ok(())
+        }
     }
 }
 
