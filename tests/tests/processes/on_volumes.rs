@@ -1,5 +1,7 @@
 //! Operations on servers with volumes as disks: images, rebuilds, rescues, and leaving their hosts.
 
+use std::time::Duration;
+
 use chronova_actors::process::{
     attach_volume, delete_instance, detach_volume, offload, rebuild, refresh_volume, rescue, snapshot, unshelve,
 };
@@ -257,4 +259,24 @@ async fn attach_and_detach_without_a_host_are_proven() {
     prove(&Case { definition: &attach_volume::DEFINITION, ..case(offloaded_beside_a_volume, ask, away, away) }).await;
     let ask: Ask = |life, id| life.detach(id, 1).boxed_local();
     prove(&Case { definition: &detach_volume::DEFINITION, ..case(offloaded_with_a_volume, ask, away, away) }).await;
+}
+
+/// The volume service has begun to write the image and does not end.
+#[actix_rt::test]
+async fn a_rebuild_gives_up_a_write_that_does_not_end() {
+    let mut world = World::new(1);
+    world.options.processes.reimage_patience = Duration::from_millis(20);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let id = InstanceId::random();
+    built_on_volumes(&life, id).await;
+    world.brakes.hold("create_volume");
+    life.rebuild(id, true).await.unwrap();
+    world.brakes.reached("create_volume").await;
+    life.shows(id, "ERROR").await;
+    assert_eq!(life.fault(id), "Failed to rebuild volume backed instance.");
+    world.brakes.release("create_volume");
+    life.settled().await;
+    life.stop().await;
+    world.check().await;
 }
