@@ -274,7 +274,8 @@ pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: Ins
 
 /// Guests that have volumes here but no domain.
 pub(super) fn orphans(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<InstanceId>> {
-    let names = HostStorage::new(connect, options).volume_names()?;
+    let mut names = HostStorage::new(connect, options).volume_names()?;
+    names.extend(pmem::names(connect, options)?);
     let mut orphans: BTreeSet<_> = names.iter().filter_map(|name| volumes::owner(name)).collect();
     // The domains are listed after the volumes, because a spawn creates the volumes before the domain.
     for domain in connect.list_all_domains(0).during("orphans")? {
