@@ -14,6 +14,7 @@ use roxmltree::{Document, Node};
 
 use crate::driver::{DriverError, DriverResult};
 use crate::options::{LibvirtOptions, RbdOptions};
+use crate::program_messages::ProgramMessages;
 
 /// How long a part of the cluster may take for one operation, in seconds. Ceph itself would wait for ever.
 const PATIENCE: &str = "60";
@@ -202,12 +203,13 @@ impl<'a> CephPrograms<'a> {
         command.args(["import", "--no-progress", "-", image]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut running = command.spawn().map_err(|error| unstarted(CALL, "rbd", &error))?;
+        let messages = ProgramMessages::of(&mut running).map_err(|error| unstarted(CALL, "rbd", &error))?;
         let sent = match running.stdin.take() {
             // The end of the input is the end of the image.
             Some(mut input) => send(&mut input),
             None => Ok(()),
         };
-        let output = running.wait_with_output().map_err(|error| unstarted(CALL, "rbd", &error))?;
+        let output = messages.end(running).map_err(|error| unstarted(CALL, "rbd", &error))?;
         let made = match output.status.success() {
             true => sent,
             // The program's own error says more than a broken pipe.
@@ -231,11 +233,12 @@ impl<'a> CephPrograms<'a> {
         let mut command = self.command("rbd");
         command.args(["export", "--no-progress", image, "-"]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut running = command.spawn().map_err(|error| unstarted(CALL, "rbd", &error))?;
+        let messages = ProgramMessages::of(&mut running).map_err(|error| unstarted(CALL, "rbd", &error))?;
         let received = match running.stdout.take() {
             Some(mut bytes) => receive(&mut bytes),
             None => Ok(()),
         };
-        let output = running.wait_with_output().map_err(|error| unstarted(CALL, "rbd", &error))?;
+        let output = messages.end(running).map_err(|error| unstarted(CALL, "rbd", &error))?;
         match output.status.success() {
             true => received,
             false => received.and(Err(refusal(CALL, &output))),
