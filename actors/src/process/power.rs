@@ -113,12 +113,12 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
     }
     // As in Nova, a guest is saved without the devices of its host, and gets them again when it is resumed.
     if action == PowerAction::Suspend {
-        let ports = port_devices::requested(work, &server).await?;
-        if port_devices::has_whole_card(&ports) {
+        let devices = port_devices::in_guest(work, &server, placed).await?;
+        if devices.has_whole_card {
             let message = "A server with a port of binding:vnic_type direct-physical cannot be suspended.";
             return Err(StepError::fatal(400, message, ""));
         }
-        port_devices::unplug(work, placed.host, &server, &ports).await?;
+        port_devices::unplug(work, placed.host, &server, &devices).await?;
     }
     let asked = async { Ok(ask(driver.as_ref(), work, &server, action).await) };
     let answer = match starts(action) {

@@ -252,6 +252,24 @@ async fn a_failed_operation_ends_although_the_host_refuses_the_device_of_a_port(
     }
 }
 
+/// A user has changed the port since the guest got its device. The device is the guest's until the server is suspended.
+#[actix_rt::test]
+async fn a_suspension_takes_the_device_of_a_changed_port() {
+    let world = World::with_pci(1, CARDS, PciTracking::Untracked);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    life.build_with_port(id(1), "direct").await.unwrap();
+    life.settled().await;
+    let (host, _) = only(&world, id(1));
+    world.network.make_normal(device_port(id(1), "direct"));
+    suspend(&life, id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(1)), "SUSPENDED");
+    assert_eq!(devices(&world.fleet, id(1)), BTreeMap::from([(host, vec![])]));
+    life.stop().await;
+    world.check().await;
+}
+
 /// Nothing says which device a guest has. So a heal could not keep other guests from this device.
 #[actix_rt::test]
 async fn a_server_with_a_device_port_is_not_healed() {
