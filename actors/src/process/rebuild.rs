@@ -74,9 +74,12 @@ fn root_to_write(server: &Alive) -> Option<VolumeId> {
     root.filter(|_| asked).and_then(|device| device.volume)
 }
 
+/// The largest size of an image that counts, in GiB, so that no deadline is too late for a clock.
+const LARGEST: u64 = 1 << 20;
+
 /// How long the volume service may take to write the image.
 fn patience(work: &StepRun, image: &ImageSnapshot) -> Duration {
-    let gib = image.size.div_ceil(1 << 30).max(1);
+    let gib = image.size.div_ceil(1 << 30).clamp(1, LARGEST);
     work.context.options.reimage_patience.saturating_mul(u32::try_from(gib).unwrap_or(u32::MAX))
 }
 

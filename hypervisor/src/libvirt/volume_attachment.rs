@@ -194,8 +194,10 @@ mod tests {
             initiator: "iqn.h".to_owned(),
             chap: Some(("u".to_owned(), DiskPassword::new("p"))),
         }));
+        // The driver connects to its host, so that a secret is forgotten at once.
+        driver.forget_secret(shared.serial.clone()).await.unwrap();
         let disks = [shared.clone(), shared.clone(), disk(None)];
-        let held = driver.hold_secrets(&disks, "spawn", Duration::from_secs(60)).await.unwrap();
+        let held = driver.hold_secrets(&disks, "spawn", Duration::from_mins(1)).await.unwrap();
         assert_eq!(held.len(), 1, "one permit for each secret");
         let forgotten = driver.forget_secret(shared.serial.clone());
         let early = tokio::time::timeout(Duration::from_millis(20), forgotten).await;
