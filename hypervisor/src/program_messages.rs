@@ -1,7 +1,7 @@
-//! What a program says on its standard error while it exchanges data with this process.
+//! Reads the messages of a program while the program exchanges data with this process.
 //!
-//! The pipe of its standard error holds 64 KiB. If nobody read it until the end, a program that says more would wait for
-//! ever, and the exchange with it.
+//! The pipe of its standard error holds 64 KiB. If nobody reads the pipe until the end, a program with more messages waits
+//! for ever, and so does the exchange.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
