@@ -33,7 +33,7 @@ pub fn parent(image: ImageId) -> String {
 }
 
 /// Whether the volume is that of [`parent`] for an image.
-pub(crate) fn is_parent(volume: &str) -> bool {
+pub fn is_parent(volume: &str) -> bool {
     volume.strip_suffix(PARENT_SUFFIX).is_some_and(|image| image.parse::<ImageId>().is_ok())
 }
 

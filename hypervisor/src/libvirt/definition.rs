@@ -96,7 +96,7 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
     if lookup(connect, guest.instance)?.is_some() {
         return Ok(());
     }
-    destroy(connect, options, guest.instance)?;
+    destroy(connect, options, guest.instance, &mut Vec::new())?;
     provide_volumes(HostStorage::new(connect, options), guest, true, DiskContent::Yes)
 }
 
@@ -254,11 +254,16 @@ fn provide_root(
     }
 }
 
-/// Removes a guest with all its disks and files on this host. Returns the serials of the volumes that it had.
-pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<Vec<String>> {
-    let mut attached = Vec::new();
+/// Removes a guest with all its disks and files on this host. Adds the serials of the volumes that it had to `attached`,
+/// because after a failure the definition may be gone.
+pub(super) fn destroy(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    attached: &mut Vec<String>,
+) -> DriverResult<()> {
     if let Some(domain) = lookup(connect, instance)? {
-        attached = disks::serials(&domain).unwrap_or_default();
+        attached.extend(disks::serials(&domain).unwrap_or_default());
         pull(&domain)?;
         // The definition names the devices, so it goes last.
         mdevs::remove(&domain)?;
@@ -268,8 +273,7 @@ pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: Ins
         emulated_tpm::remove(connect, instance)?;
     }
     pmem::remove(connect, options, instance)?;
-    HostStorage::new(connect, options).remove_all(instance)?;
-    Ok(attached)
+    HostStorage::new(connect, options).remove_all(instance)
 }
 
 /// Guests that have volumes here but no domain.

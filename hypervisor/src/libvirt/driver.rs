@@ -84,11 +84,13 @@ impl Driver for LibvirtDriver {
             if domain::lookup(connect, instance)?.is_some() {
                 link.guests_known().leave(instance);
             }
-            definition::destroy(connect, options, instance).inspect_err(|_| link.guests_known().forget(instance))
+            let mut attached = Vec::new();
+            let removed = definition::destroy(connect, options, instance, &mut attached);
+            Ok((attached, removed.inspect_err(|_| link.guests_known().forget(instance))))
         });
-        let attached = destroyed.await?;
+        let (attached, removed) = destroyed.await?;
         self.forget_secrets(attached).await;
-        Ok(())
+        removed
     }
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()> {

@@ -83,13 +83,14 @@ impl SharedStorage for LibvirtDriver {
                 mdevs::remove(&domain)?;
                 domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))?;
             }
-            if storage::shares_disks_alone(options) {
-                remove_files(connect, options, instance)?;
-            }
-            Ok(attached)
+            let removed = match storage::shares_disks_alone(options) {
+                true => remove_files(connect, options, instance),
+                false => Ok(()),
+            };
+            Ok((attached, removed))
         });
-        let attached = undefined.await?;
+        let (attached, removed) = undefined.await?;
         self.forget_secrets(attached).await;
-        Ok(())
+        removed
     }
 }
