@@ -70,12 +70,16 @@ impl MdevOptions {
         self.types.iter().find(has)
     }
 
+    /// Whether an amount of this resource class is a number of mediated devices.
+    fn is_class(&self, class: &str) -> bool {
+        class == VGPU || self.types.iter().any(|enabled| enabled.class == class)
+    }
+
     /// Whether the flavor requests mediated devices, in any of its groups of resources.
     pub fn are_wanted_by(&self, server: &Alive) -> bool {
-        let is_class = |class: &str| class == VGPU || self.types.iter().any(|enabled| enabled.class == class);
         server.request.flavor.extra_specs.iter().any(|(key, amount)| {
             let class = key.strip_prefix("resources").and_then(|rest| rest.split_once(':')).map(|(_, class)| class);
-            class.is_some_and(is_class) && !matches!(amount.trim(), "" | "0")
+            class.is_some_and(|class| self.is_class(class)) && !matches!(amount.trim(), "" | "0")
         })
     }
 }
@@ -136,9 +140,14 @@ pub fn devices(
     for allocation in allocations {
         let known = ledger.providers.get(&allocation.provider).filter(|known| known.parent == Some(host));
         let Some(parent) = known.and_then(|known| parent_in(&known.name)) else { continue };
+        // A client of Placement may have given the physical device other classes, for example memory in MiB.
+        let numbers = allocation.resources.iter().filter(|(class, _)| options.is_class(class));
+        let amount = numbers.fold(0_u64, |sum, (_, amount)| sum.saturating_add(*amount));
+        if amount == 0 {
+            continue;
+        }
         let enabled = options.type_of(parent);
         let enabled = enabled.ok_or_else(|| format!("no type of mediated devices is enabled for {parent}"))?;
-        let amount: u64 = allocation.resources.iter().map(|(_, amount)| *amount).sum();
         devices.extend((0..amount).map(|number| GuestMdev {
             uuid: id(server, allocation.provider, number),
             parent,
@@ -157,6 +166,9 @@ fn id(server: InstanceId, provider: ProviderId, number: u64) -> Uuid {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::fold::Fold as _;
+    use chronova_events::ledger::{LedgerEvent, ProviderCreated};
     use chronova_hypervisor::mdev::MdevType;
 
     fn enabled(name: &str, addresses: &[&str]) -> EnabledMdevType {
@@ -205,6 +217,23 @@ mod tests {
         assert_eq!(totals(None), [("0000:84:00.0".to_owned(), 4)], "the other GPU does not offer the type");
         assert_eq!(totals(Some(2)), [("0000:84:00.0".to_owned(), 2)]);
         assert_eq!(offered(&found, &MdevOptions::default()), []);
+    }
+
+    #[test]
+    fn only_amounts_of_devices_become_devices() {
+        let (host, address) = (ProviderId(Uuid::from_u128(1)), "0000:85:00.0".parse().unwrap());
+        let provider = provider_of(host, address);
+        let mut ledger = Ledger::default();
+        let created = ProviderCreated { provider, name: provider_name("h1", address), parent: Some(host) };
+        ledger.evolve(&LedgerEvent::from(created), Timestamp(0));
+        let options = MdevOptions::of(vec![enabled("nvidia-35", &[])]).unwrap();
+        let given = |resources: &[(&str, u64)]| {
+            let resources = resources.iter().map(|(class, amount)| ((*class).to_owned(), *amount)).collect();
+            let held = [Allocation { provider, resources }];
+            devices(InstanceId(Uuid::from_u128(2)), &held, host, &ledger, &options).map(|all| all.len())
+        };
+        assert_eq!(given(&[("CUSTOM_GPU_MEMORY_MB", 4096), (VGPU, 2)]), Ok(2));
+        assert_eq!(given(&[("CUSTOM_GPU_MEMORY_MB", 4096)]), Ok(0));
     }
 
     #[test]

@@ -12,7 +12,12 @@ use chronova_events::ledger::{Allocation, Ledger};
 
 use crate::ports::{PortAllocations, PortProviders, PortRequestGroup, PortResourceRequest};
 
-/// The providers of each port's groups. `None`: the allocations do not include all that the ports request.
+/// The number of choices after which a search ends. Many ports can have more combinations than a machine can try, if the
+/// amounts suffice but the traits or subtrees do not fit.
+const MOST_CHOICES: usize = 10_000;
+
+/// The providers of each port's groups. `None`: the allocations do not include all that the ports request, or the search
+/// has taken too long.
 pub fn providers(
     requests: &[PortResourceRequest],
     allocations: &[Allocation],
@@ -25,6 +30,7 @@ pub fn providers(
         groups: groups.collect(),
         room: allocations.iter().map(|held| (held.provider, amounts(held))).collect(),
         chosen: Vec::new(),
+        left: MOST_CHOICES,
     };
     (search.has_enough() && search.choose()).then(|| search.found(requests))
 }
@@ -45,7 +51,8 @@ pub fn sum<'a>(allocations: impl IntoIterator<Item = &'a Allocation>) -> Vec<All
     for held in allocations {
         let of = amounts.entry(held.provider).or_default();
         for (class, amount) in &held.resources {
-            *of.entry(class.clone()).or_default() += amount;
+            let sum = of.entry(class.clone()).or_default();
+            *sum = sum.saturating_add(*amount);
         }
     }
     let allocation = |(provider, resources): (ProviderId, BTreeMap<String, u64>)| {
@@ -62,6 +69,8 @@ struct ProviderSearch<'a> {
     room: BTreeMap<ProviderId, BTreeMap<String, u64>>,
     /// The providers of the first groups.
     chosen: Vec<ProviderId>,
+    /// The number of further choices that the search may make.
+    left: usize,
 }
 
 impl ProviderSearch<'_> {
@@ -69,11 +78,14 @@ impl ProviderSearch<'_> {
     fn has_enough(&self) -> bool {
         let mut wanted: BTreeMap<&str, u64> = BTreeMap::new();
         for (class, amount) in self.groups.iter().flat_map(|(_, group)| &group.resources) {
-            *wanted.entry(class.as_str()).or_default() += amount;
+            let sum = wanted.entry(class.as_str()).or_default();
+            *sum = sum.saturating_add(*amount);
         }
-        wanted
-            .iter()
-            .all(|(class, amount)| self.room.values().filter_map(|held| held.get(*class)).sum::<u64>() >= *amount)
+        let room = |class: &str| {
+            let held = self.room.values().filter_map(|held| held.get(class));
+            held.fold(0_u64, |sum, amount| sum.saturating_add(*amount))
+        };
+        wanted.iter().all(|(class, amount)| room(class) >= *amount)
     }
 
     /// Chooses a provider for each further group. Returns `false` if that is impossible.
@@ -86,6 +98,8 @@ impl ProviderSearch<'_> {
             if !self.serves(provider, group) {
                 continue;
             }
+            let Some(left) = self.left.checked_sub(1) else { return false };
+            self.left = left;
             self.change(provider, group, |room, amount| room - amount);
             self.chosen.push(provider);
             if self.choose() {
@@ -231,6 +245,27 @@ mod tests {
         let on = |id| found.values().filter(|given| **given == PortProviders::One(provider(id))).count();
         assert_eq!((on(3), on(4)), (1, 2));
         assert_eq!(found[&port(2)], PortProviders::One(provider(4)));
+    }
+
+    /// The amounts suffice for 40 ports on two bridges. Another port has no bridge of its network.
+    #[test]
+    fn a_search_without_a_result_ends() {
+        let claimed = held(&[(3, BANDWIDTH, 1000), (4, BANDWIDTH, 1000)]);
+        let any = |n| request(n, vec![group("1", BANDWIDTH, 1, &[])]);
+        let mut ports: Vec<PortResourceRequest> = (1..=40).map(any).collect();
+        assert_eq!(providers(&ports, &claimed, &ledger()).unwrap().len(), 40);
+        ports.push(request(41, vec![group("1", BANDWIDTH, 1, &["CUSTOM_C"])]));
+        assert_eq!(providers(&ports, &claimed, &ledger()), None);
+    }
+
+    #[test]
+    fn amounts_beyond_the_largest_number_do_not_wrap() {
+        let largest = held(&[(3, BANDWIDTH, u64::MAX), (4, BANDWIDTH, u64::MAX)]);
+        let ports = [(1, "CUSTOM_A"), (2, "CUSTOM_B")]
+            .map(|(n, bridge)| request(n, vec![group("1", BANDWIDTH, u64::MAX, &[bridge])]));
+        assert_eq!(providers(&ports, &largest, &ledger()).unwrap()[&port(2)], PortProviders::One(provider(4)));
+        let both = sum(largest.iter().chain(&largest));
+        assert_eq!(both, largest);
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub mod options;
 pub mod pci;
 pub mod pinning;
 pub mod pmem;
+pub mod program_messages;
 pub mod sim;
 pub mod tpm;
 mod traits;

@@ -10,6 +10,7 @@ use crate::guest::ImageRef;
 
 const BASE_PREFIX: &str = "base-";
 const COMPLETE_SUFFIX: &str = ".complete";
+const PARENT_SUFFIX: &str = ".parent";
 
 /// The volume with the cached content of an image.
 pub fn base(image: &ImageRef) -> String {
@@ -28,7 +29,12 @@ pub fn base_complete(image: &ImageRef) -> String {
 
 /// The file that names the snapshot in the image service's storage from which disks of this image are cloned.
 pub fn parent(image: ImageId) -> String {
-    format!("{image}.parent")
+    format!("{image}{PARENT_SUFFIX}")
+}
+
+/// Whether the volume is that of [`parent`] for an image.
+pub fn is_parent(volume: &str) -> bool {
+    volume.strip_suffix(PARENT_SUFFIX).is_some_and(|image| image.parse::<ImageId>().is_ok())
 }
 
 /// The volume that stores since when the cached image is unused.

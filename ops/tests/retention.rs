@@ -120,7 +120,22 @@ fn a_dry_run_and_a_running_server_change_nothing() {
     assert!(refused.contains("there is no checkpoint") && refused.contains("nothing to move"), "{refused}");
     let all = done(&cloud, &["rebuild", "--replace"]);
     assert!(all.contains("replaced"), "{all}");
-    assert!(floor(&done(&cloud, &["log", "prune", "--keep-size", "0"])) > 0);
+    // Without options, the command uses folder and key of the configuration, as a running server does.
+    let (elsewhere, key) = (cloud.folder.path().join("elsewhere"), cloud.folder.path().join("key"));
+    let made = Command::new(env!("CARGO_BIN_EXE_chronova")).args(["audit", "keygen", "--out"]).arg(&key).status();
+    assert!(made.unwrap().success());
+    let lines = format!("retention_archive = {}\nretention_sign_key = {}\n", elsewhere.display(), key.display());
+    std::fs::write(&conf, format!("[chronova]\n{lines}")).unwrap();
+    let moved = done(&cloud, &["log", "prune", "--keep-size", "0", "--config-file", conf.to_str().unwrap()]);
+    assert!(floor(&moved) > 0 && !cloud.data().join("archive").exists(), "{moved}");
+    let files = std::fs::read_dir(&elsewhere).unwrap().map(|entry| entry.unwrap().path());
+    let manifests: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
+    assert!(!manifests.is_empty());
+    for manifest in manifests {
+        let read: Value = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
+        assert!(read["signature"].is_string(), "{read}");
+    }
 }
 
 /// Sets a hold, and returns its id.

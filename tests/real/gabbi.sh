@@ -20,13 +20,14 @@ known=$here/gabbi/known-failures.json
 skip() { echo "gabbi: $1"; exit 77; }
 [ -f "$runner" ] || skip "no contract data at $contract (set CHRONOVA_CONTRACT)"
 
+. "$root/tests/testbed/still_runs.sh"
 work=$(mktemp -d)
 cleanup() {
     if [ -f "$work/pid" ]; then
         pid=$(cat "$work/pid")
         kill "$pid" 2>/dev/null || true
         # The server writes its checkpoint before it ends.
-        for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
+        for _ in $(seq 100); do still_runs -p "$pid" || break; sleep 0.05; done
     fi
     rm -rf "$work"
 }

@@ -34,13 +34,14 @@ skip() { echo "tempest: $1"; exit 77; }
 . "$top/tests/testbed/tempest.sh"
 tempest_install || skip "tempest cannot be installed"
 
+. "$top/tests/testbed/still_runs.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/chronova-tempest.XXXXXX")
 house=
 close() {
   local status=$?
   if [ -n "$house" ]; then
     kill "$house" 2>/dev/null
-    for _ in $(seq 100); do kill -0 "$house" 2>/dev/null || break; sleep 0.1; done
+    for _ in $(seq 100); do still_runs -p "$house" || break; sleep 0.1; done
     kill -9 "$house" 2>/dev/null
   fi
   # The folder of a failed run stays, because it has the error messages.

@@ -43,6 +43,8 @@ pub struct OneNetwork {
     unanswered: Mutex<u32>,
     /// The devices in the profiles of ports that are devices of their hosts.
     equipped: Mutex<BTreeMap<PortId, PortDevice>>,
+    /// The ports that users have changed to `vnic_type` `normal`.
+    made_normal: Mutex<BTreeSet<PortId>>,
     /// The providers that the bindings of ports name.
     given: Mutex<PortAllocations>,
 }
@@ -98,6 +100,11 @@ impl OneNetwork {
         equipped.extend(
             devices.iter().filter(|device| own.contains(&device.port)).map(|device| (device.port, device.clone())),
         );
+    }
+
+    /// Changes the port to `vnic_type` `normal`.
+    pub fn make_normal(&self, port: PortId) {
+        self.made_normal.lock().unwrap().insert(port);
     }
 
     /// The providers that the port's binding names.
@@ -372,7 +379,8 @@ impl NetworkService for OneNetwork {
     }
 
     async fn device_ports(&self, ports: &[PortId], _: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
-        let wanted = ports.iter().filter_map(|port| {
+        let normal = self.made_normal.lock().unwrap();
+        let wanted = ports.iter().filter(|port| !normal.contains(*port)).filter_map(|port| {
             let network = Some("physnet1".to_owned());
             Some(DevicePort { port: *port, vnic: vnic_of(*port)?, network, policy: None, trusted: false })
         });

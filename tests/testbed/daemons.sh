@@ -4,10 +4,11 @@
 #   within SECONDS COMMAND...   waits until the command succeeds, or fails after three times SECONDS; a quiet machine needs
 #                               SECONDS at most
 #   alive NAME                  whether the process NAME itself runs
-#   still_runs -p PID           whether the process runs; `-s SESSION`: whether a process of the session runs. A zombie
-#                               does not run
 #   spawn NAME COMMAND...       starts COMMAND as the process NAME, unless NAME runs; first ends what is left of NAME
 #   stop NAME...                ends the processes, and those that they started
+#
+# The function of still_runs.sh is there, too.
+. "$(dirname "${BASH_SOURCE[0]}")/still_runs.sh"
 
 within() {
   local until=$((SECONDS + 3 * $1)); shift
@@ -17,9 +18,6 @@ within() {
   done
 }
 
-# Where nothing waits for orphans, an ended process stays as a zombie, and `kill -0` finds it. Not `grep -q`: it ends at
-# the first match, and then `ps` may fail.
-still_runs() { [ -n "$(ps -o stat= "$@" 2>/dev/null | grep -v '^Z')" ]; }
 alive() { local pid; pid=$(cat "$DIR/$1.pid" 2>/dev/null) && still_runs -p "$pid"; }
 
 spawn() {

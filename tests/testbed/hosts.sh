@@ -40,6 +40,7 @@ ID=${TESTBED_ID:-a}
 STATE=${TESTBED_STATE:-/var/tmp/tb-$ID}
 CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
 SELF=$(realpath "$0")
+. "$(dirname "$SELF")/still_runs.sh"
 FABRIC=tb$ID-fab      # the controller's network namespace, with the bridges of all networks
 MANAGEMENT=10.231.0   # host i is .10+i, the controller .1
 GUESTS=10.232.0       # the guests' wire, bridged as br-int on every host
@@ -54,7 +55,7 @@ host_uuid() {
 host_mac() { printf '02:%s' "$(printf '%s-%s-%s' "$ID" "$1" "$2" | md5sum | sed -E 's/^(..)(..)(..)(..)(..).*/\1:\2:\3:\4:\5/')"; }
 uri_unix() { echo "qemu+unix:///system?socket=$STATE/$1/run/libvirt-sock"; }
 hosts() { (cd "$STATE" && ls -d h[0-9]* | sort -V); }
-alive() { [ -s "$STATE/$1/init.pid" ] && kill -0 "$(cat "$STATE/$1/init.pid")" 2>/dev/null; }
+alive() { [ -s "$STATE/$1/init.pid" ] && still_runs -p "$(cat "$STATE/$1/init.pid")"; }
 answers() { virsh -q -c "$(uri_unix "$1")" version >/dev/null 2>"$STATE/$1/probe.log"; }
 need() { [ -d "$STATE/$1" ] || { echo "hosts.sh: no host $1 in $STATE" >&2; exit 1; }; }
 
@@ -306,7 +307,7 @@ boot_host() { # H: network links, namespaces, libvirtd
   for _ in $(seq 300); do
     init=$(tr -d ' ' <"/proc/$outer/task/$outer/children" 2>/dev/null || true)
     [ -z "$init" ] || [ ! -S "$H/run/libvirt-sock" ] || break
-    kill -0 $outer 2>/dev/null || { echo "hosts.sh: $h did not start:" >&2; tail -n 5 "$H/init.log" >&2; return 1; }
+    still_runs -p $outer || { echo "hosts.sh: $h did not start:" >&2; tail -n 5 "$H/init.log" >&2; return 1; }
     sleep 0.1
   done
   echo "$init" >"$H/init.pid"

@@ -7,6 +7,7 @@
 #                          the caller's function `answers URL` is true. DIR/pid has the id of uWSGI's process
 #   uwsgi_down             ends uWSGI; the folder stays
 . "$(dirname "${BASH_SOURCE[0]}")/free_port.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/still_runs.sh"
 
 tables() { # file, package, command...
   local file=$1 package=$2 kept; shift 2
@@ -30,7 +31,7 @@ uwsgi_up() {
   echo $pid >"$DIR/pid"
   until=$((SECONDS + 60))
   until answers "$url"; do
-    kill -0 $pid 2>/dev/null && [ $SECONDS -lt $until ] || { tail -n 20 "$DIR/uwsgi.log" >&2; exit 1; }
+    still_runs -p $pid && [ $SECONDS -lt $until ] || { tail -n 20 "$DIR/uwsgi.log" >&2; exit 1; }
     sleep 0.2
   done
 }
@@ -40,7 +41,7 @@ uwsgi_down() {
   pid=$(cat "$DIR/pid" 2>/dev/null) || return 0
   kill -CONT -- "-$pid" 2>/dev/null || true
   kill -TERM -- "-$pid" 2>/dev/null || true
-  for i in $(seq 50); do kill -0 -- "-$pid" 2>/dev/null || break; sleep 0.1; done
+  for i in $(seq 50); do still_runs -s "$pid" || break; sleep 0.1; done
   kill -KILL -- "-$pid" 2>/dev/null || true
   rm -f "$DIR/pid"
 }

@@ -81,8 +81,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
 async fn pull(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some((server, nic)) = subject(work).await? else { return Ok(StepOutput::Nothing) };
     let Some(placed) = &server.placement else { return Ok(StepOutput::Nothing) };
-    // A port that was created for the server has `vnic_type` `normal`.
-    if !nic.owned && port_devices::has_whole_card(&port_devices::of_ports(work, &[nic.port]).await?) {
+    if port_devices::is_whole_card(work, placed.host, &nic).await? {
         let message =
             format!("Port {} has binding:vnic_type direct-physical, so its server cannot release it.", nic.port);
         return Err(StepError::fatal(400, &message, ""));
@@ -110,7 +109,12 @@ async fn plug_again(work: &StepRun) -> Result<(), StepError> {
     }
     match guest::plug(work, placed.host, &server, nic).await {
         Ok(()) => Ok(()),
-        Err(error) => Err(error.persist()),
+        Err(error @ StepError::Again(_)) => Err(error),
+        // A host may refuse for ever, and the process would keep the agent from comparing the guest.
+        Err(error) => {
+            guest::leave_to_agent(work, placed.host, &error);
+            Ok(())
+        }
     }
 }
 

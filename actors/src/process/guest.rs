@@ -456,6 +456,29 @@ pub(super) async fn plug_devices(work: &StepRun, placed: &Placed, server: &Alive
     Ok(())
 }
 
+/// Like [`plug_devices`], for a process that took the devices from the guest. A refusal does not hold the process up:
+/// the host's agent attaches what the guest lacks. The agent also does so if another operation owns the guest now.
+pub(super) async fn restore_devices(work: &StepRun, placed: &Placed, server: &Alive) -> Result<(), StepError> {
+    // A host that has not answered since start-up answers soon, or is recorded as down.
+    work.host_answers(placed.host)?;
+    let process = work.running.process;
+    let plugged = match server.ongoing.is_none_or(|ongoing| ongoing.process() == process) {
+        true => plug_devices(work, placed, server).await,
+        false => Err(StepError::again("another operation owns the guest")),
+    };
+    if let Err(error) = plugged {
+        leave_to_agent(work, placed.host, &error);
+    }
+    Ok(())
+}
+
+/// Lets the host's agent attach the interfaces that the guest lacks ([`crate::reconcile::devices`]).
+pub(super) fn leave_to_agent(work: &StepRun, host: HostId, error: &StepError) {
+    let (server, reason) = (work.instance_id(), error.fault().details);
+    tracing::warn!(%server, reason, "plugging in an interface failed, the host's agent retries");
+    work.context.fleet.suspects.add(host, [server]);
+}
+
 /// Maps an error of the driver. A host that does not answer may answer soon, so the step is retried.
 fn soon(error: DriverError) -> StepError {
     match error.is_transient() {

@@ -107,7 +107,8 @@ async fn adopt(work: &StepRun, image: ImageId, snapshots: &dyn DiskSnapshots) ->
 /// Undoes [`copy_disk`]. The image itself is deleted afterwards.
 pub(super) async fn undo_copy(work: &StepRun, image: ImageId) -> Result<(), StepError> {
     drop_copy(work, image).await?;
-    let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(()) };
+    // The deletion of the server does not remove the copy in the image service's storage.
+    let Some(placed) = work.known_server().await?.and_then(|server| server.placement) else { return Ok(()) };
     if !work.context.images.takes_placed() || !work.host_answers(placed.host)? {
         return Ok(());
     }

@@ -168,12 +168,13 @@ async fn check_can_migrate(work: &StepRun, subject: &MovingServer) -> Result<(),
     if let Some(reason) = tied_by_devices(&subject.server, &work.context.server_options.mdevs) {
         return Err(StepError::fatal(400, &format!("Migration pre-check error: {reason}"), ""));
     }
-    if port_devices::has_whole_card(&port_devices::requested(work, &subject.server).await?) {
+    let source = &subject.moving.source;
+    if port_devices::in_guest(work, &subject.server, source).await?.has_whole_card {
         let message =
             "Migration pre-check error: a port with binding:vnic_type direct-physical cannot be migrated live.";
         return Err(StepError::fatal(400, message, ""));
     }
-    let (source, target) = (&subject.moving.source, subject.target()?);
+    let target = subject.target()?;
     let (from, destination) = (work.driver(source.host)?, work.driver(target.host)?);
     let fit = async {
         let source = from.live_migration().needed().map_err(StepError::only_here)?;
@@ -330,14 +331,15 @@ async fn prepare_target(work: &StepRun) -> Result<StepOutput, StepError> {
 
 async fn unplug_devices(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = wanted(work).await?;
-    let ports = port_devices::requested(work, &subject.server).await?;
-    port_devices::unplug(work, subject.moving.source.host, &subject.server, &ports).await?;
+    let source = &subject.moving.source;
+    let devices = port_devices::in_guest(work, &subject.server, source).await?;
+    port_devices::unplug(work, source.host, &subject.server, &devices).await?;
     Ok(StepOutput::Nothing)
 }
 
 async fn plug_again(work: &StepRun) -> Result<(), StepError> {
     match mine(work).await?.filter(|subject| !is_being_deleted(subject)) {
-        Some(subject) => guest::plug_devices(work, &subject.moving.source, &subject.server).await,
+        Some(subject) => guest::restore_devices(work, &subject.moving.source, &subject.server).await,
         None => Ok(()),
     }
 }
@@ -420,10 +422,7 @@ async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(
     let process = work.running.process;
     let follow = async {
         moving::bind(work, target).await?;
-        if let Err(error) = guest::plug_devices(work, target, &subject.server).await {
-            // The agent of the destination attaches what the guest lacks.
-            tracing::warn!(server = %work.instance_id(), reason = error.fault().details, "plugging in a PCI device failed, retrying");
-        }
+        guest::restore_devices(work, target, &subject.server).await?;
         moved_volumes::take_back(work, &subject.server, target).await?;
         resume_guest(work, subject, target).await
     };

@@ -14,6 +14,11 @@ pub struct ProcessOptions {
     pub volume_looks: u32,
     /// `[DEFAULT] block_device_allocate_retries_interval`.
     pub volume_pause: Duration,
+    /// `[DEFAULT] reimage_timeout_per_gb`: the wait of a rebuild until its image is in the root volume, for each GiB of the
+    /// image.
+    pub reimage_patience: Duration,
+    /// How long the snapshots of a server's volumes may take, from the beginning of the process. Nova waits for ever.
+    pub snapshot_patience: Duration,
     /// `[cinder] cross_az_attach`: if it is off, a build asks for new volumes in the zone of its server.
     pub cross_az_attach: bool,
     /// `[DEFAULT] vif_plugging_timeout`: the wait for the network to plug a new guest's ports; zero: no wait.
@@ -49,6 +54,8 @@ impl Default for ProcessOptions {
             soft_reboot_timeout: 120,
             volume_looks: 60,
             volume_pause: Duration::from_secs(3),
+            reimage_patience: Duration::from_secs(20),
+            snapshot_patience: Duration::from_hours(6),
             cross_az_attach: true,
             vif_plugging_timeout: Duration::from_mins(5),
             vif_plugging_is_fatal: true,

@@ -33,7 +33,7 @@ pub(super) async fn requested(work: &StepRun, server: &Alive) -> Result<Vec<Devi
 }
 
 /// Those of these ports that need a device of their host.
-pub(super) async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<DevicePort>, StepError> {
+async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<DevicePort>, StepError> {
     match ports.is_empty() {
         true => Ok(Vec::new()),
         false => Ok(work.context.networks.device_ports(ports, &work.meta).await?),
@@ -147,19 +147,49 @@ pub(crate) async fn of_server(
     }
 }
 
-/// Whether one of the ports gives its server a whole card. A guest gets such a card with its definition alone.
-pub(super) fn has_whole_card(ports: &[DevicePort]) -> bool {
+/// The interfaces of a guest that are devices of its host.
+pub(super) struct DeviceInterfaces {
+    ports: Vec<PortId>,
+    /// Whether one of them is a whole card. A guest gets such a card with its definition alone.
+    pub(super) has_whole_card: bool,
+}
+
+/// The interfaces of the guest at one end of its move, or on its only host. A user may have changed `vnic_type` of a port
+/// since it got its device, so the claims say which interfaces these are. A server that Nova built has no such claims.
+pub(super) async fn in_guest(work: &StepRun, server: &Alive, placed: &Placed) -> Result<DeviceInterfaces, StepError> {
+    let held = at(work, server, placed).await?;
+    if held.is_empty() {
+        let asked = requested(work, server).await?;
+        let ports = asked.iter().map(|port| port.port).collect();
+        return Ok(DeviceInterfaces { ports, has_whole_card: ask_for_card(&asked) });
+    }
+    let ports = held.iter().map(|device| device.port).collect();
+    Ok(DeviceInterfaces { ports, has_whole_card: held.iter().any(PortDevice::is_whole_card) })
+}
+
+/// Whether the interface is a whole card.
+pub(super) async fn is_whole_card(work: &StepRun, host: HostId, nic: &NicInfo) -> Result<bool, StepError> {
+    if nic.owned {
+        return Ok(false);
+    }
+    match of_port(work, host, nic.port).await? {
+        Some(device) => Ok(device.is_whole_card()),
+        None => Ok(ask_for_card(&of_ports(work, &[nic.port]).await?)),
+    }
+}
+
+fn ask_for_card(ports: &[DevicePort]) -> bool {
     ports.iter().any(|port| port.vnic == DeviceVnic::DirectPhysical)
 }
 
-/// Takes the interfaces of these ports, which are devices of the host, from the guest.
+/// Takes these interfaces from the guest.
 pub(super) async fn unplug(
     work: &StepRun,
     host: HostId,
     server: &Alive,
-    ports: &[DevicePort],
+    devices: &DeviceInterfaces,
 ) -> Result<(), StepError> {
-    for nic in server.nics.iter().filter(|nic| ports.iter().any(|port| port.port == nic.port)) {
+    for nic in server.nics.iter().filter(|nic| devices.ports.contains(&nic.port)) {
         match work.driver(host)?.interfaces().needed()?.detach_nic(work.instance_id(), &nic.mac).await {
             Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
             Err(error) if error.is_transient() => return Err(StepError::again(error)),
@@ -182,7 +212,7 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, host: HostId, port: Po
     let (flavor, image) = (&server.request.flavor, server.hardware_image());
     let asked = options.pci_aliases.of_server(flavor, image, &ports);
     let asked = asked.map_err(|reason| StepError::fatal(400, &reason, ""))?;
-    if has_whole_card(&ports) {
+    if ask_for_card(&ports) {
         let message =
             format!("Port {port} has binding:vnic_type direct-physical, which an existing server cannot get.");
         return Err(StepError::fatal(400, &message, ""));

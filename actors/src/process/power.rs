@@ -41,27 +41,37 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 InstanceRecord::PowerFailed { process, action, fault }
             }
         };
+        if action == PowerAction::Suspend && outcome != ProcessOutcome::Succeeded {
+            plug_again(work).await?;
+        }
         let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
+        if matches!(action, PowerAction::Suspend | PowerAction::Resume) {
+            compare_devices(work).await?;
+        }
         if outcome == ProcessOutcome::Succeeded {
-            if action == PowerAction::Resume {
-                compare_resumed(work).await?;
-            }
             return Ok(());
         }
         // While the process worked, the host's agent did not record the guest's power state. So the process records it.
         let Some(server) = work.server().await? else { return Ok(()) };
-        if let (PowerAction::Suspend, Some(placed)) = (action, &server.placement) {
-            guest::plug_devices(work, placed, &server).await?;
-        }
         turn::observe_guest(work, &server).await
     }
     .boxed()
 }
 
-/// Lets the host's agent compare a resumed guest with the log at once, if the agent could not do so before. The guest
-/// has the devices that it had when it was suspended.
-async fn compare_resumed(work: &StepRun) -> Result<(), StepError> {
+/// Gives a guest that could not be suspended its devices again, while the server still belongs to this process.
+async fn plug_again(work: &StepRun) -> Result<(), StepError> {
+    if let Some(server) = work.server().await?.filter(|server| server.ongoing.is_some())
+        && let Some(placed) = &server.placement
+    {
+        guest::restore_devices(work, placed, &server).await?;
+    }
+    Ok(())
+}
+
+/// Lets the host's agent compare the guest's devices with the log at once, if the agent could not do so before. A resumed
+/// guest has the devices that it had when it was suspended.
+async fn compare_devices(work: &StepRun) -> Result<(), StepError> {
     let placed = work.server().await?.and_then(|server| server.placement);
     let fleet = &work.context.fleet;
     if let Some(placed) = placed
@@ -103,24 +113,20 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
     }
     // As in Nova, a guest is saved without the devices of its host, and gets them again when it is resumed.
     if action == PowerAction::Suspend {
-        let ports = port_devices::requested(work, &server).await?;
-        if port_devices::has_whole_card(&ports) {
+        let devices = port_devices::in_guest(work, &server, placed).await?;
+        if devices.has_whole_card {
             let message = "A server with a port of binding:vnic_type direct-physical cannot be suspended.";
             return Err(StepError::fatal(400, message, ""));
         }
-        port_devices::unplug(work, placed.host, &server, &ports).await?;
+        port_devices::unplug(work, placed.host, &server, &devices).await?;
     }
     let asked = async { Ok(ask(driver.as_ref(), work, &server, action).await) };
     let answer = match starts(action) {
         true => tpm::with_passphrase(work, placed.host, &server, asked).await?,
         false => asked.await?,
     };
-    let is_on = match (action, &answer) {
-        (PowerAction::Resume, Ok(())) => true,
-        (PowerAction::Suspend, Err(error)) => !error.is_transient(),
-        _ => false,
-    };
-    if is_on {
+    // After a failed suspension, `conclude` restores the devices.
+    if action == PowerAction::Resume && answer.is_ok() {
         guest::plug_devices(work, placed, &server).await?;
     }
     match answer {

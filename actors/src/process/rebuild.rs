@@ -10,12 +10,15 @@
 //! No step has an undo, because a rebuild removes the old disks. A failure leaves the server in error, and the user can
 //! rebuild it again.
 
+use std::time::Duration;
+
 use chronova_events::ids::{ProcessId, VolumeId};
-use chronova_events::instance::{Alive, OngoingTask, Phase, WorkStage};
+use chronova_events::instance::{Alive, ImageSnapshot, OngoingTask, Phase, WorkStage};
 use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::driver::{DriverError, StopMode};
 use chronova_hypervisor::guest::Renew;
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::{guest, imaging, new_image, turn};
@@ -71,6 +74,15 @@ fn root_to_write(server: &Alive) -> Option<VolumeId> {
     root.filter(|_| asked).and_then(|device| device.volume)
 }
 
+/// The largest size of an image that counts, in GiB, so that no deadline is too late for a clock.
+const LARGEST: u64 = 1 << 20;
+
+/// How long the volume service may take to write the image.
+fn patience(work: &StepRun, image: &ImageSnapshot) -> Duration {
+    let gib = image.size.div_ceil(1 << 30).clamp(1, LARGEST);
+    work.context.options.reimage_patience.saturating_mul(u32::try_from(gib).unwrap_or(u32::MAX))
+}
+
 async fn write_volume(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
@@ -86,10 +98,16 @@ async fn write_volume(work: &StepRun) -> Result<StepOutput, StepError> {
     let (project, volumes) = (&server.request.project, &work.context.volumes);
     let process = ProcessId::derive(work.running.process.0, "write-volume");
     volumes.reimage(volume, image.id, project, process, work.meta.clone()).await?;
+    let end = Instant::now() + patience(work, image);
     loop {
         let now = volumes.find(volume, project, true).await?;
         match now.status.as_str() {
-            "downloading" => {}
+            "downloading" if Instant::now() < end => {}
+            // As in Nova, the volume service may have broken off the write without a word.
+            "downloading" => {
+                let details = "the volume service has not written the image in time";
+                return Err(StepError::fatal(500, "Failed to rebuild volume backed instance.", details));
+            }
             status if status.starts_with("error") => {
                 return Err(StepError::fatal(500, "Failed to rebuild volume backed instance.", status));
             }

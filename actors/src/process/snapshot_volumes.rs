@@ -125,13 +125,20 @@ async fn name_of(work: &StepRun, image: ImageId) -> Result<String, StepError> {
     }
 }
 
-/// Waits for a snapshot. There is no timeout, because the snapshot's process always ends.
+/// Whether the process has waited long enough. A snapshot of an outside service may be created for ever, and the server
+/// must be free again.
+fn is_overdue(work: &StepRun) -> bool {
+    let waited = work.context.clock.now().0.saturating_sub(work.running.started_at.0);
+    u64::try_from(waited).is_ok_and(|micros| Duration::from_micros(micros) >= work.context.options.snapshot_patience)
+}
+
+/// Waits for a snapshot.
 async fn await_snapshot(work: &StepRun, server: &Alive, snapshot: SnapshotId) -> Result<(), StepError> {
     loop {
         let now = work.context.volumes.find_snapshot(snapshot, &server.request.project, true).await?;
         match now.status.as_str() {
             "available" => return Ok(()),
-            "creating" => {}
+            "creating" if !is_overdue(work) => {}
             other => {
                 let message = format!("Snapshot {snapshot} of volume {} is in {other}.", now.volume);
                 return Err(StepError::fatal(500, "The volumes of the server could not be copied.", message));
@@ -143,7 +150,8 @@ async fn await_snapshot(work: &StepRun, server: &Alive, snapshot: SnapshotId) ->
     }
 }
 
-/// Deletes the created snapshots. A snapshot that is still being created must be finished first.
+/// Deletes the created snapshots. A snapshot that is still being created must be finished first. If it takes too long, it
+/// stays, because the volume service does not delete it.
 pub(super) async fn drop(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.known_server().await? else { return Ok(()) };
     // A crash may have come before the guest was unquiesced. If the host is down, this step can do nothing: the host's
@@ -158,6 +166,11 @@ pub(super) async fn drop(work: &StepRun) -> Result<(), StepError> {
         match work.context.volumes.find_snapshot(snapshot, &server.request.project, true).await {
             Err(PortError::NotFound(_)) => continue,
             Err(error) => return Err(StepError::again(error)),
+            Ok(now) if now.status == "creating" && is_overdue(work) => {
+                let (instance, volume) = (work.instance_id(), now.volume);
+                tracing::warn!(%instance, %snapshot, %volume, "a snapshot is still being created and stays");
+                continue;
+            }
             Ok(now) if now.status == "creating" => {
                 return Err(StepError::again(format!("snapshot {snapshot} is still being created")));
             }

@@ -338,7 +338,7 @@ pub(super) fn capabilities(
         traits: traits(known, options, has_igb(libvirt_version, hypervisor_version)),
         guest_flags: known.guest_flags.clone(),
         encrypted_guests: known.facts.sev.map_or(0, |sev| sev.slots(options.encrypted_guests)),
-        pmem: pmem::offered(connect, options),
+        pmem: pmem::offered(connect, options)?,
         cells: cells::learn(connect)?,
         pci: if options.reads_pci { pci::learn(connect)? } else { HostPci::default() },
         mdevs: if options.reads_mdevs { mdevs::learn(connect)? } else { Vec::new() },

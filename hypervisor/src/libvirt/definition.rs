@@ -10,7 +10,7 @@ use virt::storage_pool::StoragePool;
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{adopted, cached_image, disks, emulated_tpm, mdevs, pmem, pool, secrets, snapshot};
+use super::{adopted, cached_image, disks, emulated_tpm, mdevs, pmem, pool, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -96,7 +96,7 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
     if lookup(connect, guest.instance)?.is_some() {
         return Ok(());
     }
-    destroy(connect, options, guest.instance)?;
+    destroy(connect, options, guest.instance, &mut Vec::new())?;
     provide_volumes(HostStorage::new(connect, options), guest, true, DiskContent::Yes)
 }
 
@@ -254,17 +254,20 @@ fn provide_root(
     }
 }
 
-/// Removes a guest with all its disks and files on this host.
-pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
+/// Removes a guest with all its disks and files on this host. Adds the serials of the volumes that it had to `attached`,
+/// because after a failure the definition may be gone.
+pub(super) fn destroy(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    attached: &mut Vec<String>,
+) -> DriverResult<()> {
     if let Some(domain) = lookup(connect, instance)? {
-        let attached = disks::serials(&domain).unwrap_or_default();
+        attached.extend(disks::serials(&domain).unwrap_or_default());
         pull(&domain)?;
         // The definition names the devices, so it goes last.
         mdevs::remove(&domain)?;
         undefine(&domain)?;
-        for volume in attached {
-            secrets::forget(connect, &volume)?;
-        }
     }
     if options.emulates_tpm {
         emulated_tpm::remove(connect, instance)?;
@@ -275,7 +278,8 @@ pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: Ins
 
 /// Guests that have volumes here but no domain.
 pub(super) fn orphans(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<InstanceId>> {
-    let names = HostStorage::new(connect, options).volume_names()?;
+    let mut names = HostStorage::new(connect, options).volume_names()?;
+    names.extend(pmem::names(connect, options)?);
     let mut orphans: BTreeSet<_> = names.iter().filter_map(|name| volumes::owner(name)).collect();
     // The domains are listed after the volumes, because a spawn creates the volumes before the domain.
     for domain in connect.list_all_domains(0).during("orphans")? {

@@ -70,7 +70,7 @@ impl DiskSnapshots for LibvirtDriver {
     }
 
     async fn place_copy(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<bool> {
-        if !storage::places_copies(&self.options) {
+        if storage::placing(&self.options).is_none() {
             return Ok(false);
         }
         self.call_within("disk copy", COPY_LIMIT, move |connect, options| {
@@ -80,7 +80,7 @@ impl DiskSnapshots for LibvirtDriver {
     }
 
     async fn placed_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<Option<PlacedCopy>> {
-        if !storage::places_copies(&self.options) {
+        if storage::placing(&self.options).is_none() {
             return Ok(None);
         }
         self.call_within("read copy", COPY_LIMIT, move |connect, options| {
@@ -90,7 +90,7 @@ impl DiskSnapshots for LibvirtDriver {
     }
 
     async fn remove_placed_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
-        if !storage::places_copies(&self.options) {
+        if storage::placing(&self.options).is_none() {
             return Ok(());
         }
         self.change("copy removal", instance, self.options.call_deadline, move |connect, options| {

@@ -315,7 +315,9 @@ impl DiskTransfer for LibvirtDriver {
         let (spec, link) = (guest.clone(), Arc::clone(&self.link));
         let direct_io = Arc::clone(&self.direct_io);
         let deadline = self.making();
+        let secrets = self.hold_secrets(&guest.volumes, "install", deadline).await?;
         self.change("install", guest.instance, deadline, move |connect, options| {
+            let _until_done = secrets;
             link.guests_known().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             let site = HostStorage::new(connect, options);

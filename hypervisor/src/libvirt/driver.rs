@@ -62,7 +62,9 @@ impl Driver for LibvirtDriver {
         let (spec, link) = (guest.clone(), Arc::clone(&self.link));
         let direct_io = Arc::clone(&self.direct_io);
         let deadline = self.making();
+        let secrets = self.hold_secrets(&guest.volumes, "spawn", deadline).await?;
         self.change("spawn", guest.instance, deadline, move |connect, options| {
+            let _until_done = secrets;
             // The register must not know the guest before the guest is defined. Events that arrive until then concern
             // an earlier guest with this id.
             link.guests_known().forget(spec.instance);
@@ -78,13 +80,17 @@ impl Driver for LibvirtDriver {
 
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
         let link = Arc::clone(&self.link);
-        self.change("destroy", instance, self.making(), move |connect, options| {
+        let destroyed = self.change("destroy", instance, self.making(), move |connect, options| {
             if domain::lookup(connect, instance)?.is_some() {
                 link.guests_known().leave(instance);
             }
-            definition::destroy(connect, options, instance).inspect_err(|_| link.guests_known().forget(instance))
-        })
-        .await
+            let mut attached = Vec::new();
+            let removed = definition::destroy(connect, options, instance, &mut attached);
+            Ok((attached, removed.inspect_err(|_| link.guests_known().forget(instance))))
+        });
+        let (attached, removed) = destroyed.await?;
+        self.forget_secrets(attached).await;
+        removed
     }
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()> {

@@ -43,6 +43,13 @@ impl<K: Ord + Clone> Gates<K> {
         }
     }
 
+    /// Enters if nobody is inside and nobody waits.
+    pub(super) fn try_enter(&self, key: &K) -> Option<GatePermit> {
+        let mut gates = self.lock();
+        let gate = Arc::clone(gates.entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))));
+        gate.try_acquire_owned().ok().map(|permit| GatePermit { _permit: permit })
+    }
+
     /// Whether a holder is inside or a caller waits.
     pub(super) fn is_busy(&self, key: &K) -> bool {
         self.lock().get(key).is_some_and(|gate| Arc::strong_count(gate) > 1)

@@ -39,7 +39,7 @@ pub struct LibvirtDriver {
     pub(super) questions: CallThreads,
     pub(super) images: ImageFetcher,
     /// Admits one change at a time per volume of the volume service, and per secret of a volume.
-    pub(super) volumes: Gates<String>,
+    pub(super) volumes: Arc<Gates<String>>,
     /// The known facts about the host, and the connection on which the driver read them.
     pub(super) known: Mutex<Option<(Arc<Connect>, Arc<ProbedHost>)>>,
     /// Whether the pool's files can be opened with direct I/O. The first refusal clears this flag.
@@ -72,7 +72,7 @@ impl LibvirtDriver {
             readings: CallThreads::new(uri, options.workers),
             questions: CallThreads::new(uri, QUESTIONERS),
             images: ImageFetcher::new(options.workers),
-            volumes: Gates::new(),
+            volumes: Arc::new(Gates::new()),
             known: Mutex::default(),
             direct_io: Arc::new(AtomicBool::new(true)),
             forward: tokio::sync::Mutex::new(options.forward),
@@ -145,13 +145,13 @@ impl LibvirtDriver {
     }
 
     /// Like `call`, but admits only one change of the guest at a time.
-    pub(super) async fn change(
+    pub(super) async fn change<T: Send + 'static>(
         &self,
         call: &'static str,
         instance: InstanceId,
         deadline: Duration,
-        work: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<()> + Send + 'static,
-    ) -> DriverResult<()> {
+        work: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<T> + Send + 'static,
+    ) -> DriverResult<T> {
         let permit = self.guests.enter(&instance, call, deadline).await?;
         self.call_within(call, deadline, move |connect, options| {
             let _until_done = permit;

@@ -19,6 +19,7 @@ use virt::error::ErrorNumber;
 use virt_sys as sys;
 
 use super::error::{Context, number, translate};
+use super::gates::Gates;
 use super::host::LibvirtDriver;
 use super::migrations::RunningMigration;
 use super::storage::{self, HostStorage};
@@ -131,6 +132,7 @@ fn root_stands_alone(xml: &str, instance: InstanceId) -> Result<bool, roxmltree:
 fn travel(
     connect: &Connect,
     options: &LibvirtOptions,
+    gates: &Gates<String>,
     instance: InstanceId,
     plan: &MigrationPlan,
 ) -> Result<(), String> {
@@ -157,7 +159,10 @@ fn travel(
     });
     if gone.is_ok() {
         for volume in attached {
-            if let Err(error) = secrets::forget(connect, &volume) {
+            // If another guest gets the volume now, its secret stays.
+            if let Some(_until_done) = gates.try_enter(&volume)
+                && let Err(error) = secrets::forget(connect, &volume)
+            {
                 tracing::debug!(%error, "the secret of a volume stays on the host that its guest has left");
             }
         }
@@ -206,14 +211,18 @@ impl LiveMigration for LibvirtDriver {
         if !copied && !storage::shares_disks_alone(&self.options) {
             // On shared storage, this host's list may lack volumes that another host has just created.
             let disks = guest.volumes.clone();
+            let secrets = self.hold_secrets(&disks, "destination", self.options.call_deadline).await?;
             let refresh = move |connect: &Connect, options: &LibvirtOptions| {
+                let _until_done = secrets;
                 pool::look_for(connect, options, &disks)?;
                 pool::open(connect, options).map(|pool| pool::refresh(&pool))
             };
             return self.call("destination", refresh).await;
         }
         let spec = guest.clone();
+        let secrets = self.hold_secrets(&spec.volumes, "destination", self.making()).await?;
         self.change("destination", guest.instance, self.making(), move |connect, options| {
+            let _until_done = secrets;
             let site = HostStorage::new(connect, options);
             pool::look_for(connect, options, &spec.volumes)?;
             // A guest that already exists here has its disks.
@@ -237,7 +246,7 @@ impl LiveMigration for LibvirtDriver {
         }
         let (ended, end) = watch::channel(None);
         let (link, session, plan) = (Arc::clone(&self.link), self.link.connect().await?, plan.clone());
-        let options = Arc::clone(&self.options);
+        let (options, gates) = (Arc::clone(&self.options), Arc::clone(&self.volumes));
         let mut running = self.migrations.lock();
         running.retain(|_, known| known.end.borrow().is_none());
         let migration = plan.migration;
@@ -248,8 +257,8 @@ impl LiveMigration for LibvirtDriver {
                 // connection until the migration ends.
                 let line = link.line(&session);
                 let began = std::time::Instant::now();
-                let end =
-                    line.map_err(|error| error.to_string()).and_then(|line| travel(&line, &options, instance, &plan));
+                let line = line.map_err(|error| error.to_string());
+                let end = line.and_then(|line| travel(&line, &options, &gates, instance, &plan));
                 let milliseconds = began.elapsed().as_millis();
                 tracing::info!(server = %instance, milliseconds, ok = end.is_ok(), "the hosts' migration has ended");
                 ended.send_replace(Some(end));

@@ -35,8 +35,8 @@ pub(super) fn unpause(domain: &Domain) -> DriverResult<()> {
 
 /// Saves a guest. Succeeds if it is already saved. As in Nova, the guest gives up its mediated devices meanwhile.
 pub(super) fn suspend(domain: &Domain) -> DriverResult<()> {
-    mdevs::detach(domain)?;
-    let saved = save(domain);
+    // A guest that releases only some of the devices also gets those back.
+    let saved = mdevs::detach(domain).and_then(|()| save(domain));
     if saved.is_err()
         && let Err(error) = mdevs::attach(domain)
     {

@@ -17,7 +17,7 @@ use virt::error::ErrorNumber;
 use virt_sys as sys;
 
 use super::error::{Context, is, number, translate};
-use super::node_devices::{capability, child, text};
+use super::node_devices::{capability, child, described, text};
 use crate::domain_xml::{NAMESPACE, mediated};
 use crate::driver::{DriverError, DriverResult};
 use crate::mdev::{GuestMdev, MdevParent, MdevType};
@@ -36,7 +36,7 @@ pub(super) fn learn(connect: &Connect) -> DriverResult<Vec<MdevParent>> {
         *existing.entry((found.parent, found.mdev_type)).or_default() += 1;
     }
     let mut parents: Vec<MdevParent> = Vec::new();
-    for xml in described(connect, sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV_TYPES)? {
+    for xml in described(connect, sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV_TYPES, CALL)? {
         match parent(&xml) {
             Ok(found) => parents.extend(found),
             Err(error) => tracing::warn!(%error, "libvirt describes a physical GPU in an unreadable way"),
@@ -142,20 +142,9 @@ pub(super) fn attach(domain: &Domain) -> DriverResult<()> {
     Ok(())
 }
 
-/// The XML of all node devices with a capability.
-fn described(connect: &Connect, capability: u32) -> DriverResult<Vec<String>> {
-    match connect.list_all_node_devices(capability) {
-        // A device may disappear between the list and this call.
-        Ok(listed) => Ok(listed.iter().filter_map(|device| device.xml_desc(0).ok()).collect()),
-        // A libvirt without node devices (`test:///`) has none.
-        Err(error) if number(&error) == Some(ErrorNumber::NoSupport) => Ok(Vec::new()),
-        Err(error) => Err(translate(CALL, &error)),
-    }
-}
-
 /// The mediated devices of the host.
 fn all(connect: &Connect) -> DriverResult<Vec<GuestMdev>> {
-    let listed = described(connect, sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV)?;
+    let listed = described(connect, sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV, CALL)?;
     Ok(listed.iter().filter_map(|xml| existing(xml).ok().flatten()).collect())
 }
 

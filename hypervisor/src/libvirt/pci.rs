@@ -6,10 +6,9 @@ use chronova_events::ledger::PciDeviceType;
 use chronova_events::pci::PciAddress;
 use roxmltree::{Document, Node};
 use virt::connect::Connect;
-use virt::error::ErrorNumber;
 
 use super::error::Context;
-use super::node_devices::{capability, child, text};
+use super::node_devices::{capability, child, described, text};
 use crate::driver::DriverResult;
 use crate::pci::{HostPci, PciDevice, PciNic, node_device};
 
@@ -17,22 +16,15 @@ const CALL: &str = "PCI devices";
 
 /// Reads the devices. Nothing is cached, because operators create virtual functions while the host runs.
 pub(super) fn learn(connect: &Connect) -> DriverResult<HostPci> {
-    let listed = match connect.list_all_node_devices(virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV) {
-        Ok(listed) => listed,
-        // A libvirt without node devices (`test:///`) has no device to offer.
-        Err(error) if error.code() == ErrorNumber::NoSupport.into() => return Ok(HostPci::default()),
-        Err(error) => return Err(error).during(CALL),
-    };
+    let listed = described(connect, virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV, CALL)?;
     let mut devices = Vec::with_capacity(listed.len());
     // The virtual functions of each physical function, in the order of their numbers.
     let mut functions: Vec<Vec<PciAddress>> = Vec::new();
-    for device in listed {
-        // A device may disappear between the list and this call.
-        let Ok(xml) = device.xml_desc(0) else { continue };
-        match read(&xml) {
+    for xml in &listed {
+        match read(xml) {
             Ok(found) => {
                 devices.extend(found);
-                functions.extend(virtual_functions(&xml).ok());
+                functions.extend(virtual_functions(xml).ok());
             }
             Err(error) => {
                 tracing::warn!(%error, "libvirt describes a PCI device in an unreadable way; no guest gets it");
@@ -40,20 +32,24 @@ pub(super) fn learn(connect: &Connect) -> DriverResult<HostPci> {
         }
     }
     devices.sort_by_key(|device| device.address);
-    let interfaces = children(connect, virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET, interface);
-    let vdpas = children(connect, virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA, vdpa);
+    let interfaces = children(connect, virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET, interface)?;
+    let vdpas = children(connect, virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA, vdpa)?;
     name_nics(&mut devices, &interfaces, &vdpas);
     number_functions(&mut devices, &functions);
     let xml = connect.capabilities().during(CALL)?;
     Ok(HostPci { devices, sockets: sockets(&xml).unwrap_or_default() })
 }
 
-/// Reads the descriptions of all devices of one kind. The keys are the names of their parents. An older libvirt lacks
-/// some kinds. Then the list is empty.
-fn children<T>(connect: &Connect, kind: u32, read: fn(&str) -> Option<T>) -> BTreeMap<String, T> {
-    let listed = connect.list_all_node_devices(kind).unwrap_or_default();
-    let found = listed.into_iter().filter_map(|device| Some((device.parent().ok()?, read(&device.xml_desc(0).ok()?)?)));
-    found.collect()
+/// Reads the descriptions of all devices of one kind. The keys are the names of their parents.
+fn children<T>(connect: &Connect, kind: u32, read: fn(&str) -> Option<T>) -> DriverResult<BTreeMap<String, T>> {
+    let listed = described(connect, kind, CALL)?;
+    Ok(listed.iter().filter_map(|xml| Some((parent(xml)?, read(xml)?))).collect())
+}
+
+/// The name of the device that a device is a part of.
+fn parent(xml: &str) -> Option<String> {
+    let document = Document::parse(xml).ok()?;
+    text(document.root_element(), "parent").map(str::to_owned)
 }
 
 /// The name and the MAC address of an interface.
@@ -220,6 +216,7 @@ mod tests {
         let net = "<device><name>net_enp129s0v1_52_54_00_00_00_01</name><parent>pci_0000_81_00_1</parent>\
                    <capability type='net'><interface>enp129s0v1</interface><address>52:54:00:00:00:0A</address>\
                    </capability></device>";
+        assert_eq!(parent(net).as_deref(), Some("pci_0000_81_00_1"));
         assert_eq!(interface(net).unwrap(), ("enp129s0v1".to_owned(), Some("52:54:00:00:00:0a".to_owned())));
         let device = "<device><name>vdpa_vdpa0</name><capability type='vdpa'><chardev>/dev/vhost-vdpa-0</chardev>\
                       </capability></device>";

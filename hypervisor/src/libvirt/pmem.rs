@@ -28,16 +28,17 @@ fn open(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool
 }
 
 /// The resource classes that the host offers. A host without the directory offers none.
-pub(super) fn offered(connect: &Connect, options: &LibvirtOptions) -> Vec<(String, u32)> {
+pub(super) fn offered(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<(String, u32)>> {
     let pmem = &options.guests.pmem;
     if pmem.labels.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     match open(connect, options) {
-        Ok(_) => pmem.offered(),
+        Ok(_) => Ok(pmem.offered()),
+        Err(error) if error.is_transient() => Err(error),
         Err(error) => {
             tracing::warn!(%error, path = pmem.path, "the host offers no persistent memory");
-            Vec::new()
+            Ok(Vec::new())
         }
     }
 }
@@ -84,11 +85,43 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
 
 /// Deletes the files of a guest, and with them its data.
 pub(super) fn remove(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
+    running(connect, options)?.map_or(Ok(()), |pool| pool::delete_of(&pool, instance))
+}
+
+/// The names of all files. A guest that was destroyed while the pool was stopped has left its files.
+pub(super) fn names(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<String>> {
+    let Some(pool) = running(connect, options)? else { return Ok(Vec::new()) };
+    pool::refresh(&pool);
+    pool::names(&pool)
+}
+
+/// The pool, if it is started.
+fn running(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Option<StoragePool>> {
     if options.guests.pmem.labels.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    match found(CALL, connect.lookup_storage_pool_by_name(POOL))? {
-        Some(pool) if pool.is_active().during(CALL)? => pool::delete_of(&pool, instance),
-        _ => Ok(()),
+    let Some(pool) = found(CALL, connect.lookup_storage_pool_by_name(POOL))? else { return Ok(None) };
+    Ok(pool.is_active().during(CALL)?.then_some(pool))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::libvirt::definition;
+    use crate::pmem::PmemLabel;
+
+    #[test]
+    fn files_that_a_guest_has_left_are_found() {
+        let connect = Connect::open(Some("test:///default")).unwrap();
+        let mut options = LibvirtOptions::default();
+        options.guests.pmem.path = "/mnt/pmem0".to_owned();
+        options.guests.pmem.labels.insert("6GB".to_owned(), PmemLabel { count: 1, mib: 2 });
+        let instance = InstanceId(uuid::Uuid::from_u128(7));
+        let pool = open(&connect, &options).unwrap();
+        pool::create_raw(&pool, &volumes::pmem(instance, 0), 2 * MIB, "0600").unwrap();
+        assert!(definition::orphans(&connect, &options).unwrap().contains(&instance));
+        remove(&connect, &options, instance).unwrap();
+        assert!(!definition::orphans(&connect, &options).unwrap().contains(&instance));
     }
 }

@@ -18,7 +18,9 @@ impl Redefinition for LibvirtDriver {
         let known = self.known().await?;
         let (spec, link) = (guest.clone(), Arc::clone(&self.link));
         let direct_io = Arc::clone(&self.direct_io);
+        let secrets = self.hold_secrets(&guest.volumes, "redefine", self.making()).await?;
         self.change("redefine", guest.instance, self.making(), move |connect, options| {
+            let _until_done = secrets;
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             if definition::redefine(connect, options, &facts, &spec, renew)? == definition::HostFinding::NoDirectIo {
                 direct_io.store(false, Ordering::Relaxed);

@@ -56,6 +56,11 @@ fn provide_ceph(connect: &Connect, options: &LibvirtOptions, user: &str, secret:
     }
 }
 
+/// Whether the disk's secret is only in libvirtd's memory, so that it goes with the last guest that has the volume.
+pub(super) fn is_passing(disk: &VolumeDisk) -> bool {
+    matches!(disk.network, Some(NetworkDisk::Iscsi { chap: Some(_), .. }))
+}
+
 fn lookup(connect: &Connect, uuid: &str) -> DriverResult<Option<Secret>> {
     let uuid = uuid.parse().map_err(|_| failed(format!("{uuid} is not the UUID of a libvirt secret")))?;
     found(CALL, connect.lookup_secret_by_uuid(uuid))
@@ -72,7 +77,8 @@ fn require(connect: &Connect, secret: &str, user: &str) -> DriverResult<()> {
     }
 }
 
-/// Removes the CHAP secret of a volume that no guest of the host has any more. Does nothing for other volumes.
+/// Removes the CHAP secret of a volume that no guest of the host has any more. Does nothing for other volumes. The caller
+/// holds the volume's gate, because a guest that is about to get the volume does not name it yet.
 pub(super) fn forget(connect: &Connect, serial: &str) -> DriverResult<()> {
     // Only a secret of Chronova's has the id of a volume. A host may have no secrets at all.
     let Ok(Some(secret)) = lookup(connect, serial) else { return Ok(()) };

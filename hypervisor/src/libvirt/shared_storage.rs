@@ -9,7 +9,7 @@ use virt::connect::Connect;
 
 use super::error::Context as _;
 use super::host::LibvirtDriver;
-use super::{disks, domain, mdevs, pmem, pool, secrets, storage};
+use super::{disks, domain, mdevs, pmem, pool, storage};
 use crate::capability::SharedStorage;
 use crate::driver::{DriverError, DriverResult};
 use crate::options::LibvirtOptions;
@@ -66,7 +66,7 @@ impl SharedStorage for LibvirtDriver {
 
     async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
         let link = Arc::clone(&self.link);
-        self.change("undefine", instance, self.options.call_deadline, move |connect, options| {
+        let undefined = self.change("undefine", instance, self.options.call_deadline, move |connect, options| {
             let domain = domain::lookup(connect, instance)?;
             if let Some(domain) = &domain
                 && domain.is_active().during("undefine")?
@@ -76,20 +76,21 @@ impl SharedStorage for LibvirtDriver {
             // Persistent memory is the host's own, so it goes although the disks stay. It goes first, because nothing
             // looks for it once the definition is gone.
             pmem::remove(connect, options, instance)?;
+            let mut attached = Vec::new();
             if let Some(domain) = domain {
-                let attached = disks::serials(&domain).unwrap_or_default();
+                attached = disks::serials(&domain).unwrap_or_default();
                 link.guests_known().leave(instance);
                 mdevs::remove(&domain)?;
                 domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))?;
-                for volume in attached {
-                    secrets::forget(connect, &volume)?;
-                }
             }
-            match storage::shares_disks_alone(options) {
+            let removed = match storage::shares_disks_alone(options) {
                 true => remove_files(connect, options, instance),
                 false => Ok(()),
-            }
-        })
-        .await
+            };
+            Ok((attached, removed))
+        });
+        let (attached, removed) = undefined.await?;
+        self.forget_secrets(attached).await;
+        removed
     }
 }

@@ -23,7 +23,7 @@ use virt_sys as sys;
 
 use super::cached_image::format_seen;
 use super::error::{Context, number, translate};
-use super::storage::HostStorage;
+use super::storage::{self, HostStorage};
 use super::{agent, domain, managed_save, pool};
 use crate::capability::snapshots::PlacedCopy;
 use crate::domain_xml::DiskSource;
@@ -150,7 +150,7 @@ pub(super) fn placed(
     }
 }
 
-/// Removes the copy that [`place`] made. Without the disk, nobody knows the place of the copy.
+/// Removes the copy that [`place`] made, even if the guest was deleted with its disk meanwhile.
 pub(super) fn unplace(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -158,8 +158,10 @@ pub(super) fn unplace(
     copy: ImageId,
 ) -> DriverResult<()> {
     let site = HostStorage::new(connect, options);
-    let Some(root) = site.find(&volumes::root(instance))? else { return Ok(()) };
-    root.placing().map_or(Ok(()), |placing| placing.unplace(site, &root, copy))
+    match site.find(&volumes::root(instance))? {
+        Some(root) => root.placing().map_or(Ok(()), |placing| placing.unplace(site, &root, copy)),
+        None => storage::placing(options).map_or(Ok(()), |placing| placing.unplace_of_none(site, copy)),
+    }
 }
 
 /// Checks a copy that the host is making.

@@ -1,12 +1,15 @@
 //! The driver's calls that attach volumes to guests, detach them and swap them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
 use tokio::time::sleep;
 
+use super::gates::GatePermit;
 use super::guest_requests::DISK_POLL;
 use super::host::LibvirtDriver;
 use super::{disks, domain, pool, secrets};
@@ -30,6 +33,44 @@ fn explained(error: DriverError, disk: &VolumeDisk) -> DriverError {
             ))
         }
         _ => error,
+    }
+}
+
+impl LibvirtDriver {
+    /// Keeps the secrets of these volumes on the host until the permits are dropped: the guest that gets the volumes
+    /// needs them, and no definition names the volumes yet. The order keeps two callers from waiting for each other.
+    pub(super) async fn hold_secrets(
+        &self,
+        disks: &[VolumeDisk],
+        call: &'static str,
+        deadline: Duration,
+    ) -> DriverResult<Vec<GatePermit>> {
+        let serials: BTreeSet<&String> =
+            disks.iter().filter(|disk| secrets::is_passing(disk)).map(|disk| &disk.serial).collect();
+        let mut held = Vec::with_capacity(serials.len());
+        for serial in serials {
+            held.push(self.volumes.enter(serial, call, deadline).await?);
+        }
+        Ok(held)
+    }
+
+    /// Removes the secret of a volume unless a guest of the host has the volume or gets it.
+    async fn forget_secret(&self, serial: String) -> DriverResult<()> {
+        let pass = self.volumes.enter(&serial, "secret", self.options.call_deadline).await?;
+        self.call("secret", move |connect, _| {
+            let _until_done = pass;
+            secrets::forget(connect, &serial)
+        })
+        .await
+    }
+
+    /// Removes the secrets of the volumes of a guest that is gone. A secret that stays ends with libvirtd.
+    pub(super) async fn forget_secrets(&self, serials: Vec<String>) {
+        for serial in serials {
+            if let Err(error) = self.forget_secret(serial).await {
+                tracing::debug!(%error, "the secret of a volume stays on its host");
+            }
+        }
     }
 }
 
@@ -69,13 +110,7 @@ impl VolumeAttachment for LibvirtDriver {
         })
         .await?;
         self.wait_for_detachment(instance, serial).await?;
-        let forgotten = serial.to_owned();
-        let pass = self.volumes.enter(&forgotten, "secret", self.options.call_deadline).await?;
-        self.call("secret", move |connect, _| {
-            let _until_done = pass;
-            secrets::forget(connect, &forgotten)
-        })
-        .await
+        self.forget_secret(serial.to_owned()).await
     }
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
@@ -84,7 +119,10 @@ impl VolumeAttachment for LibvirtDriver {
         loop {
             let (old, new) = (old.to_owned(), new.clone());
             let facts = HostFacts { direct_io: self.direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
+            let held = std::slice::from_ref(&new);
+            let secrets = self.hold_secrets(held, "disk exchange", self.options.call_deadline).await?;
             let step = self.call("disk exchange", move |connect, options| {
+                let _until_done = secrets;
                 pool::look_for(connect, options, std::slice::from_ref(&new))?;
                 disks::exchange(connect, &domain::require(connect, instance)?, &old, &new, &facts)
             });
@@ -125,16 +163,17 @@ impl VolumeAttachment for LibvirtDriver {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::guest::NetworkDisk;
+    use crate::guest::{DiskPassword, NetworkDisk};
+    use crate::options::LibvirtOptions;
 
-    #[test]
-    fn a_host_without_the_block_driver_says_what_it_lacks() {
-        let mut disk = VolumeDisk {
-            serial: "1".to_owned(),
+    fn disk(network: Option<NetworkDisk>) -> VolumeDisk {
+        VolumeDisk {
+            serial: "457eb676-33da-42ec-9a8c-9293d545c337".to_owned(),
             pool: "p".to_owned(),
             volume: "v".to_owned(),
-            network: Some(NetworkDisk::Nfs { host: "h".to_owned(), path: "/p".to_owned() }),
+            network,
             format: "raw".to_owned(),
             readonly: false,
             shareable: false,
@@ -142,7 +181,36 @@ mod tests {
             bus: "virtio".to_owned(),
             kind: "disk".to_owned(),
             boot_order: None,
-        };
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_secret_stays_while_another_guest_gets_its_volume() {
+        let driver = LibvirtDriver::new("test:///default", &LibvirtOptions::default());
+        let shared = disk(Some(NetworkDisk::Iscsi {
+            portal: "h:3260".to_owned(),
+            target: "iqn.2010-10.org.openstack:volume-8".to_owned(),
+            lun: 1,
+            initiator: "iqn.h".to_owned(),
+            chap: Some(("u".to_owned(), DiskPassword::new("p"))),
+        }));
+        // The driver connects to its host, so that a secret is forgotten at once.
+        driver.forget_secret(shared.serial.clone()).await.unwrap();
+        let disks = [shared.clone(), shared.clone(), disk(None)];
+        let held = driver.hold_secrets(&disks, "spawn", Duration::from_mins(1)).await.unwrap();
+        assert_eq!(held.len(), 1, "one permit for each secret");
+        let forgotten = driver.forget_secret(shared.serial.clone());
+        let early = tokio::time::timeout(Duration::from_millis(20), forgotten).await;
+        assert!(early.is_err(), "the secret is forgotten before the guest has its volume");
+        assert!(driver.volumes.try_enter(&shared.serial).is_none());
+        drop(held);
+        driver.forget_secret(shared.serial.clone()).await.unwrap();
+        assert!(driver.volumes.try_enter(&shared.serial).is_some());
+    }
+
+    #[test]
+    fn a_host_without_the_block_driver_says_what_it_lacks() {
+        let mut disk = disk(Some(NetworkDisk::Nfs { host: "h".to_owned(), path: "/p".to_owned() }));
         let said = |message: &str, disk: &VolumeDisk| {
             explained(DriverError::Failed { call: "disk attachment", message: message.to_owned() }, disk)
         };

@@ -9,7 +9,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -200,16 +200,28 @@ fn backup(guest: &Domain, disk: &str, path: &str, format: &str) -> DriverResult<
     if begun != 0 {
         return Err(translate(CALL, &Error::last_error()));
     }
-    loop {
-        match job(guest, 0)? {
-            sys::VIR_DOMAIN_JOB_NONE => break,
-            _ => pause(),
-        }
+    if !ends_within(COPY_LIMIT, || job(guest, 0))? {
+        // SAFETY: the domain is alive; the call takes no other pointer. If it fails, the job goes on without us.
+        unsafe { sys::virDomainAbortJob(guest.as_ptr()) };
+        return Err(DriverError::Timeout { call: CALL, seconds: COPY_LIMIT.as_secs() });
     }
     match job(guest, sys::VIR_DOMAIN_JOB_STATS_COMPLETED)? {
         sys::VIR_DOMAIN_JOB_COMPLETED => Ok(()),
         other => Err(failed(CALL, format!("the copy ended in state {other}"))),
     }
+}
+
+/// Waits until the guest has no job. Returns whether it ended in time. The caller has given up by then, and the thread
+/// and the volume's gate must be free again.
+fn ends_within(patience: Duration, mut job: impl FnMut() -> DriverResult<sys::virDomainJobType>) -> DriverResult<bool> {
+    let end = Instant::now() + patience;
+    while job()? != sys::VIR_DOMAIN_JOB_NONE {
+        if Instant::now() >= end {
+            return Ok(false);
+        }
+        pause();
+    }
+    Ok(true)
 }
 
 #[expect(clippy::disallowed_methods, reason = "on a thread of the host's own")]
@@ -389,5 +401,19 @@ impl VolumeStore for LibvirtDriver {
             link.line(&session).and_then(|line| send(&line, &options, &name, user, &chunks))
         })?;
         Ok(whole_or_error(incoming, sent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_copy_that_does_not_end_frees_its_thread() {
+        assert!(!ends_within(Duration::ZERO, || Ok(sys::VIR_DOMAIN_JOB_UNBOUNDED)).unwrap());
+        let mut left = [sys::VIR_DOMAIN_JOB_NONE, sys::VIR_DOMAIN_JOB_UNBOUNDED].to_vec();
+        assert!(ends_within(COPY_LIMIT, || Ok(left.pop().unwrap())).unwrap());
+        assert!(left.is_empty());
     }
 }

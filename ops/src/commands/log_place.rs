@@ -86,6 +86,9 @@ pub struct LogPlace {
     pub engine: EventStoreAddress,
     /// How to connect to a database; unused if the log is a file.
     pub database: PostgresOptions,
+    /// The archive's folder and the key of its manifests, if the configuration names them.
+    pub archive: Option<PathBuf>,
+    pub archive_key: Option<PathBuf>,
 }
 
 impl LogPlace {
@@ -99,13 +102,15 @@ impl LogPlace {
             EventStoreAddress::Postgres(url) => url.clone(),
         };
         let database = event_store::options(config, url, data.keys());
-        Ok(Self { data, engine, database })
+        let (archive, archive_key) = (own.retention_archive.clone(), own.retention_sign_key.clone());
+        Ok(Self { data, engine, database, archive, archive_key })
     }
 
     /// The place for commands that need no log.
     pub fn none() -> Self {
         let database = PostgresOptions::at(String::new(), String::new());
-        Self { data: DataDir(PathBuf::new()), engine: EventStoreAddress::Sqlite, database }
+        let data = DataDir(PathBuf::new());
+        Self { data, engine: EventStoreAddress::Sqlite, database, archive: None, archive_key: None }
     }
 
     /// Opens the log for reading, while another process may write to it.

@@ -2,10 +2,11 @@
 # Starts an empty server with the settings that PLACEMENT_PROFILE names. The gabbi runner calls this script before each
 # file.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../../testbed/still_runs.sh"
 if [ -f "$GABBI_WORK/pid" ]; then
     pid=$(cat "$GABBI_WORK/pid")
     kill "$pid" 2>/dev/null || true
-    for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
+    for _ in $(seq 100); do still_runs -p "$pid" || break; sleep 0.05; done
 fi
 rm -rf "$GABBI_WORK/data"
 new_defaults=false policy='' cors=''
@@ -35,7 +36,7 @@ CONF
 echo $! >"$GABBI_WORK/pid"
 for _ in $(seq 200); do
     if curl --silent --fail --output /dev/null "http://127.0.0.1:$GABBI_PORT/"; then exit 0; fi
-    kill -0 "$(cat "$GABBI_WORK/pid")" 2>/dev/null || break
+    still_runs -p "$(cat "$GABBI_WORK/pid")" || break
     sleep 0.05
 done
 cat "$GABBI_WORK/log" >&2

@@ -1,5 +1,8 @@
 //! Leftovers of a host that failed during an operation, and disks that must never count as leftovers.
 
+use std::sync::Arc;
+
+use chronova_actors::process::interference::{Interference, InterferenceVerdict, StepDirection};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{PowerAction, Rotation};
 use chronova_hypervisor::capability::disk_transfer::DiskFile;
@@ -280,6 +283,42 @@ async fn a_comparison_does_not_attach_a_device_that_a_process_detaches_meanwhile
         life.stop().await;
         world.check().await;
     }
+}
+
+/// No interface's port is released.
+struct KeptPorts;
+
+impl Interference for KeptPorts {
+    fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict {
+        match (process, step, way) {
+            ("detach_interface", "release_port", StepDirection::Run) => InterferenceVerdict::FailBefore,
+            _ => InterferenceVerdict::Pass,
+        }
+    }
+}
+
+/// The server keeps the port of an interface that its guest has lost, and the host refuses the interface. Then the
+/// process ends nevertheless, and the host's agent attaches the interface as soon as the host accepts it.
+#[actix_rt::test]
+async fn a_failed_detachment_ends_although_the_host_refuses_the_interface() {
+    let world = World::new(1);
+    let life = world.live(None, Some(Arc::new(KeptPorts) as Arc<dyn Interference>)).await;
+    life.hosts_up(1).await;
+    let id = subject();
+    built(&life, id).await;
+    life.attach_nic(id).await.unwrap();
+    life.settled().await;
+    let nics = || world.fleet.guests(0)[&id].nics.len();
+    let before = nics();
+    let refusal = FaultPlan::default().with(DriverCall::AttachNic, FaultTrigger::Always, Effect::Refuse);
+    world.fleet.set_faults(0, refusal);
+    life.detach_nic(id).await.unwrap();
+    life.settled().await;
+    assert_eq!((nics(), life.instance_now(id).alive().unwrap().nics.len()), (before - 1, before));
+    world.fleet.set_faults(0, FaultPlan::default());
+    life.until(|_| nics() == before).await;
+    life.stop().await;
+    world.check().await;
 }
 
 /// A server whose guest has a foreign interface, because its host failed while it attached the interface. The host is

@@ -1,10 +1,13 @@
 //! Operations on servers with volumes as disks: images, rebuilds, rescues, and leaving their hosts.
 
+use std::time::Duration;
+
 use chronova_actors::process::{
     attach_volume, delete_instance, detach_volume, offload, rebuild, refresh_volume, rescue, snapshot, unshelve,
 };
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
+use chronova_projections::processes::Processes;
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::volumes::nth_volume;
 use chronova_tests::world::{Life, World};
@@ -257,4 +260,46 @@ async fn attach_and_detach_without_a_host_are_proven() {
     prove(&Case { definition: &attach_volume::DEFINITION, ..case(offloaded_beside_a_volume, ask, away, away) }).await;
     let ask: Ask = |life, id| life.detach(id, 1).boxed_local();
     prove(&Case { definition: &detach_volume::DEFINITION, ..case(offloaded_with_a_volume, ask, away, away) }).await;
+}
+
+/// The volume service has begun to write the image and does not end.
+#[actix_rt::test]
+async fn a_rebuild_gives_up_a_write_that_does_not_end() {
+    let mut world = World::new(1);
+    world.options.processes.reimage_patience = Duration::from_millis(20);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let id = InstanceId::random();
+    built_on_volumes(&life, id).await;
+    world.brakes.hold("create_volume");
+    life.rebuild(id, true).await.unwrap();
+    world.brakes.reached("create_volume").await;
+    life.shows(id, "ERROR").await;
+    assert_eq!(life.fault(id), "Failed to rebuild volume backed instance.");
+    world.brakes.release("create_volume");
+    life.settled().await;
+    life.stop().await;
+    world.check().await;
+}
+
+/// The volume service has begun a snapshot and does not end. The process gives up, and the snapshot stays.
+#[actix_rt::test]
+async fn an_image_gives_up_a_snapshot_that_does_not_end() {
+    let mut world = World::new(1);
+    world.options.processes.snapshot_patience = Duration::ZERO;
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let id = InstanceId::random();
+    built_on_volumes(&life, id).await;
+    world.brakes.hold("create_volume");
+    life.snapshot(id, None).await.unwrap();
+    world.brakes.reached("create_volume").await;
+    let is_pending = |view: &Processes, name: &str| view.pending().any(|process| process.task.name() == name);
+    let gave_up = |view: &Processes| is_pending(view, "create_snapshot") && !is_pending(view, "snapshot");
+    life.until(|context| context.views.processes.read(gave_up)).await;
+    assert_eq!(life.status(id), "ACTIVE");
+    world.brakes.release("create_volume");
+    life.settled().await;
+    life.stop().await;
+    world.check().await;
 }

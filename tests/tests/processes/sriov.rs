@@ -10,6 +10,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{ConsumerId, InstanceId};
 use chronova_events::instance::PowerAction;
 use chronova_events::pci::PciAddress;
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::pci::{PciTracking, devices};
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::services::device_port;
@@ -221,6 +222,50 @@ async fn a_whole_card_is_not_plugged_in_later_and_not_migrated_live() {
     life.settled().await;
     assert_eq!((life.status(id(1)), only(&world, id(1))), ("ACTIVE", before));
     assert!(devices(&world.fleet, id(2)).values().all(Vec::is_empty), "the attached card is in the guest");
+    life.stop().await;
+    world.check().await;
+}
+
+/// An operation takes the device from the guest and fails, and the host refuses to attach the device again. Then the
+/// process ends nevertheless, and the host's agent attaches the device as soon as the host accepts it.
+#[actix_rt::test]
+async fn a_failed_operation_ends_although_the_host_refuses_the_device_of_a_port() {
+    let migrate: Ask = |life, id| life.live_migrate(id).boxed_local();
+    for (failing, ask) in [(DriverCall::Suspend, suspend as Ask), (DriverCall::StartMigration, migrate)] {
+        let world = World::with_pci(2, CARDS, PciTracking::Untracked);
+        let life = world.live(None, None).await;
+        life.hosts_up(2).await;
+        life.build_with_port(id(1), "direct").await.unwrap();
+        life.settled().await;
+        let (host, device) = only(&world, id(1));
+        let refusing = |plan: FaultPlan, call| plan.with(call, FaultTrigger::Always, Effect::Refuse);
+        let faults = refusing(refusing(FaultPlan::default(), failing), DriverCall::AttachNic);
+        world.fleet.set_faults(host, faults);
+        ask(&life, id(1)).await.unwrap();
+        life.settled().await;
+        assert_eq!((life.status(id(1)), life.host_of(&world, id(1))), ("ACTIVE", Some(host)), "{failing:?}");
+        assert_eq!(devices(&world.fleet, id(1)), BTreeMap::from([(host, vec![])]), "{failing:?}");
+        world.fleet.set_faults(host, FaultPlan::default());
+        life.until(|_| devices(&world.fleet, id(1)) == BTreeMap::from([(host, vec![device])])).await;
+        life.stop().await;
+        world.check().await;
+    }
+}
+
+/// A user has changed the port since the guest got its device. The device is the guest's until the server is suspended.
+#[actix_rt::test]
+async fn a_suspension_takes_the_device_of_a_changed_port() {
+    let world = World::with_pci(1, CARDS, PciTracking::Untracked);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    life.build_with_port(id(1), "direct").await.unwrap();
+    life.settled().await;
+    let (host, _) = only(&world, id(1));
+    world.network.make_normal(device_port(id(1), "direct"));
+    suspend(&life, id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(1)), "SUSPENDED");
+    assert_eq!(devices(&world.fleet, id(1)), BTreeMap::from([(host, vec![])]));
     life.stop().await;
     world.check().await;
 }

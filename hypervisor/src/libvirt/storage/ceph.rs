@@ -14,6 +14,7 @@ use roxmltree::{Document, Node};
 
 use crate::driver::{DriverError, DriverResult};
 use crate::options::{LibvirtOptions, RbdOptions};
+use crate::program_messages::ProgramMessages;
 
 /// How long a part of the cluster may take for one operation, in seconds. Ceph itself would wait for ever.
 const PATIENCE: &str = "60";
@@ -23,6 +24,13 @@ const ABSENT: i32 = 2;
 /// The image or snapshot exists, or the snapshot is protected already.
 const BUSY: i32 = 16;
 const EXISTS: i32 = 17;
+
+/// The error number with which a program ended. A program that reached no cluster has said nothing about an image or a
+/// snapshot, although a missing keyring gives it the number of a missing image.
+fn error_number(output: &Output) -> Option<i32> {
+    let unconnected = String::from_utf8_lossy(&output.stderr).contains("couldn't connect to the cluster");
+    output.status.code().filter(|_| !unconnected)
+}
 
 /// Waits before another attempt to remove an image that a client has open.
 #[expect(clippy::disallowed_methods, reason = "on a thread of the host's own")]
@@ -100,7 +108,7 @@ impl<'a> CephPrograms<'a> {
     /// Runs `rbd`. Succeeds also if it ends with one of these error numbers.
     fn change(self, call: &'static str, arguments: &[&str], harmless: &[i32]) -> DriverResult<()> {
         let output = self.run(call, "rbd", arguments)?;
-        match output.status.code() {
+        match error_number(&output) {
             Some(code) if code == 0 || harmless.contains(&code) => Ok(()),
             _ => Err(refusal(call, &output)),
         }
@@ -120,7 +128,7 @@ impl<'a> CephPrograms<'a> {
     pub(super) fn image(self, name: &str) -> DriverResult<Option<CephImage>> {
         const CALL: &str = "rbd info";
         let output = self.run(CALL, "rbd", &["info", "--format", "xml", name])?;
-        match output.status.code() {
+        match error_number(&output) {
             Some(0) => {
                 let unread =
                     || DriverError::Failed { call: CALL, message: format!("its answer about {name} is unknown") };
@@ -134,7 +142,7 @@ impl<'a> CephPrograms<'a> {
     fn snapshots(self, image: &str) -> DriverResult<Vec<String>> {
         const CALL: &str = "rbd snap ls";
         let output = self.run(CALL, "rbd", &["snap", "ls", "--format", "xml", image])?;
-        match output.status.code() {
+        match error_number(&output) {
             Some(0) => Ok(named_snapshots(&String::from_utf8_lossy(&output.stdout))),
             Some(ABSENT) => Ok(Vec::new()),
             _ => Err(refusal(CALL, &output)),
@@ -178,7 +186,7 @@ impl<'a> CephPrograms<'a> {
         self.remove_snapshots(image)?;
         for _ in 0..self.rbd.destroy_retries {
             let output = self.run("rbd rm", "rbd", &["rm", "--no-progress", image])?;
-            match output.status.code() {
+            match error_number(&output) {
                 Some(0 | ABSENT) => return Ok(()),
                 Some(BUSY) => pause(self.rbd),
                 _ => return Err(refusal("rbd rm", &output)),
@@ -187,26 +195,29 @@ impl<'a> CephPrograms<'a> {
         self.change("rbd rm", &["rm", "--no-progress", image], &[ABSENT])
     }
 
-    /// Creates an image from the bytes that `send` writes. Removes the image again if `send` fails.
+    /// Creates an image from the bytes that `send` writes. Removes the image again if `send` fails, but not an image that
+    /// existed before.
     pub(super) fn import(self, image: &str, send: impl FnOnce(&mut dyn Write) -> DriverResult<()>) -> DriverResult<()> {
         const CALL: &str = "rbd import";
         let mut command = self.command("rbd");
         command.args(["import", "--no-progress", "-", image]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut running = command.spawn().map_err(|error| unstarted(CALL, "rbd", &error))?;
+        let messages = ProgramMessages::of(&mut running).map_err(|error| unstarted(CALL, "rbd", &error))?;
         let sent = match running.stdin.take() {
             // The end of the input is the end of the image.
             Some(mut input) => send(&mut input),
             None => Ok(()),
         };
-        let output = running.wait_with_output().map_err(|error| unstarted(CALL, "rbd", &error))?;
+        let output = messages.end(running).map_err(|error| unstarted(CALL, "rbd", &error))?;
         let made = match output.status.success() {
             true => sent,
             // The program's own error says more than a broken pipe.
             false => Err(refusal(CALL, &output)),
         };
+        let existed = error_number(&output) == Some(EXISTS);
         made.inspect_err(|_| {
-            if let Err(error) = self.remove(image) {
+            if !existed && let Err(error) = self.remove(image) {
                 tracing::warn!(%error, image, "an incomplete image stays in Ceph");
             }
         })
@@ -222,11 +233,12 @@ impl<'a> CephPrograms<'a> {
         let mut command = self.command("rbd");
         command.args(["export", "--no-progress", image, "-"]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut running = command.spawn().map_err(|error| unstarted(CALL, "rbd", &error))?;
+        let messages = ProgramMessages::of(&mut running).map_err(|error| unstarted(CALL, "rbd", &error))?;
         let received = match running.stdout.take() {
             Some(mut bytes) => receive(&mut bytes),
             None => Ok(()),
         };
-        let output = running.wait_with_output().map_err(|error| unstarted(CALL, "rbd", &error))?;
+        let output = messages.end(running).map_err(|error| unstarted(CALL, "rbd", &error))?;
         match output.status.success() {
             true => received,
             false => received.and(Err(refusal(CALL, &output))),
@@ -258,7 +270,9 @@ fn refusal(call: &'static str, output: &Output) -> DriverError {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::ffi::OsStr;
+    use std::os::unix::process::ExitStatusExt as _;
     use std::path::PathBuf;
+    use std::process::ExitStatus;
 
     use super::*;
 
@@ -273,6 +287,20 @@ mod tests {
                          <name>two</name></snapshot></snapshots>";
         assert_eq!(named_snapshots(snapshots), ["one", "two"]);
         assert!(named_snapshots("<snapshots></snapshots>").is_empty());
+    }
+
+    #[test]
+    fn a_missing_keyring_is_not_a_missing_image() {
+        let ended = |code: i32, said: &str| {
+            let stderr = said.as_bytes().to_vec();
+            error_number(&Output { status: ExitStatus::from_raw(code << 8), stdout: Vec::new(), stderr })
+        };
+        let absent = "rbd: error opening image a: (2) No such file or directory\n";
+        assert_eq!(ended(2, absent), Some(ABSENT));
+        let unconnected = "auth: unable to find a keyring on /k: (2) No such file or directory\nrbd: couldn't connect to \
+                           the cluster!\n";
+        assert_eq!(ended(2, unconnected), None);
+        assert_eq!(ended(0, ""), Some(0));
     }
 
     #[test]

@@ -339,9 +339,9 @@ pub(super) fn may_have_image(options: &LibvirtOptions, image: &ImageRef) -> bool
     chosen(options).may_have_image(image)
 }
 
-/// Whether copies of new disks may be made in the image service's storage.
-pub(super) fn places_copies(options: &LibvirtOptions) -> bool {
-    chosen(options).placing().is_some()
+/// The part of the back end of new disks that may make copies in the image service's storage.
+pub(super) fn placing(options: &LibvirtOptions) -> Option<&'static dyn PlacedCopies> {
+    chosen(options).placing()
 }
 
 /// Whether this path is in a directory of our disks on this host. Other hosts may share the directory.

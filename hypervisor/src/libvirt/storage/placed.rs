@@ -19,4 +19,6 @@ pub(in crate::libvirt) trait PlacedCopies: Sync {
     fn digest(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<String>;
     /// Removes the copy, complete or not.
     fn unplace(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<()>;
+    /// Like [`Self::unplace`], for a disk that was removed meanwhile.
+    fn unplace_of_none(&self, site: HostStorage<'_>, copy: ImageId) -> DriverResult<()>;
 }

@@ -14,6 +14,7 @@
 //! Several hosts use the pool. libvirt's list of a pool is as old as its last refresh, so Ceph itself says whether a disk
 //! exists.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use chronova_events::ids::ImageId;
@@ -72,9 +73,32 @@ fn image_name(options: &LibvirtOptions, volume: &str) -> String {
 /// The snapshot that disks of the image are cloned from, if `ensure_image` has found one.
 fn parent(site: HostStorage<'_>, image: &ImageRef) -> DriverResult<Option<String>> {
     let cache = pool::open(site.connect, site.options)?;
-    let Some(file) = pool::lookup(&cache, &volumes::parent(image.id))? else { return Ok(None) };
+    snapshot_in(site, &cache, &volumes::parent(image.id))
+}
+
+/// The snapshot that a parent file names.
+fn snapshot_in(site: HostStorage<'_>, cache: &StoragePool, file: &str) -> DriverResult<Option<String>> {
+    let Some(file) = pool::lookup(cache, file)? else { return Ok(None) };
     let text = pool::tail(site.connect, &file, LONGEST)?;
     Ok(String::from_utf8(text).ok().filter(|name| !name.is_empty()))
+}
+
+/// The Ceph pools of the images that disks are cloned from. They are the image service's.
+fn pools_of_images(site: HostStorage<'_>) -> DriverResult<BTreeSet<String>> {
+    let cache = pool::open(site.connect, site.options)?;
+    pool::refresh(&cache);
+    let mut pools = BTreeSet::new();
+    for file in pool::names(&cache)?.iter().filter(|name| volumes::is_parent(name)) {
+        let snapshot = snapshot_in(site, &cache, file)?;
+        pools.extend(snapshot.and_then(|snapshot| other_pool(site.options, &snapshot)));
+    }
+    Ok(pools)
+}
+
+/// The pool of the snapshot, unless it is that of the disks.
+fn other_pool(options: &LibvirtOptions, snapshot: &str) -> Option<String> {
+    let (pool, _) = snapshot.split_once('/')?;
+    (pool != options.images.rbd.pool).then(|| pool.to_owned())
 }
 
 /// Removes a file that an interrupted copy left, and returns the name for a new one.
@@ -406,6 +430,9 @@ impl PlacedCopies for Rbd {
     }
 
     fn placed(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<Option<String>> {
+        if !ceph::is_installed() {
+            return Ok(None);
+        }
         let Some(target) = placed_names(site, disk, copy)?.copy else { return Ok(None) };
         let programs = CephPrograms::of(site.options);
         match programs.image(&format!("{target}@{SNAPSHOT}"))? {
@@ -429,11 +456,42 @@ impl PlacedCopies for Rbd {
     }
 
     fn unplace(&self, site: HostStorage<'_>, disk: &StoredDisk, copy: ImageId) -> DriverResult<()> {
+        // Without the programs there is no copy.
+        if !ceph::is_installed() {
+            return Ok(());
+        }
         let names = placed_names(site, disk, copy)?;
         let programs = CephPrograms::of(site.options);
         if let Some(target) = names.copy {
             programs.remove(&target)?;
         }
         programs.remove_snapshot(&names.taken)
+    }
+
+    fn unplace_of_none(&self, site: HostStorage<'_>, copy: ImageId) -> DriverResult<()> {
+        if !ceph::is_installed() {
+            return Ok(());
+        }
+        for pool in pools_of_images(site)? {
+            CephPrograms::of(site.options).remove(&format!("{pool}/{copy}"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_never_looked_for_in_the_pool_of_the_disks() {
+        let mut options = LibvirtOptions::default();
+        options.images.rbd.pool = "vms".to_owned();
+        assert_eq!(other_pool(&options, "images/7a1f6f5c@snap").as_deref(), Some("images"));
+        assert_eq!(other_pool(&options, "vms/7a1f6f5c@snap"), None);
+        assert_eq!(other_pool(&options, "7a1f6f5c"), None);
+        let image = ImageId::random();
+        assert!(volumes::is_parent(&volumes::parent(image)));
+        assert!(!volumes::is_parent(&image.to_string()) && !volumes::is_parent("of-somebody.parent"));
     }
 }

@@ -52,8 +52,8 @@ async fn archive(request: &ArchiveRequest, config: &Config) -> Result<PruneEnd, 
     let run = LogPrune {
         log: &log,
         data: &place.data,
-        archives: config.chronova.retention_archive.clone(),
-        sign_key: None,
+        archives: place.archive.clone(),
+        sign_key: place.archive_key.as_deref(),
         policy,
         least: 1,
     };

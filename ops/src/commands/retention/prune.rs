@@ -42,10 +42,12 @@ pub struct LogPruneArgs {
     /// Move the oldest events until the used part of the log's file has at most this size: 10GiB, 500MiB
     #[arg(long, value_name = "SIZE")]
     pub keep_size: Option<KeptSize>,
-    /// The archive's folder [default: the folder that the log names, or `archive` in the data directory]
+    /// The archive's folder [default: retention_archive of the configuration, the folder that the log names, or `archive`
+    /// in the data directory]
     #[arg(long, value_name = "DIR")]
     pub archives: Option<PathBuf>,
-    /// Sign the manifests with this private key, in PEM: see `chronova audit keygen`
+    /// Sign the manifests with this private key, in PEM: see `chronova audit keygen` [default:
+    /// retention_sign_key of the configuration]
     #[arg(long, value_name = "FILE")]
     pub sign_key: Option<PathBuf>,
     /// Only say which events would be moved
@@ -109,7 +111,8 @@ pub async fn run(
         return plan(&place.data, policy, out).await;
     }
     let log = lock(place).await?;
-    let (archives, sign_key) = (args.archives.clone(), args.sign_key.as_deref());
+    let archives = args.archives.clone().or_else(|| place.archive.clone());
+    let sign_key = args.sign_key.as_deref().or(place.archive_key.as_deref());
     let run = LogPrune { log: &log, data: &place.data, archives, sign_key, policy, least: 1 };
     let done = run.run(now, out).await;
     log.close().await;

@@ -256,6 +256,11 @@ section! {
             min: Some(0.0), unit: "seconds",
             help: "How long a build waits before it asks again.",
         }
+        reimage_timeout_per_gb: u32 => runtime.processes.reimage_patience by Seconds {
+            min: Some(1.0), unit: "seconds",
+            help: "How long a rebuild waits until the volume service has written the image to the root volume, for each \
+                   GiB of the image.",
+        }
         network_allocate_retries: u32 => runtime.processes.network_retries {
             min: Some(0.0),
             help: "How often a failed allocation of a new server's interfaces is tried again, after 1 second, 2 seconds and \

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use chronova_events::ids::ImageId;
 use chronova_hypervisor::ceph_place::CephPlace;
 use chronova_hypervisor::driver::ByteStream;
+use chronova_hypervisor::program_messages::ProgramMessages;
 use futures::stream;
 use tokio::sync::mpsc;
 
@@ -58,10 +59,11 @@ impl CephDownload {
         command.args(["--rados-osd-op-timeout", PATIENCE, "--rados-mon-op-timeout", PATIENCE]);
         command.args(["export", "--no-progress", &place.name(), "-"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let running = command.spawn()?;
+        let mut running = command.spawn()?;
+        let messages = ProgramMessages::of(&mut running)?;
         let (pieces, incoming) = mpsc::channel(DEPTH);
         // The stream gets the result as its last item.
-        drop(tokio::task::spawn_blocking(move || pass_on(running, &pieces)));
+        drop(tokio::task::spawn_blocking(move || pass_on(running, messages, &pieces)));
         Ok(Box::pin(stream::unfold(incoming, |mut incoming| async move {
             incoming.recv().await.map(|piece| (piece, incoming))
         })))
@@ -69,13 +71,13 @@ impl CephDownload {
 }
 
 /// Passes on what the program writes, until the reader stops.
-fn pass_on(mut running: Child, pieces: &mpsc::Sender<io::Result<Bytes>>) {
+fn pass_on(mut running: Child, messages: ProgramMessages, pieces: &mpsc::Sender<io::Result<Bytes>>) {
     let Some(mut out) = running.stdout.take() else { return };
     let mut buffer = vec![0_u8; PIECE];
     let broken = loop {
         match out.read(&mut buffer) {
             Ok(0) => {
-                if let Err(error) = end(running) {
+                if let Err(error) = end(running, messages) {
                     let _ = pieces.blocking_send(Err(error));
                 }
                 return;
@@ -97,8 +99,8 @@ fn pass_on(mut running: Child, pieces: &mpsc::Sender<io::Result<Bytes>>) {
 }
 
 /// Fails if the program failed, because the reader would take a part of the data as all of it.
-fn end(running: Child) -> io::Result<()> {
-    let output = running.wait_with_output()?;
+fn end(running: Child, messages: ProgramMessages) -> io::Result<()> {
+    let output = messages.end(running)?;
     if output.status.success() {
         return Ok(());
     }
@@ -109,7 +111,22 @@ fn end(running: Child) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    /// The program says more than a pipe holds before it writes any data.
+    #[test]
+    fn many_messages_do_not_stop_a_download() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "head -c 200000 /dev/zero >&2; printf data; echo 'no more' >&2; exit 3"]);
+        let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let messages = ProgramMessages::of(&mut running).unwrap();
+        let (pieces, mut incoming) = mpsc::channel(DEPTH);
+        pass_on(running, messages, &pieces);
+        assert_eq!(incoming.blocking_recv().unwrap().unwrap(), "data");
+        let failure = incoming.blocking_recv().unwrap().unwrap_err().to_string();
+        assert!(failure.contains("no more (exit status: 3)"), "{failure}");
+    }
 
     #[test]
     fn only_images_of_the_configured_pool_are_read_from_ceph() {
