@@ -169,7 +169,9 @@ async fn alive(api: &Api, request: Value) -> Alive {
 
 /// The content of the config drive, with an operator's settings and with a password.
 fn drive(server: &Alive, options: &MetadataOptions, password: Option<&str>) -> Vec<(String, Vec<u8>)> {
-    GuestMetadata { server, password, options, devices: &[], floating_ip: None, said: None }.files().unwrap()
+    GuestMetadata { server, password, options, devices: &[], plugged: &[], floating_ip: None, said: None }
+        .files()
+        .unwrap()
 }
 
 fn on_drive(server: &Alive) -> Vec<(String, Vec<u8>)> {
@@ -217,6 +219,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
         password: None,
         options: &MetadataOptions::default(),
         devices: &[],
+        plugged: &[],
         floating_ip: None,
         said: None,
     }
