@@ -1,7 +1,8 @@
 //! The embedded network service: the implementation of its port.
 //!
 //! [`check`] refuses requests with Nova's messages, before a server is accepted. [`allocate`] creates and binds the
-//! ports of a new server, [`attach`] those of an existing server. [`groups`] changes the security groups of ports.
+//! ports of a new server, [`attach`] those of an existing server. [`automatic`] makes the network of a project that has
+//! none. [`groups`] changes the security groups of ports.
 //! [`devices`] knows the ports that are PCI devices of their hosts. [`reads`] answers questions of compute,
 //! [`resources`] those of users. [`realise`] describes the networks and filters that a host needs. Invariants:
 //!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
@@ -12,6 +13,7 @@
 
 mod allocate;
 mod attach;
+mod automatic;
 mod check;
 mod devices;
 mod groups;
@@ -33,6 +35,9 @@ use chronova_events::network::{Port, PortBinding};
 use chronova_events::network_quota::CountedResource;
 use chronova_projections::networks::NetworksView;
 use chronova_projections::views::Views;
+use ipnet::Ipv4Net;
+
+pub use self::automatic::read_automatic_range;
 
 use super::ovn::{self, OvnOptions, OvnPlane};
 use super::{NetworkCommand, NetworkReject, NetworkRoot};
@@ -61,10 +66,13 @@ pub struct EmbeddedNetworks {
     clock: Arc<dyn Clock>,
     /// `None`: each host has its own libvirt networks.
     ovn: Option<Arc<OvnPlane>>,
+    /// The addresses for networks of projects that have none; `None`: no such network is made.
+    automatic_range: Option<Ipv4Net>,
     /// Whether the read models are those of a past moment. OVN keeps no past.
     is_past: bool,
     touched: TouchedNetworks,
     floating_ip_turns: ProjectTurns,
+    automatic_turns: ProjectTurns,
 }
 
 impl std::fmt::Debug for EmbeddedNetworks {
@@ -76,18 +84,29 @@ impl std::fmt::Debug for EmbeddedNetworks {
 impl EmbeddedNetworks {
     /// The service with libvirt networks, which do not span hosts.
     pub fn new(gateway: Arc<CommandGateway>, views: Arc<Views>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Self::with(gateway, views, clock, None)
+        Self::with(gateway, views, clock, None, None)
     }
 
-    /// The service with the networks of OVN, or with libvirt networks.
+    /// The service with the networks of OVN, or with libvirt networks. `automatic_range`: the addresses for networks
+    /// that the service makes for projects without a network.
     pub fn with(
         gateway: Arc<CommandGateway>,
         views: Arc<Views>,
         clock: Arc<dyn Clock>,
         ovn: Option<Arc<OvnPlane>>,
+        automatic_range: Option<Ipv4Net>,
     ) -> Arc<Self> {
-        let (touched, floating_ip_turns) = (TouchedNetworks::default(), ProjectTurns::default());
-        Arc::new(Self { gateway, views, clock, ovn, is_past: false, touched, floating_ip_turns })
+        Arc::new(Self {
+            gateway,
+            views,
+            clock,
+            ovn,
+            automatic_range,
+            is_past: false,
+            touched: TouchedNetworks::default(),
+            floating_ip_turns: ProjectTurns::default(),
+            automatic_turns: ProjectTurns::default(),
+        })
     }
 
     /// How OVN carries the networks; `None`: libvirt does.
@@ -124,10 +143,21 @@ impl EmbeddedNetworks {
             return Ok(());
         }
         let things = ports.into_iter().map(CountedResource::Port).collect();
+        self.take_quota(project, things, check::too_many_ports(), meta).await
+    }
+
+    /// Reserves quota for new resources. `exceeded`: the error if there is not enough.
+    async fn take_quota(
+        &self,
+        project: &ProjectId,
+        things: BTreeSet<CountedResource>,
+        exceeded: PortError,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
         let take = self.views.networks.read(|view| room::take(view, project, things, self.clock.now()));
         let sent = self.gateway.send::<NetworkQuotaRoot>(project, take, Arc::clone(meta)).await;
         sent.map(drop).map_err(|error| match error {
-            CommandError::Rejected(NetworkQuotaReject::OverQuota(_)) => check::too_many_ports(),
+            CommandError::Rejected(NetworkQuotaReject::OverQuota(_)) => exceeded,
             CommandError::Unavailable(error) => PortError::Unavailable(error.to_string()),
         })
     }
@@ -167,8 +197,8 @@ impl NetworkService for EmbeddedNetworks {
         check::check(&self.views, project, networks, security_groups)
     }
 
-    async fn check_auto(&self, project: &ProjectId, _: &ServiceCaller) -> Result<(), PortError> {
-        check::check_auto(&self.views, project)
+    async fn check_auto(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
+        self.ensure_network(project, &caller.meta).await
     }
 
     async fn allocate(&self, wanted: InterfacesRequest, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
@@ -317,9 +347,11 @@ impl NetworkService for EmbeddedNetworks {
             views: Arc::clone(past),
             clock: Arc::clone(&self.clock),
             ovn: self.ovn.clone(),
+            automatic_range: None,
             is_past: true,
             touched: TouchedNetworks::default(),
             floating_ip_turns: ProjectTurns::default(),
+            automatic_turns: ProjectTurns::default(),
         }))
     }
 
