@@ -4,9 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use chronova_actors::image_signatures::ImageSignatures;
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::IncomingUpload;
 use chronova_actors::services::embedded::image::{ImageCommand, ImageRoot};
+use chronova_events::envelope::Meta;
 use chronova_events::ids::UploadId;
 use chronova_events::image::{ImageContent, ImageRecord};
 use futures::StreamExt;
@@ -47,9 +49,10 @@ async fn upload(mut ctx: Ctx) -> Result<Reply, Fault> {
     let incoming = IncomingUpload { image: image.id, upload, format, announced };
     let bytes = ctx.take_payload_send(DEPTH);
     let (dispatch, images) = (ctx.app.dispatch()?.clone(), Arc::clone(ctx.app.images()?));
+    let signed = SignedImage::of(&ctx, &image)?;
     // The upload runs in its own task from its first event on. If the client disconnects, this handler ends, but the
     // end of the upload must still be recorded.
-    let done = tokio::spawn(async move { store(&dispatch, &images, &permit, incoming, bytes).await });
+    let done = tokio::spawn(async move { signed.store(&dispatch, &images, &permit, incoming, bytes).await });
     done.await.map_err(Fault::internal)??;
     Ok(Reply::empty(204))
 }
@@ -71,6 +74,43 @@ fn announced(ctx: &Ctx) -> Result<Option<u64>, Fault> {
     });
     let framed = ctx.header("Content-Length").and_then(|text| text.parse().ok());
     Ok(named.transpose()?.or(framed))
+}
+
+/// The signature that an image claims to have, and the work in whose name its certificate is read.
+struct SignedImage {
+    signatures: Arc<ImageSignatures>,
+    properties: Vec<(String, String)>,
+    work: Arc<Meta>,
+}
+
+impl SignedImage {
+    fn of(ctx: &Ctx, image: &ImageRecord) -> Result<Self, Fault> {
+        let signatures = Arc::clone(&ctx.queries()?.signatures);
+        Ok(Self { signatures, properties: image.attributes.properties.clone(), work: ctx.service_caller().meta })
+    }
+
+    /// Stores the image, if its content has this signature. As in Glance, the image is deleted otherwise.
+    async fn store(
+        self,
+        dispatch: &Dispatch,
+        images: &EmbeddedImages,
+        permit: &Permit,
+        incoming: IncomingUpload,
+        bytes: BoxStream<'static, io::Result<Bytes>>,
+    ) -> Result<(), Fault> {
+        let image = incoming.image;
+        let refused = match self.signatures.guard(&self.properties, &self.work, bytes).await {
+            Ok((bytes, refusal)) => match store(dispatch, images, permit, incoming, bytes).await {
+                Ok(()) => return Ok(()),
+                Err(fault) => refusal.get().ok_or(fault)?,
+            },
+            Err(refused) => refused,
+        };
+        if let Err(error) = dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::Delete).await {
+            tracing::warn!(%image, %error, "deleting an image with a wrong signature failed");
+        }
+        Err(Fault::bad_request(refused.to_string()))
+    }
 }
 
 /// Records the start of the upload. Then receives the bytes and records the result, or records that the upload was
