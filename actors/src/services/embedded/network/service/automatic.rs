@@ -15,6 +15,7 @@ use chronova_events::network_quota::CountedResource;
 use chronova_projections::networks::NetworksView;
 use ipnet::{IpNet, Ipv4Net};
 
+use super::automatic_range::free_subnet;
 use super::{EmbeddedNetworks, check, port_error};
 use crate::ports::PortError;
 use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaRoot};
@@ -24,22 +25,7 @@ use crate::services::embedded::network::{NetworkCommand, SubnetGateway, SubnetRe
 const NETWORK: &str = "auto_allocated_network";
 const SUBNET: &str = "auto_allocated_subnet_v4";
 
-/// The prefix length of the subnets.
-const PREFIX: u8 = 24;
-
-/// The range from which the subnets of such networks are taken (`[network] automatic_range`).
-///
-/// # Errors
-/// The text is no IPv4 network, or the network is too small for one subnet.
-pub fn read_automatic_range(text: &str) -> Result<Ipv4Net, String> {
-    let range: Ipv4Net = text.parse().map_err(|_| format!("{text} is no network; write it as in 10.128.0.0/9"))?;
-    match range.prefix_len() <= PREFIX {
-        true => Ok(range.trunc()),
-        false => Err(format!("{text} is smaller than one subnet, which has the prefix length {PREFIX}")),
-    }
-}
-
-/// What a project has for a server whose request names no network.
+/// The network for a server whose request names none.
 enum AutomaticNetwork {
     Usable,
     /// A network that was made here and has no subnet yet.
@@ -62,20 +48,6 @@ fn found(view: &NetworksView, project: &ProjectId) -> Result<AutomaticNetwork, P
     let is_bare = view.whole(network).is_some_and(|whole| whole.subnets.is_empty());
     let is_unfinished = is_bare && made_for(view, project) == Some(network);
     Ok(if is_unfinished { AutomaticNetwork::Bare(network) } else { AutomaticNetwork::Usable })
-}
-
-/// A free subnet of the range. The search begins at a place that the network's id chooses, so that two requests at once
-/// hardly ever find the same subnet.
-fn free_subnet(view: &NetworksView, range: Ipv4Net, network: NetworkId) -> Option<Ipv4Net> {
-    let whole = IpNet::V4(range);
-    let overlap = |one: &IpNet, other: &IpNet| one.contains(other) || other.contains(one);
-    let taken: Vec<IpNet> =
-        view.subnets().map(|subnet| subnet.added.cidr).filter(|cidr| overlap(cidr, &whole)).collect();
-    let count = 1_u128 << PREFIX.saturating_sub(range.prefix_len());
-    let start = usize::try_from(network.0.as_u128() % count).ok()?;
-    let all = range.subnets(PREFIX).ok()?;
-    let mut in_order = all.skip(start).chain(all.take(start));
-    in_order.find(|subnet| !taken.iter().any(|cidr| overlap(cidr, &IpNet::V4(*subnet))))
 }
 
 impl EmbeddedNetworks {
@@ -181,35 +153,5 @@ impl EmbeddedNetworks {
         if let Err(error) = self.gateway.send::<NetworkQuotaRoot>(project, release, Arc::clone(meta)).await {
             tracing::warn!(%project, %error, "releasing quota of a network failed, retrying later");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use uuid::Uuid;
-
-    use super::*;
-
-    #[test]
-    fn a_range_has_room_for_a_subnet() {
-        assert_eq!(read_automatic_range("10.128.7.0/16").unwrap().to_string(), "10.128.0.0/16");
-        assert_eq!(read_automatic_range("10.128.7.0/24").unwrap().to_string(), "10.128.7.0/24");
-        for (text, words) in [("10.0.0.0/25", "smaller"), ("fd00::/48", "is no network"), ("10.0.0.0", "is no network")]
-        {
-            assert!(read_automatic_range(text).unwrap_err().contains(words), "{text}");
-        }
-    }
-
-    #[test]
-    fn each_network_begins_at_a_place_of_its_own() {
-        let view = NetworksView::default();
-        let range = read_automatic_range("10.128.0.0/9").unwrap();
-        let of = |range, id| free_subnet(&view, range, NetworkId(Uuid::from_u128(id))).map(|subnet| subnet.to_string());
-        assert_eq!(of(range, 0).as_deref(), Some("10.128.0.0/24"));
-        assert_eq!(of(range, 0x1_0203).as_deref(), Some("10.130.3.0/24"), "there are 0x8000 subnets");
-        let only = read_automatic_range("10.128.7.0/24").unwrap();
-        assert_eq!(of(only, 5).as_deref(), Some("10.128.7.0/24"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`check`] refuses requests with Nova's messages, before a server is accepted. [`allocate`] creates and binds the
 //! ports of a new server, [`attach`] those of an existing server. [`automatic`] makes the network of a project that has
-//! none. [`groups`] changes the security groups of ports.
+//! none, with addresses of [`automatic_range`]. [`groups`] changes the security groups of ports.
 //! [`devices`] knows the ports that are PCI devices of their hosts. [`reads`] answers questions of compute,
 //! [`resources`] those of users. [`realise`] describes the networks and filters that a host needs. Invariants:
 //!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
@@ -14,6 +14,7 @@
 mod allocate;
 mod attach;
 mod automatic;
+mod automatic_range;
 mod check;
 mod devices;
 mod groups;
@@ -37,7 +38,7 @@ use chronova_projections::networks::NetworksView;
 use chronova_projections::views::Views;
 use ipnet::Ipv4Net;
 
-pub use self::automatic::read_automatic_range;
+pub use self::automatic_range::read_automatic_range;
 
 use super::ovn::{self, OvnOptions, OvnPlane};
 use super::{NetworkCommand, NetworkReject, NetworkRoot};
