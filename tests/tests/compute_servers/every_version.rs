@@ -99,12 +99,18 @@ fn differing(one: &Value, other: &Value) -> BTreeSet<String> {
     keys(one).union(&keys(other)).filter(|key| one.get(key) != other.get(key)).cloned().collect()
 }
 
-/// Reads the document at each version, and returns the differences between each version and the one before. `pointer`
+/// Reads the document at these versions, and returns the differences between each of them and the one before. `pointer`
 /// leads to the document in the answer.
-async fn walk(api: &Api, token: &str, path: &str, pointer: &str) -> BTreeMap<u32, BTreeSet<String>> {
+async fn walk(
+    api: &Api,
+    versions: &BTreeSet<u32>,
+    token: &str,
+    path: &str,
+    pointer: &str,
+) -> BTreeMap<u32, BTreeSet<String>> {
     let mut found = BTreeMap::new();
     let mut before: Option<Value> = None;
-    for minor in 1..=NEWEST {
+    for minor in versions.iter().copied() {
         let answer = api.call("GET", path, &format!("2.{minor}"), token, None).await;
         assert_eq!(answer.status, 200, "{path} at 2.{minor}: {}", answer.body);
         let document = answer.body.pointer(pointer).unwrap_or_else(|| panic!("{pointer} in {}", answer.body));
@@ -118,6 +124,12 @@ async fn walk(api: &Api, token: &str, path: &str, pointer: &str) -> BTreeMap<u32
         }
     }
     found
+}
+
+/// The first and the newest version, and those beside each difference.
+fn corners(tables: &[Differences]) -> BTreeSet<u32> {
+    let changes = tables.iter().copied().flatten().flat_map(|(minor, _)| [*minor - 1, *minor]);
+    changes.chain([1, NEWEST]).collect()
 }
 
 fn expected(tables: &[Differences]) -> BTreeMap<u32, BTreeSet<String>> {
@@ -143,7 +155,9 @@ async fn each_version_answers_and_changes_only_what_its_history_says() {
         (ADMIN, "/os-services?binary=nova-compute", "/services/0", &[SERVICE][..]),
         (ADMIN, "/os-hypervisors/detail", "/hypervisors/0", &[HYPERVISOR][..]),
     ] {
-        assert_eq!(walk(&api, token, path, pointer).await, expected(tables), "{path} for {token}");
+        // A server is read at every version. For the other documents, the versions beside their differences suffice.
+        let versions = if path == server { (1..=NEWEST).collect() } else { corners(tables) };
+        assert_eq!(walk(&api, &versions, token, path, pointer).await, expected(tables), "{path} for {token}");
     }
     // The version before the first one, and the one after the newest.
     for version in ["2.0".to_owned(), format!("2.{}", NEWEST + 1)] {
