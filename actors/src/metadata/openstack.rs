@@ -227,7 +227,8 @@ fn network(number: usize, link: &str, nic: &NicInfo, ip: &FixedIp) -> Value {
 
 fn netmask(family: u8, prefix: u8) -> String {
     if family == 6 {
-        return prefix.to_string();
+        let bits = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
+        return std::net::Ipv6Addr::from(bits).to_string();
     }
     let bits = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
     std::net::Ipv4Addr::from(bits).to_string()
@@ -237,7 +238,22 @@ fn netmask(family: u8, prefix: u8) -> String {
 mod tests {
     use chronova_hypervisor::guest::{NicDevice, NicDeviceForm, NicPlug};
 
-    use super::{link_type, versions};
+    use super::{link_type, netmask, versions};
+
+    /// Nova's schema of `network_data.json` knows no prefix lengths.
+    #[test]
+    fn masks_are_addresses() {
+        for (family, prefix, mask) in [
+            (4, 0, "0.0.0.0"),
+            (4, 22, "255.255.252.0"),
+            (4, 32, "255.255.255.255"),
+            (6, 0, "::"),
+            (6, 64, "ffff:ffff:ffff:ffff::"),
+            (6, 128, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ] {
+            assert_eq!(netmask(family, prefix), mask);
+        }
+    }
 
     #[test]
     fn links_have_the_types_that_nova_shows_to_guests() {

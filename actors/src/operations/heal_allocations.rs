@@ -138,7 +138,7 @@ impl Operations {
         };
         let mut unnamed = Vec::new();
         if !request.skips_ports && healing.claims_anew(request.force) {
-            let ports = self.ports_of(alive, placed.host, &meta).await?;
+            let ports = self.ports_of(server, alive, placed.host, &meta).await?;
             healing.add(&ports.allocations);
             unnamed = ports.unnamed;
         }
@@ -168,28 +168,43 @@ impl Operations {
     }
 
     async fn name_providers(&self, ports: &[(PortId, PortProviders)], meta: &Arc<Meta>) -> Result<(), HealReject> {
-        let given: Vec<_> = ports.iter().map(|(port, providers)| (*port, Some(providers.clone()))).collect();
-        match self.queries.networks.name_providers(&given, meta).await {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                self.name_no_providers(ports, meta).await?;
-                Err(HealReject::PortsNotUpdated(error))
+        for (number, (port, providers)) in ports.iter().enumerate() {
+            let named = self.queries.networks.name_providers(&[(*port, Some(providers.clone()))], meta).await;
+            if let Err(error) = named {
+                self.name_no_providers(ports.get(..number).unwrap_or_default(), meta).await?;
+                return Err(HealReject::PortsNotUpdated(error));
             }
+        }
+        Ok(())
+    }
+
+    /// Takes the names back. Tries it for all ports. A deleted port has no binding.
+    async fn name_no_providers(&self, ports: &[(PortId, PortProviders)], meta: &Arc<Meta>) -> Result<(), HealReject> {
+        let (mut left, mut cause) = (Vec::new(), None);
+        for (port, _) in ports {
+            match self.queries.networks.name_providers(&[(*port, None)], meta).await {
+                Ok(()) | Err(PortError::NotFound(_)) => {}
+                Err(error) => {
+                    left.push(port.to_string());
+                    cause = Some(error);
+                }
+            }
+        }
+        match cause {
+            Some(source) => Err(HealReject::PortsNotRestored { ports: left.join(", "), source }),
+            None => Ok(()),
         }
     }
 
-    async fn name_no_providers(&self, ports: &[(PortId, PortProviders)], meta: &Arc<Meta>) -> Result<(), HealReject> {
-        let none: Vec<_> = ports.iter().map(|(port, _)| (*port, None)).collect();
-        let restored = self.queries.networks.name_providers(&none, meta).await;
-        restored.map_err(|source| {
-            let ports: Vec<String> = ports.iter().map(|(port, _)| port.to_string()).collect();
-            HealReject::PortsNotRestored { ports: ports.join(", "), source }
-        })
-    }
-
-    /// The resources of the server's ports, from the providers that their bindings name, or else from the only provider
-    /// of the host that fits.
-    async fn ports_of(&self, alive: &Alive, host: HostId, meta: &Arc<Meta>) -> Result<PortsShare, HealReject> {
+    /// The resources of the server's ports, from the providers that their bindings name. If a binding names none, they
+    /// come from the providers where the server holds them already, or else from the only ones of the host that fit.
+    async fn ports_of(
+        &self,
+        server: InstanceId,
+        alive: &Alive,
+        host: HostId,
+        meta: &Arc<Meta>,
+    ) -> Result<PortsShare, HealReject> {
         // The network service refuses to create a port with a request.
         let ports: Vec<PortId> = alive.nics.iter().filter(|nic| !nic.owned).map(|nic| nic.port).collect();
         if ports.is_empty() {
@@ -201,12 +216,18 @@ impl Operations {
             return Err(HealReject::NestedResources("PCI device"));
         }
         let requests = self.queries.networks.resource_requests(&ports, meta).await.map_err(HealReject::Ports)?;
+        let consumer = ConsumerId::new(server.to_string());
+        let held = self.queries.views.placement.read(|view| {
+            let held = &view.ledger.consumers.get(&consumer)?.claim.allocations;
+            port_resources::providers(&requests, held, &view.ledger)
+        });
         let mut found = PortsShare::default();
         for request in &requests {
             let providers = match &request.bound_to {
                 Some(bound) => bound.clone(),
                 None => {
-                    let only = self.only_providers(request, host)?;
+                    let known = held.as_ref().and_then(|held| held.get(&request.port).cloned());
+                    let only = known.map_or_else(|| self.only_providers(request, host), Ok)?;
                     found.unnamed.push((request.port, only.clone()));
                     only
                 }

@@ -9,7 +9,7 @@ use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::IncomingUpload;
 use chronova_actors::services::embedded::image::{ImageCommand, ImageRoot};
 use chronova_events::envelope::Meta;
-use chronova_events::ids::UploadId;
+use chronova_events::ids::{ImageId, UploadId};
 use chronova_events::image::{ImageContent, ImageRecord};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -85,11 +85,14 @@ struct SignedImage {
 
 impl SignedImage {
     fn of(ctx: &Ctx, image: &ImageRecord) -> Result<Self, Fault> {
+        // The key manager must apply the rights of this user, not those of Chronova's own account.
+        ctx.app.keep_user_token(&ctx.requester, ctx.header("X-Auth-Token"));
         let signatures = Arc::clone(&ctx.queries()?.signatures);
         Ok(Self { signatures, properties: image.attributes.properties.clone(), work: ctx.service_caller().meta })
     }
 
-    /// Stores the image, if its content has this signature. As in Glance, the image is deleted otherwise.
+    /// Records the start of the upload, and stores the image if its content has this signature. As in Glance, the image
+    /// is deleted otherwise.
     async fn store(
         self,
         dispatch: &Dispatch,
@@ -98,13 +101,19 @@ impl SignedImage {
         incoming: IncomingUpload,
         bytes: BoxStream<'static, io::Result<Bytes>>,
     ) -> Result<(), Fault> {
-        let image = incoming.image;
+        let (image, upload) = (incoming.image, incoming.upload);
+        // First of all: an image that has its content already is neither verified nor deleted here.
+        let started = dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::StartUpload(upload)).await;
+        started.map_err(|error| fault::of(image, error))?;
         let refused = match self.signatures.guard(&self.properties, &self.work, bytes).await {
-            Ok((bytes, refusal)) => match store(dispatch, images, permit, incoming, bytes).await {
+            Ok((bytes, refusal)) => match receive(dispatch, images, permit, incoming, bytes).await {
                 Ok(()) => return Ok(()),
                 Err(fault) => refusal.get().ok_or(fault)?,
             },
-            Err(refused) => refused,
+            Err(refused) => {
+                abandon(dispatch, permit, image, upload, refused.to_string()).await;
+                refused
+            }
         };
         if let Err(error) = dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::Delete).await {
             tracing::warn!(%image, %error, "deleting an image with a wrong signature failed");
@@ -113,9 +122,8 @@ impl SignedImage {
     }
 }
 
-/// Records the start of the upload. Then receives the bytes and records the result, or records that the upload was
-/// abandoned.
-async fn store(
+/// Receives the bytes of an upload that has started, and records the result, or records that the upload was abandoned.
+async fn receive(
     dispatch: &Dispatch,
     images: &EmbeddedImages,
     permit: &Permit,
@@ -123,17 +131,10 @@ async fn store(
     bytes: BoxStream<'static, io::Result<Bytes>>,
 ) -> Result<(), Fault> {
     let (image, upload) = (incoming.image, incoming.upload);
-    let started = dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::StartUpload(upload)).await;
-    started.map_err(|error| fault::of(image, error))?;
     let stored = match images.files.receive(incoming, bytes).await {
         Ok(stored) => stored,
         Err(error) => {
-            let abandon = ImageCommand::AbandonUpload { upload, reason: error.to_string() };
-            if let Err(error) = dispatch::send::<ImageRoot>(dispatch, permit, &image, abandon).await {
-                // If the image was deleted meanwhile, no upload is left to abandon. If the log is full, the next start
-                // abandons the upload.
-                tracing::warn!(%image, %error, "abandoning an upload failed");
-            }
+            abandon(dispatch, permit, image, upload, error.to_string()).await;
             return Err(fault::of_upload(error));
         }
     };
@@ -149,6 +150,15 @@ async fn store(
             }
             Err(fault::of(image, error))
         }
+    }
+}
+
+async fn abandon(dispatch: &Dispatch, permit: &Permit, image: ImageId, upload: UploadId, reason: String) {
+    let abandon = ImageCommand::AbandonUpload { upload, reason };
+    if let Err(error) = dispatch::send::<ImageRoot>(dispatch, permit, &image, abandon).await {
+        // If the image was deleted meanwhile, no upload is left to abandon. If the log is full, the next start abandons
+        // the upload.
+        tracing::warn!(%image, %error, "abandoning an upload failed");
     }
 }
 

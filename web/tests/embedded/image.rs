@@ -163,6 +163,12 @@ async fn an_upload_with_a_wrong_signature_is_refused_and_its_image_deleted() {
     }
     assert_eq!(world.files().len(), 1, "a refused image has a file");
 
+    // A second upload is refused before its signature is read, so it deletes no image.
+    let wrong = json!([{"op": "replace", "path": "/img_signature_certificate_uuid", "value": "nobody"}]);
+    assert_eq!(patch(&world, &token, &id, wrong).await.status, 200);
+    assert_eq!(upload(&world, &token, &id, "tiny").await.status, 409);
+    assert_eq!(show(&world, &token, &id).await.expect(200)["status"], "active");
+
     // Without one of the properties, an image describes no signature.
     let mut part = signed("SHA-256", golden_signature("SHA-384"), "leaf");
     part.as_object_mut().unwrap().remove("img_signature_key_type");

@@ -2,13 +2,15 @@
 //! server whose request says `auto` needs such a network.
 //!
 //! Invariants:
-//!  - a project gets one network, even if it sends several requests at once, because its requests take turns;
+//!  - a project gets one network, even if it sends several requests at once, and two projects get different addresses.
+//!    For that, all such requests take turns;
+//!  - quota is taken for the network and its subnet at once, so a refusal leaves nothing behind;
 //!  - the next request repairs what a crash leaves behind, which is a network without a subnet.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use chronova_events::envelope::Meta;
+use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{NetworkId, ProjectId, SubnetId};
 use chronova_events::network::{NetworkCreated, NetworkSettings, ProviderAttributes};
 use chronova_events::network_quota::CountedResource;
@@ -59,19 +61,30 @@ impl EmbeddedNetworks {
             (AutomaticNetwork::None, None) => return Err(unable(project)),
             (_, Some(range)) => range,
         };
-        let _turn = self.automatic_turns.turn(project).await;
+        let _turn = self.automatic_turn.lock().await;
+        let subnet = SubnetId::random();
+        let counted = CountedResource::Subnet(subnet);
         let network = match look()? {
             AutomaticNetwork::Usable => return Ok(()),
-            AutomaticNetwork::Bare(network) => network,
-            AutomaticNetwork::None => self.make_network(project, range, meta).await?,
+            AutomaticNetwork::Bare(network) => {
+                self.take_quota(project, BTreeSet::from([counted]), unable(project), meta).await?;
+                network
+            }
+            AutomaticNetwork::None => self.make_network(project, range, counted, meta).await?,
         };
-        self.make_subnet(project, range, network, meta).await
+        let made = self.make_subnet(project, range, (network, subnet), meta).await;
+        if made.is_err() {
+            self.release_quota(project, BTreeSet::from([counted]), meta).await;
+        }
+        self.see(made?).await
     }
 
+    /// Creates the network, and takes quota for it and for its subnet.
     async fn make_network(
         &self,
         project: &ProjectId,
         range: Ipv4Net,
+        subnet: CountedResource,
         meta: &Arc<Meta>,
     ) -> Result<NetworkId, PortError> {
         let network = NetworkId::random();
@@ -83,12 +96,13 @@ impl EmbeddedNetworks {
         if is_off || !has_room {
             return Err(unable(project));
         }
-        let counted = CountedResource::Network(network);
-        self.take_quota(project, BTreeSet::from([counted]), unable(project), meta).await?;
+        let things = BTreeSet::from([CountedResource::Network(network), subnet]);
+        self.take_quota(project, things.clone(), unable(project), meta).await?;
         match self.send(network, NetworkCommand::Create(self.wanted(project, network)), meta).await {
-            Ok(_) => Ok(network),
+            // The next request must see the network, even if its subnet is refused.
+            Ok(position) => self.see(position).await.map(|()| network),
             Err(error) => {
-                self.release_quota(project, counted, meta).await;
+                self.release_quota(project, things, meta).await;
                 Err(port_error(error))
             }
         }
@@ -114,12 +128,11 @@ impl EmbeddedNetworks {
         &self,
         project: &ProjectId,
         range: Ipv4Net,
-        network: NetworkId,
+        (network, subnet): (NetworkId, SubnetId),
         meta: &Arc<Meta>,
-    ) -> Result<(), PortError> {
+    ) -> Result<Position, PortError> {
         let cidr = self.views.networks.read(|view| free_subnet(view, range, network));
         let cidr = IpNet::V4(cidr.ok_or_else(|| unable(project))?);
-        let subnet = SubnetId::random();
         let wanted = SubnetRequest {
             subnet,
             project: project.clone(),
@@ -135,23 +148,15 @@ impl EmbeddedNetworks {
             ipv6_ra_mode: None,
             tags: Vec::new(),
         };
-        let counted = CountedResource::Subnet(subnet);
-        self.take_quota(project, BTreeSet::from([counted]), unable(project), meta).await?;
-        match self.send(network, NetworkCommand::AddSubnet(wanted), meta).await {
-            Ok(position) => self.see(position).await,
-            Err(error) => {
-                self.release_quota(project, counted, meta).await;
-                Err(port_error(error))
-            }
-        }
+        self.send(network, NetworkCommand::AddSubnet(wanted), meta).await.map_err(port_error)
     }
 
-    /// Releases the quota of a resource that was not created. If the log does not answer, the resource may exist, and a
-    /// later request finds out.
-    async fn release_quota(&self, project: &ProjectId, thing: CountedResource, meta: &Arc<Meta>) {
-        let release = NetworkQuotaCommand::Release { project: project.clone(), things: BTreeSet::from([thing]) };
+    /// Releases the quota of resources that were not created. If the log does not answer, they may exist; the project's
+    /// next reservation counts them then.
+    async fn release_quota(&self, project: &ProjectId, things: BTreeSet<CountedResource>, meta: &Arc<Meta>) {
+        let release = NetworkQuotaCommand::Release { project: project.clone(), things };
         if let Err(error) = self.gateway.send::<NetworkQuotaRoot>(project, release, Arc::clone(meta)).await {
-            tracing::warn!(%project, %error, "releasing quota of a network failed, retrying later");
+            tracing::warn!(%project, %error, "releasing quota of a network failed");
         }
     }
 }

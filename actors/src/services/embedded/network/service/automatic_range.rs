@@ -19,8 +19,8 @@ pub fn read_automatic_range(text: &str) -> Result<Ipv4Net, String> {
     }
 }
 
-/// A free subnet of the range. The search begins at a place that the network's id chooses, so that two requests at once
-/// hardly ever find the same subnet.
+/// A free subnet of the range. The search begins at a place that the network's id chooses, so that the search in a large
+/// range is short.
 pub(super) fn free_subnet(view: &NetworksView, range: Ipv4Net, network: NetworkId) -> Option<Ipv4Net> {
     let whole = IpNet::V4(range);
     let overlap = |one: &IpNet, other: &IpNet| one.contains(other) || other.contains(one);

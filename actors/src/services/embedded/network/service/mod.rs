@@ -73,7 +73,8 @@ pub struct EmbeddedNetworks {
     is_past: bool,
     touched: TouchedNetworks,
     floating_ip_turns: ProjectTurns,
-    automatic_turns: ProjectTurns,
+    /// Held while a network is made for a project that has none.
+    automatic_turn: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for EmbeddedNetworks {
@@ -106,7 +107,7 @@ impl EmbeddedNetworks {
             is_past: false,
             touched: TouchedNetworks::default(),
             floating_ip_turns: ProjectTurns::default(),
-            automatic_turns: ProjectTurns::default(),
+            automatic_turn: tokio::sync::Mutex::default(),
         })
     }
 
@@ -352,7 +353,7 @@ impl NetworkService for EmbeddedNetworks {
             is_past: true,
             touched: TouchedNetworks::default(),
             floating_ip_turns: ProjectTurns::default(),
-            automatic_turns: ProjectTurns::default(),
+            automatic_turn: tokio::sync::Mutex::default(),
         }))
     }
 
