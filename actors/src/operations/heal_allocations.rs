@@ -6,11 +6,10 @@
 //! binding. If the claim is then refused, the binding names none again. A heal does not restore the allocations that a
 //! migration holds, nor those of other nested providers.
 //!
-//! A heal is one command, so a crash leaves it done or not done. A crash after a binding was written leaves a name that
-//! the next heal uses. Another exception: a server may be deleted after the heal
-//! has read the server, but before the heal sends its command. That deletion finds nothing to release, so the heal
-//! sends a second command, which releases the new claim. A crash between the two commands leaves an orphaned
-//! allocation, which `placement audit` shows.
+//! A heal is one command, so a crash leaves it done or not done, with two exceptions. A crash after a binding was
+//! written leaves a name that the next heal uses. And a server may be deleted after the heal has read the server, but
+//! before the heal sends its command. That deletion finds nothing to release, so the heal sends a second command, which
+//! releases the new claim. A crash between the two commands leaves an orphaned allocation, which `placement audit` shows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

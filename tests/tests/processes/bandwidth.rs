@@ -259,11 +259,18 @@ async fn a_heal_names_the_only_provider_that_fits_a_port() {
         inventories,
         reserve: Reserve::All,
     };
-    tell(&life, set(inventories)).await;
+    tell(&life, set(inventories.clone())).await;
     assert!(matches!(heal(HealRequest::default()).await, Err(HealReject::NestedResources("port"))));
     tell(&life, set(Vec::new())).await;
 
-    assert_eq!(heal(HealRequest::default()).await.unwrap(), HealedServer::Created(before));
+    assert_eq!(heal(HealRequest::default()).await.unwrap(), HealedServer::Created(before.clone()));
+    assert_eq!(world.network.given_to(port(1)), bridge);
+
+    // The server's own allocations say which bridge it is.
+    tell(&life, set(inventories)).await;
+    life.context().networks.name_providers(&[(port(1), None)], &nobody).await.unwrap();
+    let forced = heal(HealRequest { force: true, ..HealRequest::default() }).await.unwrap();
+    assert_eq!(forced, HealedServer::Updated(before));
     assert_eq!(world.network.given_to(port(1)), bridge);
     life.stop().await;
     world.check().await;
