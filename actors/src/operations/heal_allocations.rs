@@ -9,7 +9,8 @@
 //! A heal is one command, so a crash leaves it done or not done, with two exceptions. A crash after a binding was
 //! written leaves a name that the next heal uses. And a server may be deleted after the heal has read the server, but
 //! before the heal sends its command. That deletion finds nothing to release, so the heal sends a second command, which
-//! releases the new claim. A crash between the two commands leaves an orphaned allocation, which `placement audit` shows.
+//! releases the new claim. A crash between the two commands leaves an orphaned allocation, which `placement audit`
+//! shows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -4,19 +4,23 @@ use chronova_events::ids::NetworkId;
 use chronova_projections::networks::NetworksView;
 use ipnet::{IpNet, Ipv4Net};
 
+use crate::services::embedded::network::subnets::check_ranges;
+
 /// The prefix length of the subnets.
 const PREFIX: u8 = 24;
 
 /// The range from which the subnets of such networks are taken (`[network] automatic_range`).
 ///
 /// # Errors
-/// The text is no IPv4 network, or the network is too small for one subnet.
+/// The text is no IPv4 network, the network is too small for one subnet, or it overlaps addresses that no subnet may have.
 pub fn read_automatic_range(text: &str) -> Result<Ipv4Net, String> {
     let range: Ipv4Net = text.parse().map_err(|_| format!("{text} is no network; write it as in 10.128.0.0/9"))?;
-    match range.prefix_len() <= PREFIX {
-        true => Ok(range.trunc()),
-        false => Err(format!("{text} is smaller than one subnet, which has the prefix length {PREFIX}")),
+    if range.prefix_len() > PREFIX {
+        return Err(format!("{text} is smaller than one subnet, which has the prefix length {PREFIX}"));
     }
+    let range = range.trunc();
+    check_ranges(&IpNet::V4(range)).map_err(|refused| refused.to_string())?;
+    Ok(range)
 }
 
 /// A free subnet of the range. The search begins at a place that the network's id chooses, so that the search in a large
@@ -45,8 +49,13 @@ mod tests {
     fn a_range_has_room_for_a_subnet() {
         assert_eq!(read_automatic_range("10.128.7.0/16").unwrap().to_string(), "10.128.0.0/16");
         assert_eq!(read_automatic_range("10.128.7.0/24").unwrap().to_string(), "10.128.7.0/24");
-        for (text, words) in [("10.0.0.0/25", "smaller"), ("fd00::/48", "is no network"), ("10.0.0.0", "is no network")]
-        {
+        for (text, words) in [
+            ("10.0.0.0/25", "smaller"),
+            ("fd00::/48", "is no network"),
+            ("10.0.0.0", "is no network"),
+            ("169.254.0.0/16", "hosts need"),
+            ("0.0.0.0/0", "hosts need"),
+        ] {
             assert!(read_automatic_range(text).unwrap_err().contains(words), "{text}");
         }
     }
