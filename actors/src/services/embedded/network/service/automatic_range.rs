@@ -12,7 +12,8 @@ const PREFIX: u8 = 24;
 /// The range from which the subnets of such networks are taken (`[network] automatic_range`).
 ///
 /// # Errors
-/// The text is no IPv4 network, the network is too small for one subnet, or it overlaps addresses that no subnet may have.
+/// The text is no IPv4 network, the network is too small for one subnet, or it overlaps addresses that no subnet may
+/// have.
 pub fn read_automatic_range(text: &str) -> Result<Ipv4Net, String> {
     let range: Ipv4Net = text.parse().map_err(|_| format!("{text} is no network; write it as in 10.128.0.0/9"))?;
     if range.prefix_len() > PREFIX {
