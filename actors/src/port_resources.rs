@@ -7,8 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::successors;
 
-use chronova_events::ids::ProviderId;
+use chronova_events::ids::{HostId, ProviderId};
 use chronova_events::ledger::{Allocation, Ledger};
+use chronova_projections::placement::candidates::{
+    CandidatesRequest, RequestGroup, ResourceAmounts, TraitFilter, search,
+};
+use chronova_projections::placement::index::ProviderIndex;
 
 use crate::ports::{PortAllocations, PortProviders, PortRequestGroup, PortResourceRequest};
 
@@ -33,6 +37,38 @@ pub fn providers(
         left: MOST_CHOICES,
     };
     (search.has_enough() && search.choose()).then(|| search.found(requests))
+}
+
+/// Allocations for the port from the tree of the host, at most `limit` different ones.
+pub fn proposals(
+    index: &ProviderIndex,
+    request: &PortResourceRequest,
+    host: HostId,
+    limit: usize,
+) -> Vec<Vec<Allocation>> {
+    let group = |group: &PortRequestGroup| RequestGroup {
+        suffix: group.id.clone(),
+        resources: group.resources.clone(),
+        traits: TraitFilter {
+            required: group.traits.iter().map(|name| BTreeSet::from([name.clone()])).collect(),
+            ..TraitFilter::default()
+        },
+        in_tree: Some(ProviderId(host.0)),
+        ..RequestGroup::default()
+    };
+    let same_subtree: BTreeSet<String> = request.same_subtree.iter().cloned().collect();
+    let wanted = CandidatesRequest {
+        groups: request.groups.iter().map(group).collect(),
+        limit: Some(limit),
+        same_subtrees: (same_subtree.len() > 1).then_some(same_subtree).into_iter().collect(),
+        ..CandidatesRequest::default()
+    };
+    let allocation = |(provider, resources): (ProviderId, ResourceAmounts)| {
+        let resources = resources.iter().map(|(class, amount)| (class.to_string(), *amount)).collect();
+        Allocation { provider, resources }
+    };
+    let found = search(index, &wanted).candidates.into_iter();
+    found.map(|candidate| candidate.allocations.into_iter().map(allocation).collect()).collect()
 }
 
 /// The amounts that the groups of a port take from its providers.

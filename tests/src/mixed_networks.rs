@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use chronova_actors::pci::ports::DevicePort;
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PlugState, PortError, PortGrants, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
+    PlugState, PortError, PortGrants, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_actors::runtime::Leadership;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
@@ -90,6 +90,14 @@ impl NetworkService for MixedNetworks {
         meta: &Arc<Meta>,
     ) -> Result<Vec<PortResourceRequest>, PortError> {
         self.ports.resource_requests(ports, meta).await
+    }
+
+    async fn name_providers(
+        &self,
+        given: &[(PortId, Option<PortProviders>)],
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.ports.name_providers(given, meta).await
     }
 
     async fn detach(

@@ -204,6 +204,17 @@ impl NetworkService for OneNetwork {
         Ok(ports.iter().filter_map(|port| bandwidth::request_of(*port, self.given_to(*port))).collect())
     }
 
+    async fn name_providers(&self, given: &[(PortId, Option<PortProviders>)], _: &Arc<Meta>) -> Result<(), PortError> {
+        let mut known = self.given.lock().unwrap();
+        for (port, providers) in given {
+            match providers {
+                Some(providers) => drop(known.insert(*port, providers.clone())),
+                None => drop(known.remove(port)),
+            }
+        }
+        Ok(())
+    }
+
     async fn release(&self, instance: InstanceId, _: &ProjectId, _: &[PortId], _: Arc<Meta>) -> Result<(), PortError> {
         self.equip(instance, &[]);
         for port in self.ports_of(instance) {

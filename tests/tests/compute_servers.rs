@@ -48,6 +48,8 @@ mod hardware;
 
 #[path = "compute_servers/catalogue.rs"]
 mod catalogue;
+#[path = "compute_servers/every_version.rs"]
+mod every_version;
 
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use serde_json::{Value, json};

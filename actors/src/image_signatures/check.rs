@@ -104,6 +104,30 @@ impl ImageSignatures {
         if !self.options.verify && (trusted.is_empty() || unchecked) {
             return Ok(None);
         }
+        let check = self.verifier(properties, work).await?;
+        if !trusted.is_empty() {
+            self.validate(&check.claimed.certificate, &check.certificate, trusted, work).await?;
+        } else if self.options.validate_certificates {
+            return Err(SignatureFault::NoTrustedCertificates);
+        }
+        Ok(Some(check))
+    }
+
+    /// The check of an upload. As in Glance, it depends only on the image's properties. `None`: they describe no
+    /// signature, or this cloud has no key manager.
+    pub(super) async fn check_of_upload(
+        &self,
+        properties: &[(String, String)],
+        work: &Meta,
+    ) -> Result<Option<SignatureCheck>, SignatureFault> {
+        match self.keeper.is_some() && ImageSignature::is_described(properties) {
+            true => self.verifier(properties, work).await.map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Reads the signature that the properties describe, and its certificate.
+    async fn verifier(&self, properties: &[(String, String)], work: &Meta) -> Result<SignatureCheck, SignatureFault> {
         let claimed = ImageSignature::read(properties)?;
         let certificate = self.certificate(&claimed.certificate, work).await?;
         let fits = certificate.key().is_some_and(|key| key.is_rsa() == (claimed.key_type == KeyType::RsaPss));
@@ -111,12 +135,7 @@ impl ImageSignatures {
             let name = &claimed.key_type_name;
             return Err(SignatureFault::signature(format!("Invalid public key type for signature key type: {name}")));
         }
-        if !trusted.is_empty() {
-            self.validate(&claimed.certificate, &certificate, trusted, work).await?;
-        } else if self.options.validate_certificates {
-            return Err(SignatureFault::NoTrustedCertificates);
-        }
-        Ok(Some(SignatureCheck { claimed, certificate }))
+        Ok(SignatureCheck { claimed, certificate })
     }
 
     /// Validates the certificate of a signature. A trusted certificate that cannot be read is left out, as in Nova.

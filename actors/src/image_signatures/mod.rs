@@ -7,7 +7,8 @@
 //! - [`chain`]: a chain of certificates up to a trusted root;
 //! - [`fault`]: Nova's messages about a signature or a certificate;
 //! - [`check`]: when an image is verified, and with which certificates;
-//! - [`placing`]: puts an image on a host, and verifies its signature.
+//! - [`placing`]: puts an image on a host, and verifies its signature;
+//! - [`uploads`]: verifies an image during its upload to the embedded image service.
 //!
 //! Nova verifies while it downloads an image, and never verifies an image in a host's cache. Here, an image in a cache
 //! is verified, too. A cached image is identified by the checksum of its content, so a digest of that content holds for
@@ -24,6 +25,7 @@ pub mod hash;
 pub mod placing;
 pub mod properties;
 pub mod public_key;
+pub mod uploads;
 
 #[cfg(test)]
 mod tests;
@@ -31,3 +33,4 @@ mod tests;
 pub use check::{ImageSignatures, SignatureOptions};
 pub use fault::SignatureFault;
 pub use placing::{ImageToPlace, PlaceError};
+pub use uploads::UploadRefusal;

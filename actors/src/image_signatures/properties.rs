@@ -40,6 +40,12 @@ pub(super) struct ImageSignature {
 }
 
 impl ImageSignature {
+    /// Whether all properties of a signature are there: cursive's `should_create_verifier`.
+    pub(super) fn is_described(properties: &[(String, String)]) -> bool {
+        let has = |name: &str| properties.iter().any(|(key, _)| key == name);
+        [SIGNATURE, HASH_METHOD, KEY_TYPE, CERTIFICATE].into_iter().all(has)
+    }
+
     /// Reads the properties in cursive's order, so that an error names the same property as cursive's error.
     pub(super) fn read(properties: &[(String, String)]) -> Result<Self, SignatureFault> {
         let value = |name: &str, shown: &str| {

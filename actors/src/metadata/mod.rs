@@ -17,6 +17,7 @@ use bytes::Bytes;
 use chronova_events::entropy;
 use chronova_events::instance::Alive;
 use chronova_hypervisor::capability::device_locations::GuestDevice;
+use chronova_hypervisor::guest::Nic;
 use chronova_hypervisor::{iso9660, vfat};
 use serde_json::{Map, Value};
 
@@ -57,6 +58,8 @@ pub struct GuestMetadata<'a> {
     pub options: &'a MetadataOptions,
     /// The known addresses of the guest's devices. A config drive has none, because it is created before the guest.
     pub devices: &'a [GuestDevice],
+    /// How the host plugs the interfaces. An interface that is not among them is shown as a physical one.
+    pub plugged: &'a [Nic],
     /// The floating IP of the guest.
     pub floating_ip: Option<&'a str>,
     /// The vendor data from other services, by the services' names.

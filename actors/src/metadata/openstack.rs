@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use chronova_events::instance::{Alive, FixedIp, NicInfo};
+use chronova_hypervisor::guest::{NicDeviceForm, NicPlug};
 use serde_json::{Map, Value, json};
 
 use super::{GuestMetadata, MetadataFile, devices, seed, to_bytes};
@@ -98,7 +99,7 @@ pub(super) fn document(
         // `vendor_data2.json`.
         VENDOR_DATA => vendor_data.map(to_bytes),
         VENDOR_DATA_2 => Some(to_bytes(&vendor_data_2(vendor_data, about.said))),
-        NETWORK_DATA => Some(to_bytes(&network_data(&about.server.nics))),
+        NETWORK_DATA => Some(to_bytes(&network_data(about))),
         _ => None,
     }
 }
@@ -166,15 +167,17 @@ fn dedicated_cpus(server: &Alive) -> BTreeSet<u32> {
 }
 
 /// The content of `network_data.json`: links, networks, services.
-fn network_data(nics: &[NicInfo]) -> Value {
+fn network_data(about: &GuestMetadata<'_>) -> Value {
     let mut links = Vec::new();
     let mut networks = Vec::new();
     let mut services: Vec<Value> = Vec::new();
-    for nic in nics {
+    for nic in &about.server.nics {
         let port = nic.port.to_string();
         let link = format!("tap{}", &port[..11]);
+        let plugged = about.plugged.iter().find(|plugged| plugged.port == nic.port);
         links.push(json!({
-            "id": link, "vif_id": port, "type": "bridge", "mtu": nic.mtu, "ethernet_mac_address": nic.mac,
+            "id": link, "vif_id": port, "type": link_type(plugged.map(|plugged| &plugged.plug)), "mtu": nic.mtu,
+            "ethernet_mac_address": nic.mac,
         }));
         for ip in &nic.fixed_ips {
             networks.push(network(networks.len(), &link, nic, ip));
@@ -187,6 +190,21 @@ fn network_data(nics: &[NicInfo]) -> Value {
         }
     }
     json!({ "links": links, "networks": networks, "services": services })
+}
+
+/// The type of a link. Nova shows guests Neutron's word for the port's binding, but only the words of
+/// `LEGACY_EXPOSED_VIF_TYPES` (`nova/network/model.py`). Any other link is `phy`.
+fn link_type(plug: Option<&NicPlug>) -> &'static str {
+    match plug {
+        Some(NicPlug::Network | NicPlug::Bridge { .. }) => "bridge",
+        Some(NicPlug::OpenVswitch { .. }) => "ovs",
+        Some(NicPlug::Tap) => "tap",
+        Some(NicPlug::Device(device)) => match device.form {
+            NicDeviceForm::HostDevice | NicDeviceForm::Macvtap => "hw_veb",
+            NicDeviceForm::WholeCard | NicDeviceForm::Vdpa => "phy",
+        },
+        None => "phy",
+    }
 }
 
 fn network(number: usize, link: &str, nic: &NicInfo, ip: &FixedIp) -> Value {
@@ -209,7 +227,8 @@ fn network(number: usize, link: &str, nic: &NicInfo, ip: &FixedIp) -> Value {
 
 fn netmask(family: u8, prefix: u8) -> String {
     if family == 6 {
-        return prefix.to_string();
+        let bits = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
+        return std::net::Ipv6Addr::from(bits).to_string();
     }
     let bits = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
     std::net::Ipv4Addr::from(bits).to_string()
@@ -217,7 +236,43 @@ fn netmask(family: u8, prefix: u8) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::versions;
+    use chronova_hypervisor::guest::{NicDevice, NicDeviceForm, NicPlug};
+
+    use super::{link_type, netmask, versions};
+
+    /// Nova's schema of `network_data.json` knows no prefix lengths.
+    #[test]
+    fn masks_are_addresses() {
+        for (family, prefix, mask) in [
+            (4, 0, "0.0.0.0"),
+            (4, 22, "255.255.252.0"),
+            (4, 32, "255.255.255.255"),
+            (6, 0, "::"),
+            (6, 64, "ffff:ffff:ffff:ffff::"),
+            (6, 128, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ] {
+            assert_eq!(netmask(family, prefix), mask);
+        }
+    }
+
+    #[test]
+    fn links_have_the_types_that_nova_shows_to_guests() {
+        let device = |form| NicPlug::Device(NicDevice { form, vlan: None, device: None, name: None });
+        let bridge = || "br-int".to_owned();
+        for (plug, word) in [
+            (NicPlug::Network, "bridge"),
+            (NicPlug::Bridge { bridge: bridge() }, "bridge"),
+            (NicPlug::OpenVswitch { bridge: bridge() }, "ovs"),
+            (NicPlug::Tap, "tap"),
+            (device(NicDeviceForm::HostDevice), "hw_veb"),
+            (device(NicDeviceForm::Macvtap), "hw_veb"),
+            (device(NicDeviceForm::WholeCard), "phy"),
+            (device(NicDeviceForm::Vdpa), "phy"),
+        ] {
+            assert_eq!(link_type(Some(&plug)), word, "{plug:?}");
+        }
+        assert_eq!(link_type(None), "phy");
+    }
 
     #[test]
     fn versions_of_the_future_are_not_listed() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use chronova_events::ids::{InstanceId, PortId};
 use chronova_events::instance::Alive;
 use chronova_hypervisor::capability::device_locations::{DeviceLocations, GuestDevice};
+use chronova_hypervisor::guest::Nic;
 use serde_json::{Map, Value};
 
 use super::MetadataOptions;
@@ -31,6 +32,18 @@ pub async fn said(options: &MetadataOptions, server: &Alive) -> Result<Option<Ma
     match &options.dynamic {
         Some(dynamic) => dynamic.ask(server).await.map(Some),
         None => Ok(None),
+    }
+}
+
+/// How the host plugs the guest's interfaces. The list is empty if the network service does not say so: a guest needs
+/// its addresses more than the types of its links.
+pub async fn plugged(networks: &dyn NetworkService, server: &Alive) -> Vec<Nic> {
+    match networks.realise(&server.nics).await {
+        Ok(setup) => setup.nics,
+        Err(error) => {
+            tracing::warn!(instance = %server.request.instance, %error, "serving network metadata without the types of links");
+            Vec::new()
+        }
     }
 }
 

@@ -1,13 +1,16 @@
 //! Gives a server back the allocations that Placement lost, for example after its data was recreated.
 //!
 //! The server gets the resources of its flavor on the provider of its host, as `nova-manage placement heal_allocations`
-//! claims them. The resources of its ports come from the providers that the bindings of the ports name. A heal does not
-//! restore the allocations that a migration holds, nor those of other nested providers.
+//! claims them. The resources of its ports come from the providers that the bindings of the ports name. If a binding
+//! names none, and only one provider of the host could give the resources, the heal first names this provider in the
+//! binding. If the claim is then refused, the binding names none again. A heal does not restore the allocations that a
+//! migration holds, nor those of other nested providers.
 //!
-//! A heal is one command, so a crash leaves it done or not done. One exception: a server may be deleted after the heal
-//! has read the server, but before the heal sends its command. That deletion finds nothing to release, so the heal
-//! sends a second command, which releases the new claim. A crash between the two commands leaves an orphaned
-//! allocation, which `placement audit` shows.
+//! A heal is one command, so a crash leaves it done or not done, with two exceptions. A crash after a binding was
+//! written leaves a name that the next heal uses. And a server may be deleted after the heal has read the server, but
+//! before the heal sends its command. That deletion finds nothing to release, so the heal sends a second command, which
+//! releases the new claim. A crash between the two commands leaves an orphaned allocation, which `placement audit`
+//! shows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +28,7 @@ use crate::ledger::{
     CELL, ConsumerClaim, GuestClaim, LedgerCommand, LedgerReject, LedgerRoot, SeenGeneration, ServerClaim,
 };
 use crate::port_resources;
-use crate::ports::{PortError, PortResourceRequest};
+use crate::ports::{PortError, PortProviders, PortResourceRequest};
 use crate::process::destination::fit;
 use crate::scheduler::RequestSpec;
 use crate::scheduler::request::ResourceRequest;
@@ -68,8 +71,25 @@ pub enum HealReject {
     Topology(String),
     #[error("the network service does not show the server's ports")]
     Ports(#[source] PortError),
+    #[error("the network service does not change the bindings of the server's ports")]
+    PortsNotUpdated(#[source] PortError),
+    /// Nova's `UnableToRollbackPortUpdates`.
+    #[error("the bindings of the ports {ports} still name providers")]
+    PortsNotRestored {
+        ports: String,
+        #[source]
+        source: PortError,
+    },
     #[error(transparent)]
     Ledger(CommandError<LedgerReject>),
+}
+
+/// The resources of a server's ports.
+#[derive(Default)]
+struct PortsShare {
+    allocations: Vec<Allocation>,
+    /// The providers that the bindings do not name yet.
+    unnamed: Vec<(PortId, PortProviders)>,
 }
 
 /// The change that heals a server.
@@ -116,8 +136,11 @@ impl Operations {
         let Some(mut healing) = self.healing(server, alive, placed.host, request.force)? else {
             return Ok((HealedServer::UpToDate, views.position()));
         };
+        let mut unnamed = Vec::new();
         if !request.skips_ports && healing.claims_anew(request.force) {
-            healing.add(&self.ports_of(alive, &meta).await?);
+            let ports = self.ports_of(server, alive, placed.host, &meta).await?;
+            healing.add(&ports.allocations);
+            unnamed = ports.unnamed;
         }
         let (healed, command) = match healing {
             Healing::Create(claim) => (
@@ -131,16 +154,61 @@ impl Operations {
         if request.dry_run {
             return Ok((healed, views.position()));
         }
-        let sent = self.send::<LedgerRoot>(&CELL, command, Arc::clone(&meta)).await.map_err(HealReject::Ledger)?;
-        self.unless_deleted(server, sent.position, healed, meta).await
+        self.name_providers(&unnamed, &meta).await?;
+        match self.send::<LedgerRoot>(&CELL, command, Arc::clone(&meta)).await {
+            Ok(sent) => self.unless_deleted(server, sent.position, healed, meta).await,
+            Err(error) => {
+                // If the log does not answer, it may have the claim, and the bindings are right.
+                if error.rejection().is_some() {
+                    self.name_no_providers(&unnamed, &meta).await?;
+                }
+                Err(HealReject::Ledger(error))
+            }
+        }
     }
 
-    /// The resources of the server's ports, from the providers that their bindings name.
-    async fn ports_of(&self, alive: &Alive, meta: &Arc<Meta>) -> Result<Vec<Allocation>, HealReject> {
+    async fn name_providers(&self, ports: &[(PortId, PortProviders)], meta: &Arc<Meta>) -> Result<(), HealReject> {
+        for (number, (port, providers)) in ports.iter().enumerate() {
+            let named = self.queries.networks.name_providers(&[(*port, Some(providers.clone()))], meta).await;
+            if let Err(error) = named {
+                self.name_no_providers(ports.get(..number).unwrap_or_default(), meta).await?;
+                return Err(HealReject::PortsNotUpdated(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the names back. Tries it for all ports. A deleted port has no binding.
+    async fn name_no_providers(&self, ports: &[(PortId, PortProviders)], meta: &Arc<Meta>) -> Result<(), HealReject> {
+        let (mut left, mut cause) = (Vec::new(), None);
+        for (port, _) in ports {
+            match self.queries.networks.name_providers(&[(*port, None)], meta).await {
+                Ok(()) | Err(PortError::NotFound(_)) => {}
+                Err(error) => {
+                    left.push(port.to_string());
+                    cause = Some(error);
+                }
+            }
+        }
+        match cause {
+            Some(source) => Err(HealReject::PortsNotRestored { ports: left.join(", "), source }),
+            None => Ok(()),
+        }
+    }
+
+    /// The resources of the server's ports, from the providers that their bindings name. If a binding names none, they
+    /// come from the providers where the server holds them already, or else from the only ones of the host that fit.
+    async fn ports_of(
+        &self,
+        server: InstanceId,
+        alive: &Alive,
+        host: HostId,
+        meta: &Arc<Meta>,
+    ) -> Result<PortsShare, HealReject> {
         // The network service refuses to create a port with a request.
         let ports: Vec<PortId> = alive.nics.iter().filter(|nic| !nic.owned).map(|nic| nic.port).collect();
         if ports.is_empty() {
-            return Ok(Vec::new());
+            return Ok(PortsShare::default());
         }
         // Neither flavor nor port says which device a guest has. Another guest could get this device.
         let devices = self.queries.networks.device_ports(&ports, meta).await.map_err(HealReject::Ports)?;
@@ -148,11 +216,35 @@ impl Operations {
             return Err(HealReject::NestedResources("PCI device"));
         }
         let requests = self.queries.networks.resource_requests(&ports, meta).await.map_err(HealReject::Ports)?;
-        let of = |request: &PortResourceRequest| -> Result<Vec<Allocation>, HealReject> {
-            let bound = request.bound_to.as_ref().ok_or(HealReject::NestedResources("port"))?;
-            Ok(port_resources::share(request, bound))
-        };
-        requests.iter().map(of).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
+        let consumer = ConsumerId::new(server.to_string());
+        let held = self.queries.views.placement.read(|view| {
+            let held = &view.ledger.consumers.get(&consumer)?.claim.allocations;
+            port_resources::providers(&requests, held, &view.ledger)
+        });
+        let mut found = PortsShare::default();
+        for request in &requests {
+            let providers = match &request.bound_to {
+                Some(bound) => bound.clone(),
+                None => {
+                    let known = held.as_ref().and_then(|held| held.get(&request.port).cloned());
+                    let only = known.map_or_else(|| self.only_providers(request, host), Ok)?;
+                    found.unnamed.push((request.port, only.clone()));
+                    only
+                }
+            };
+            found.allocations.extend(port_resources::share(request, &providers));
+        }
+        Ok(found)
+    }
+
+    /// The providers of the host that can give the port its resources. Fails if there are none, or different ones.
+    fn only_providers(&self, request: &PortResourceRequest, host: HostId) -> Result<PortProviders, HealReject> {
+        let only = self.queries.views.placement.read(|view| {
+            let proposals = port_resources::proposals(&view.index, request, host, 2);
+            let [only] = proposals.as_slice() else { return None };
+            port_resources::providers(std::slice::from_ref(request), only, &view.ledger)?.remove(&request.port)
+        });
+        only.ok_or(HealReject::NestedResources("port"))
     }
 
     /// Decides how to heal a settled server; `None` if its allocations are in order.

@@ -13,6 +13,7 @@ use chronova_projections::views::Views;
 use crate::coordination::migration_queues::MigrationQueues;
 use crate::hosts::fleet::ConnectedHosts;
 use crate::hosts::readings::HostReadings;
+use crate::image_signatures::ImageSignatures;
 use crate::metadata::sources;
 use crate::ports::{ImageService, NetworkService, VolumeService};
 use crate::scheduler::SchedulerOptions;
@@ -27,6 +28,8 @@ pub struct Queries {
     pub networks: Arc<dyn NetworkService>,
     pub images: Arc<dyn ImageService>,
     pub volumes: Arc<dyn VolumeService>,
+    /// Verifies images that are uploaded to the embedded service.
+    pub signatures: Arc<ImageSignatures>,
     pub server_options: Arc<ServerOptions>,
     /// `[DEFAULT] max_concurrent_live_migrations`; 0 means no limit.
     pub live_migrations_per_host: usize,

@@ -30,6 +30,7 @@
 //! | `device_ports` | `GET ports` by `id`, `GET networks` by `id` |
 //! | `find_ports`, `ports_at` | `GET ports` by `id`, by `fixed_ips` |
 //! | `resource_requests` | `GET ports` by `id`, if Neutron has the extension `port-resource-request` |
+//! | `name_providers` | `GET ports/ID`, `PUT ports` with another `binding:profile` |
 //! | `refresh` | `GET ports` by `device_id` |
 
 use std::net::IpAddr;
@@ -48,7 +49,7 @@ use chronova_projections::views::Views;
 use super::network_plane::NetworkPlane;
 use super::network_resources::NetworkResources;
 use super::port_grants::PortGrants;
-use super::port_resources::PortResourceRequest;
+use super::port_resources::{PortProviders, PortResourceRequest};
 use super::{PortError, ServiceCaller};
 use crate::pci::ports::DevicePort;
 
@@ -191,6 +192,16 @@ pub trait NetworkService: Send + Sync + 'static {
         _meta: &Arc<Meta>,
     ) -> Result<Vec<PortResourceRequest>, PortError> {
         Ok(Vec::new())
+    }
+
+    /// Names, in the bindings of these ports, the providers that give them their resources. `None`: the binding names
+    /// none afterwards. The ports stay bound to their host. The call may fail half-way.
+    async fn name_providers(
+        &self,
+        _given: &[(PortId, Option<PortProviders>)],
+        _meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        Ok(())
     }
 
     /// Takes one port from a server: deletes a port that the service created for the server, and unbinds any other

@@ -330,7 +330,6 @@ async fn spec_of(
         ephemerals_gib: disks::ephemerals(server),
         swap_mib: disks::swap(server),
         volumes: volumes(work.context.volumes.as_ref(), server).await?,
-        nics: realisation.nics,
         config_drive: match server.request.config_drive {
             true => {
                 let password = work.context.passwords.of(work.running.process);
@@ -343,6 +342,7 @@ async fn spec_of(
                     password: password.as_deref(),
                     options,
                     devices: &[],
+                    plugged: &realisation.nics,
                     floating_ip: floating.as_deref(),
                     said: said.as_ref(),
                 };
@@ -350,6 +350,7 @@ async fn spec_of(
             }
             false => None,
         },
+        nics: realisation.nics,
         hardware: match of_rescue {
             Some(image) => hardware(server, Some(image), image_machine(image).or(Some(&machine_type))),
             None => hardware(server, server.hardware_image(), Some(&machine_type)),

@@ -5,22 +5,17 @@
 //! claim. A detachment takes the resources out of the server's claim in the same way. So a repeated step finds its own
 //! work, also while another interface of the server changes.
 
-use std::collections::BTreeSet;
-
-use chronova_events::ids::{ConsumerId, HostId, PortId, ProviderId};
+use chronova_events::ids::{ConsumerId, HostId, PortId};
 use chronova_events::instance::Alive;
 use chronova_events::ledger::{Allocation, Claimed};
-use chronova_projections::placement::candidates::{
-    CandidatesRequest, RequestGroup, ResourceAmounts, TraitFilter, search,
-};
 
 use super::claim_holder::{ClaimHolder, caught_up, server_consumer};
 use super::definition::{StepError, StepRun};
 use super::port_devices;
 use crate::aggregate::CommandError;
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ServerClaim};
-use crate::port_resources::{providers, share};
-use crate::ports::{PortAllocations, PortRequestGroup, PortResourceRequest};
+use crate::port_resources::{proposals, providers, share};
+use crate::ports::{PortAllocations, PortResourceRequest};
 
 /// The requests of the server's ports.
 pub(super) async fn requests(work: &StepRun, server: &Alive) -> Result<Vec<PortResourceRequest>, StepError> {
@@ -106,29 +101,7 @@ fn no_room(work: &StepRun, details: &'static str) -> StepError {
 
 /// Allocations for the port from the tree of the host.
 fn proposed(work: &StepRun, request: &PortResourceRequest, host: HostId) -> Option<Vec<Allocation>> {
-    let group = |group: &PortRequestGroup| RequestGroup {
-        suffix: group.id.clone(),
-        resources: group.resources.clone(),
-        traits: TraitFilter {
-            required: group.traits.iter().map(|name| BTreeSet::from([name.clone()])).collect(),
-            ..TraitFilter::default()
-        },
-        in_tree: Some(ProviderId(host.0)),
-        ..RequestGroup::default()
-    };
-    let same_subtree: BTreeSet<String> = request.same_subtree.iter().cloned().collect();
-    let wanted = CandidatesRequest {
-        groups: request.groups.iter().map(group).collect(),
-        limit: Some(1),
-        same_subtrees: (same_subtree.len() > 1).then_some(same_subtree).into_iter().collect(),
-        ..CandidatesRequest::default()
-    };
-    let found = work.context.views.placement.read(|view| search(&view.index, &wanted).candidates.into_iter().next());
-    let allocation = |(provider, resources): (ProviderId, ResourceAmounts)| {
-        let resources = resources.iter().map(|(class, amount)| (class.to_string(), *amount)).collect();
-        Allocation { provider, resources }
-    };
-    Some(found?.allocations.into_iter().map(allocation).collect())
+    work.context.views.placement.read(|view| proposals(&view.index, request, host, 1)).pop()
 }
 
 /// Moves the resources of a port, which the server is about to lose, from the server's claim to the process.

@@ -84,6 +84,7 @@ impl Contexts {
             networks: Arc::clone(&networks),
             images: Arc::clone(&images),
             volumes: Arc::clone(&volumes),
+            signatures: Arc::clone(&signatures),
             server_options: Arc::clone(&server_options),
             live_migrations_per_host: options.live.per_host,
             scheduler_options: Arc::new(options.scheduler.clone()),

@@ -85,6 +85,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         services::service_user(config),
         network(config),
         ovn::ovn(config),
+        ovn::automatic_range(config),
         unused_keystone(config, texts),
         services::images(config),
         services::unused_glance(config, texts),

@@ -160,6 +160,13 @@ fn options_without_a_meaning_are_noted_with_their_reason_and_their_choices_cause
             ),
         ]
     );
+    let asked = "[DEFAULT]\ndefault_ephemeral_format = ext4\n[libvirt]\niscsi_iface = bnx2i.1\n[workarounds]\n\
+                 disable_group_policy_check_upcall = true\n[filter_scheduler]\ntrack_instance_changes = false\n";
+    let (asked, kinds) = (problems_in(&[asked]), ["warning", "warning", "warning", "note"]);
+    assert_eq!(asked.len(), kinds.len(), "{asked:?}");
+    for ((told, kind), words) in asked.iter().zip(kinds).zip(["its own", "QEMU is the", "asks it back", "same log"]) {
+        assert!(told.contains(&format!(": {kind}: [")) && told.contains(reason) && told.contains(words), "{told}");
+    }
     let old = problems_in(&["[DEFAULT]\nimage_cache_subdirectory_name = cache\n"]);
     assert!(old.len() == 1 && old[0].starts_with("0.conf:2: warning: ") && old[0].contains("cached images"), "{old:?}");
 }

@@ -60,7 +60,7 @@ impl OpenedKeyManagers {
             json!({"service": "barbican", "place": place, "state": state})
         };
         app.health = std::mem::take(&mut app.health).telling("key manager", Arc::new(tell));
-        app
+        app.with_user_tokens(Arc::clone(barbican.users()))
     }
 }
 

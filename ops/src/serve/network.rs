@@ -8,7 +8,7 @@ use chronova_actors::gateway::CommandGateway;
 use chronova_actors::ports::NetworkService;
 use chronova_actors::runtime::Member;
 use chronova_actors::services::embedded::network::ovn::{OvnOptions, OvnPlace, OvnPlane};
-use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
+use chronova_actors::services::embedded::network::service::{EmbeddedNetworks, read_automatic_range};
 use chronova_actors::services::external::http::{CallOptions, ServiceClient, TlsTrust};
 use chronova_actors::services::external::keystone::{
     CalledService, CallingAccounts, KeystoneSession, ServiceAccount, ServicePlace,
@@ -48,7 +48,10 @@ impl OpenedNetworks {
         let Some(account) = config.neutron.account().complete().map_err(wrong)? else {
             let (views, clock) = (Arc::clone(&member.views), Arc::clone(&member.clock));
             let ovn = config.network.is_ovn().then(|| ovn(config)).transpose().context("[ovn]")?;
-            return Ok(Self::Embedded(EmbeddedNetworks::with(Arc::clone(gateway), views, clock, ovn.clone()), ovn));
+            let range = config.network.automatic_range.as_deref().map(read_automatic_range).transpose();
+            let range = range.map_err(anyhow::Error::msg).context("[network] automatic_range")?;
+            let networks = EmbeddedNetworks::with(Arc::clone(gateway), views, clock, ovn.clone(), range);
+            return Ok(Self::Embedded(networks, ovn));
         };
         neutron(config, account, Arc::clone(&member.clock) as _, identity).context("[neutron]")
     }

@@ -177,6 +177,7 @@ fn judge_user_data(input: &[u8]) {
         password: Some(&text),
         options: &options,
         devices: &[],
+        plugged: &[],
         floating_ip: None,
         said: None,
     };

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chronova_actors::pci::ports::DevicePort;
 use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PortError, PortGrants, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
+    PortError, PortGrants, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
@@ -132,6 +132,14 @@ impl NetworkService for BrokenNetworks {
         meta: &Arc<Meta>,
     ) -> Result<Vec<PortResourceRequest>, PortError> {
         self.networks.resource_requests(ports, meta).await
+    }
+
+    async fn name_providers(
+        &self,
+        given: &[(PortId, Option<PortProviders>)],
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.networks.name_providers(given, meta).await
     }
 
     async fn detach(

@@ -286,7 +286,7 @@ async fn openstacks_tree_has_at_each_version_what_came_with_it() {
     assert_eq!(meta.get("admin_pass"), None);
     assert!(get("/openstack/2012-08-10/meta_data.json").await.json().get("random_seed").is_none());
     let network = get("/openstack/latest/network_data.json").await.json();
-    assert_eq!(network["links"].as_array().unwrap().len(), 1);
+    assert_eq!((network["links"][0]["type"].as_str(), &network["links"][1]), (Some("bridge"), &Value::Null));
     assert_eq!(get("/openstack/latest/user_data").await.body, b"#!/bin/sh");
     assert_eq!(get("//openstack/./latest/x/../user_data/").await.body, b"#!/bin/sh");
     assert_eq!(get("/openstack/latest/vendor_data2.json").await.json(), json!({"static": {}}));
@@ -563,6 +563,7 @@ async fn files_of_a_create_request_reach_the_guest() {
             password: None,
             options: &options,
             devices: &[],
+            plugged: &[],
             floating_ip: None,
             said: None,
         };

@@ -134,3 +134,21 @@ async fn quotas_of_networks_end_with_their_last_version() {
     }
     api.stop().await;
 }
+
+/// Unified limits ended the limits of single users. A request that names a user is about the project.
+#[actix_rt::test]
+async fn a_quota_is_the_projects_even_if_a_request_names_a_user() {
+    let api = Api::start().await;
+    let limits = json!({"quota_set": {"instances": 1}});
+    let set = api.call("PUT", "/os-quota-sets/web?user_id=alice", "2.1", ADMIN, Some(limits)).await;
+    assert_eq!(set.status, 200, "{:?}", set.body);
+    api.server("bob:web", Api::wish("of-another-user")).await;
+    for query in ["", "?user_id=alice", "?user_id=bob"] {
+        let shown = api.get(&format!("/os-quota-sets/web/detail{query}"), "2.1").await["quota_set"]["instances"].take();
+        assert_eq!((&shown["limit"], &shown["in_use"]), (&json!(1), &json!(1)), "{query}");
+    }
+    let body = Some(json!({"server": Api::wish("one-more")}));
+    let refused = api.call("POST", "/servers", "2.1", USER, body).await;
+    is(&refused, 403, "Quota exceeded for instances: Requested 1, but already used 1 of 1 instances");
+    api.stop().await;
+}

@@ -1,11 +1,13 @@
 //! Servers with ports that request bandwidth, with a crash after every append. At each end the world's check requires
 //! that every server has the bandwidth of its ports on its host, and that the bindings name the provider.
 
-use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
-use chronova_actors::operations::heal_allocations::{HealRequest, HealedServer};
+use chronova_actors::aggregate::CommandError;
+use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot, Reserve, ServerClaim};
+use chronova_actors::operations::heal_allocations::{HealReject, HealRequest, HealedServer};
 use chronova_actors::process::{attach_interface, detach_interface};
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{ConsumerId, InstanceId, ProviderId};
+use chronova_events::ids::{ConsumerId, InstanceId, ProjectId, ProviderId, UserId};
+use chronova_events::ledger::{Allocation, Claimed};
 use chronova_tests::bandwidth::{CLASS, KILOBITS, bridge_of, held, port};
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::world::{Life, World};
@@ -172,6 +174,104 @@ async fn a_heal_gives_ports_their_bandwidth_back() {
     };
     assert_eq!(without.len() + 1, before.len(), "the bandwidth was to be left out");
     heal(HealRequest { force: true, ..HealRequest::default() }).await;
+    life.stop().await;
+    world.check().await;
+}
+
+async fn tell(life: &Life, command: LedgerCommand) {
+    let sent = life.context().gateway.send::<LedgerRoot>(&CELL, command, Meta::system("test")).await;
+    let position = sent.unwrap().position;
+    life.until(|context| context.views.position() >= position).await;
+}
+
+/// A claim of another consumer.
+fn claim(consumer: &str, provider: ProviderId, class: &str, amount: u64) -> LedgerCommand {
+    let claim = Claimed {
+        consumer: ConsumerId::new(consumer),
+        project: ProjectId::new("other"),
+        user: UserId::new("other"),
+        consumer_type: None,
+        allocations: vec![Allocation { provider, resources: vec![(class.to_owned(), amount)] }],
+    };
+    LedgerCommand::ClaimAll { claims: vec![ServerClaim { claim, group: None, guest: None }] }
+}
+
+/// `placement heal_allocations` of a port whose binding names no provider: the heal names the only one that fits. If the
+/// claim is refused, the binding names none again.
+#[actix_rt::test]
+async fn a_heal_names_the_only_provider_that_fits_a_port() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    life.add_bridges(2 * KILOBITS).await;
+    life.build_with_bandwidth(id(1), port(1)).await.unwrap();
+    life.settled().await;
+    let consumer = ConsumerId::new(id(1).to_string());
+    let before = ledger(&life, |ledger| ledger.consumers[&consumer].claim.allocations.clone());
+    let (bridge, nobody) = (world.network.given_to(port(1)), Meta::system("test"));
+    assert!(bridge.is_some());
+    tell(&life, LedgerCommand::Release { consumer: consumer.clone() }).await;
+    life.context().networks.name_providers(&[(port(1), None)], &nobody).await.unwrap();
+    let heal = async |request: HealRequest| {
+        let healed = life.operations().heal_allocations(id(1), request, Meta::system("test")).await;
+        if let Ok((_, position)) = &healed {
+            let position = *position;
+            life.until(|context| context.views.position() >= position).await;
+        }
+        healed.map(|(healed, _)| healed)
+    };
+    let dry = heal(HealRequest { dry_run: true, ..HealRequest::default() }).await.unwrap();
+    assert_eq!((dry, world.network.given_to(port(1))), (HealedServer::Created(before.clone()), None));
+
+    // Others have all processors of the host, so the claim is refused after the binding was written.
+    let root = ledger(&life, |ledger| ledger.providers.values().find(|known| known.parent.is_none()).unwrap().id);
+    let mut others = Vec::new();
+    loop {
+        let amount = ledger(&life, |ledger| {
+            let line = &ledger.providers[&root].inventories["VCPU"];
+            line.free().min(line.inventory.max_unit)
+        });
+        if amount == 0 {
+            break;
+        }
+        let other = id(100 + u128::try_from(others.len()).unwrap()).to_string();
+        tell(&life, claim(&other, root, "VCPU", amount)).await;
+        others.push(other);
+    }
+    let refused = heal(HealRequest::default()).await;
+    assert!(matches!(refused, Err(HealReject::Ledger(CommandError::Rejected(_)))), "{refused:?}");
+    assert_eq!(world.network.given_to(port(1)), None, "the binding names a provider that gives nothing");
+    for other in others {
+        tell(&life, LedgerCommand::Release { consumer: ConsumerId::new(other) }).await;
+    }
+
+    // With a second bridge, nobody knows which one the port uses.
+    let second = ProviderId::derive(root.0, "second");
+    let inventories = ledger(&life, |ledger| {
+        let lines = ledger.providers[&bridge_of(root)].inventories.values();
+        lines.map(|line| line.inventory.clone()).collect::<Vec<_>>()
+    });
+    let name = format!("{root}:second");
+    tell(&life, LedgerCommand::CreateProvider { provider: second, name, parent: Some(root) }).await;
+    let set = |inventories| LedgerCommand::SetInventories {
+        provider: second,
+        generation: None,
+        inventories,
+        reserve: Reserve::All,
+    };
+    tell(&life, set(inventories.clone())).await;
+    assert!(matches!(heal(HealRequest::default()).await, Err(HealReject::NestedResources("port"))));
+    tell(&life, set(Vec::new())).await;
+
+    assert_eq!(heal(HealRequest::default()).await.unwrap(), HealedServer::Created(before.clone()));
+    assert_eq!(world.network.given_to(port(1)), bridge);
+
+    // The server's own allocations say which bridge it is.
+    tell(&life, set(inventories)).await;
+    life.context().networks.name_providers(&[(port(1), None)], &nobody).await.unwrap();
+    let forced = heal(HealRequest { force: true, ..HealRequest::default() }).await.unwrap();
+    assert_eq!(forced, HealedServer::Updated(before));
+    assert_eq!(world.network.given_to(port(1)), bridge);
     life.stop().await;
     world.check().await;
 }

@@ -2,8 +2,9 @@
 //! the local disks.
 
 use chronova_actors::ports::ImageDraft;
+use chronova_actors::services::embedded::volume::VolumeCommand;
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{ImageId, ProjectId};
+use chronova_events::ids::{ImageId, ProcessId, ProjectId};
 use chronova_hypervisor::guest::ImageFormat;
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
@@ -25,6 +26,22 @@ async fn attached(api: &Api, server: &str) -> Vec<Value> {
 async fn delete(api: &Api, server: &str) {
     assert_eq!(call(api, "DELETE", &format!("/servers/{server}"), "2.1", None).await.0, 204);
     api.life.settled().await;
+}
+
+/// Creates an image without content.
+async fn announced(api: &Api, name: &str, format: &str) -> ImageId {
+    let image = ImageId::random();
+    let draft = ImageDraft {
+        image,
+        name: name.to_owned(),
+        owner: ProjectId::new("p"),
+        format: format.to_owned(),
+        min_disk_gib: 0,
+        min_memory_mib: 0,
+        properties: vec![],
+    };
+    api.life.context().images.create(draft, Meta::system("test")).await.unwrap();
+    image
 }
 
 /// The volume's zone does not matter by default (`[cinder] cross_az_attach`, as in Nova).
@@ -96,19 +113,9 @@ async fn volumes_are_given_in_the_older_syntax_too() {
 #[actix_rt::test]
 async fn a_server_from_an_iso_keeps_its_data_volume_as_requested() {
     let api = Api::start_of(World::new(1), "", None).await;
-    let (image, images) = (ImageId::random(), &api.life.context().images);
-    let draft = ImageDraft {
-        image,
-        name: "installer".to_owned(),
-        owner: ProjectId::new("p"),
-        format: "iso".to_owned(),
-        min_disk_gib: 0,
-        min_memory_mib: 0,
-        properties: vec![],
-    };
-    images.create(draft, Meta::system("test")).await.unwrap();
+    let image = announced(&api, "installer", "iso").await;
     let content = futures::stream::iter([Ok(bytes::Bytes::from_static(b"a CD-ROM"))]);
-    images.upload(image, Box::pin(content), Meta::system("test")).await.unwrap();
+    api.life.context().images.upload(image, Box::pin(content), Meta::system("test")).await.unwrap();
     for (older, kept) in [(true, true), (true, false), (false, true), (false, false)] {
         let data = volume(&api, None, 1).await;
         let mut request = Api::wish("install");
@@ -133,6 +140,54 @@ async fn a_server_from_an_iso_keeps_its_data_volume_as_requested() {
         let left = api.ask("GET", &format!("/volume/v3/p/volumes/{data}"), "2.1", OWNER, None).await;
         assert_eq!(left.status, if kept { 200 } else { 404 }, "{older} {kept}");
     }
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// A user installs a system from a CD-ROM image onto an empty volume, makes an image of the volume, and boots from the
+/// image.
+#[actix_rt::test]
+async fn an_installed_volume_becomes_an_image_that_boots() {
+    let api = Api::start_of(World::new(1), "", None).await;
+    let installer = announced(&api, "installer", "iso").await;
+    let content = futures::stream::iter([Ok(bytes::Bytes::from_static(b"a CD-ROM"))]);
+    api.life.context().images.upload(installer, Box::pin(content), Meta::system("test")).await.unwrap();
+    let mut request = Api::wish("install");
+    request["imageRef"] = json!(installer);
+    request["block_device_mapping_v2"] = json!([
+        {"source_type": "image", "uuid": installer, "destination_type": "local", "boot_index": 0},
+        {"source_type": "blank", "destination_type": "volume", "volume_size": 1, "boot_index": -1,
+            "delete_on_termination": false}]);
+    let server = api.server(OWNER, request).await;
+    assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
+    let guest = api.world.brakes.guest(server.parse().unwrap()).unwrap();
+    assert_eq!(guest.root.unwrap().image.format, ImageFormat::Iso);
+    assert_eq!(guest.volumes.len(), 1, "the guest has no disk to install on");
+    let disk = attached(&api, &server).await[0]["volumeId"].as_str().unwrap().to_owned();
+    // A volume that is attached after the installation cannot be booted either.
+    let later = volume(&api, None, 1).await;
+    let path = format!("/servers/{server}/os-volume_attachments");
+    assert_eq!(call(&api, "POST", &path, "2.1", Some(attachment(&later))).await.0, 200);
+    api.life.settled().await;
+    for volume in [&disk, &later] {
+        let now = volume_now(&api, volume).await;
+        assert_eq!((&now["status"], &now["bootable"]), (&json!("in-use"), &json!("false")));
+    }
+    delete(&api, &server).await;
+    assert_eq!(volume_now(&api, &disk).await["status"], "available");
+
+    let image = announced(&api, "installed", "raw").await;
+    let upload = VolumeCommand::Upload { process: ProcessId::random(), image, force: false };
+    api.life.volumes.command(disk.parse().unwrap(), upload, Meta::system("test")).await.unwrap();
+    api.life.settled().await;
+    assert!(api.world.images.made()[&image].bytes.is_some(), "the volume was not uploaded");
+    let mut request = Api::wish("installed");
+    request["imageRef"] = json!(image);
+    let server = api.server(OWNER, request).await;
+    assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
+    let root = api.world.brakes.guest(server.parse().unwrap()).unwrap().root.unwrap();
+    assert_eq!((root.image.id, root.image.format), (image, ImageFormat::Raw));
+    delete(&api, &server).await;
     api.world.check().await;
     api.stop().await;
 }

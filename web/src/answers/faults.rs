@@ -6,9 +6,9 @@ use crate::microversion::Microversion;
 use crate::schema::{Property, Schema, array, integer, object, object_of, opt, req, string};
 use crate::service::Service;
 
-/// The names that Nova gives to faults. The last eight are Chronova's own: two about image properties, and six that
+/// The names that Nova gives to faults. The last ten are Chronova's own: two about image properties, and eight that
 /// tell `chronova manage` the exit code.
-const NOVA: [&str; 19] = [
+const NOVA: [&str; 21] = [
     "badRequest",
     "unauthorized",
     "forbidden",
@@ -25,6 +25,8 @@ const NOVA: [&str; 19] = [
     "computeHostNotFound",
     "healNotSupported",
     "portsNotRead",
+    "portsNotUpdated",
+    "portsNotRestored",
     "allocationUpdateFailed",
     "volumeNotAttached",
     "hostConflict",

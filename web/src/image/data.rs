@@ -4,10 +4,12 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use chronova_actors::image_signatures::ImageSignatures;
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::IncomingUpload;
 use chronova_actors::services::embedded::image::{ImageCommand, ImageRoot};
-use chronova_events::ids::UploadId;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, UploadId};
 use chronova_events::image::{ImageContent, ImageRecord};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -47,9 +49,10 @@ async fn upload(mut ctx: Ctx) -> Result<Reply, Fault> {
     let incoming = IncomingUpload { image: image.id, upload, format, announced };
     let bytes = ctx.take_payload_send(DEPTH);
     let (dispatch, images) = (ctx.app.dispatch()?.clone(), Arc::clone(ctx.app.images()?));
+    let signed = SignedImage::of(&ctx, &image)?;
     // The upload runs in its own task from its first event on. If the client disconnects, this handler ends, but the
     // end of the upload must still be recorded.
-    let done = tokio::spawn(async move { store(&dispatch, &images, &permit, incoming, bytes).await });
+    let done = tokio::spawn(async move { signed.store(&dispatch, &images, &permit, incoming, bytes).await });
     done.await.map_err(Fault::internal)??;
     Ok(Reply::empty(204))
 }
@@ -73,9 +76,54 @@ fn announced(ctx: &Ctx) -> Result<Option<u64>, Fault> {
     Ok(named.transpose()?.or(framed))
 }
 
-/// Records the start of the upload. Then receives the bytes and records the result, or records that the upload was
-/// abandoned.
-async fn store(
+/// The signature that an image claims to have, and the work in whose name its certificate is read.
+struct SignedImage {
+    signatures: Arc<ImageSignatures>,
+    properties: Vec<(String, String)>,
+    work: Arc<Meta>,
+}
+
+impl SignedImage {
+    fn of(ctx: &Ctx, image: &ImageRecord) -> Result<Self, Fault> {
+        // The key manager must apply the rights of this user, not those of Chronova's own account.
+        ctx.app.keep_user_token(&ctx.requester, ctx.header("X-Auth-Token"));
+        let signatures = Arc::clone(&ctx.queries()?.signatures);
+        Ok(Self { signatures, properties: image.attributes.properties.clone(), work: ctx.service_caller().meta })
+    }
+
+    /// Records the start of the upload, and stores the image if its content has this signature. As in Glance, the image
+    /// is deleted otherwise.
+    async fn store(
+        self,
+        dispatch: &Dispatch,
+        images: &EmbeddedImages,
+        permit: &Permit,
+        incoming: IncomingUpload,
+        bytes: BoxStream<'static, io::Result<Bytes>>,
+    ) -> Result<(), Fault> {
+        let (image, upload) = (incoming.image, incoming.upload);
+        // First of all: an image that has its content already is neither verified nor deleted here.
+        let started = dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::StartUpload(upload)).await;
+        started.map_err(|error| fault::of(image, error))?;
+        let refused = match self.signatures.guard(&self.properties, &self.work, bytes).await {
+            Ok((bytes, refusal)) => match receive(dispatch, images, permit, incoming, bytes).await {
+                Ok(()) => return Ok(()),
+                Err(fault) => refusal.get().ok_or(fault)?,
+            },
+            Err(refused) => {
+                abandon(dispatch, permit, image, upload, refused.to_string()).await;
+                refused
+            }
+        };
+        if let Err(error) = dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::Delete).await {
+            tracing::warn!(%image, %error, "deleting an image with a wrong signature failed");
+        }
+        Err(Fault::bad_request(refused.to_string()))
+    }
+}
+
+/// Receives the bytes of an upload that has started, and records the result, or records that the upload was abandoned.
+async fn receive(
     dispatch: &Dispatch,
     images: &EmbeddedImages,
     permit: &Permit,
@@ -83,17 +131,10 @@ async fn store(
     bytes: BoxStream<'static, io::Result<Bytes>>,
 ) -> Result<(), Fault> {
     let (image, upload) = (incoming.image, incoming.upload);
-    let started = dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::StartUpload(upload)).await;
-    started.map_err(|error| fault::of(image, error))?;
     let stored = match images.files.receive(incoming, bytes).await {
         Ok(stored) => stored,
         Err(error) => {
-            let abandon = ImageCommand::AbandonUpload { upload, reason: error.to_string() };
-            if let Err(error) = dispatch::send::<ImageRoot>(dispatch, permit, &image, abandon).await {
-                // If the image was deleted meanwhile, no upload is left to abandon. If the log is full, the next start
-                // abandons the upload.
-                tracing::warn!(%image, %error, "abandoning an upload failed");
-            }
+            abandon(dispatch, permit, image, upload, error.to_string()).await;
             return Err(fault::of_upload(error));
         }
     };
@@ -109,6 +150,15 @@ async fn store(
             }
             Err(fault::of(image, error))
         }
+    }
+}
+
+async fn abandon(dispatch: &Dispatch, permit: &Permit, image: ImageId, upload: UploadId, reason: String) {
+    let abandon = ImageCommand::AbandonUpload { upload, reason };
+    if let Err(error) = dispatch::send::<ImageRoot>(dispatch, permit, &image, abandon).await {
+        // If the image was deleted meanwhile, no upload is left to abandon. If the log is full, the next start abandons
+        // the upload.
+        tracing::warn!(%image, %error, "abandoning an upload failed");
     }
 }
 

@@ -81,13 +81,18 @@ async fn look_up(ctx: &Ctx, guest: &Guest, path: &[&str]) -> Result<Option<Metad
         Some(&"meta_data.json") => queries.devices(guest.id(), server).await,
         _ => Vec::new(),
     };
+    let plugged = match path.last() {
+        Some(&"network_data.json") => sources::plugged(queries.networks.as_ref(), server).await,
+        _ => Vec::new(),
+    };
     let options = &queries.server_options.metadata;
     let said = match path.last() {
         Some(&"vendor_data2.json") => sources::said(options, server).await.map_err(Fault::internal)?,
         _ => None,
     };
     let (floating_ip, said) = (floating_ip.as_deref(), said.as_ref());
-    let about = GuestMetadata { server, password: None, options, devices: &devices, floating_ip, said };
+    let (devices, plugged) = (&devices, &plugged);
+    let about = GuestMetadata { server, password: None, options, devices, plugged, floating_ip, said };
     let today = queries.clock.now().to_utc().date_naive().to_string();
     about.look_up(path, &today).map_err(Fault::internal)
 }

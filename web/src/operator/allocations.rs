@@ -134,6 +134,17 @@ fn not_healed(server: InstanceId, reject: HealReject) -> Fault {
         HealReject::Ports(cause) => Fault::unavailable(format!("The ports of instance {server} cannot be read."))
             .caused_by(cause)
             .key("portsNotRead"),
+        HealReject::PortsNotUpdated(cause) => {
+            Fault::unavailable(format!("The ports of instance {server} cannot be updated."))
+                .caused_by(cause)
+                .key("portsNotUpdated")
+        }
+        HealReject::PortsNotRestored { ports, source } => Fault::unavailable(format!(
+            "The bindings of the ports {ports} name providers that give them nothing: remove `allocation` from the \
+             binding:profile of each."
+        ))
+        .caused_by(source)
+        .key("portsNotRestored"),
         HealReject::Ledger(CommandError::Rejected(reject)) => not_allocated(server, &reject.to_string()),
     }
 }

@@ -7,7 +7,7 @@ use chronova_events::ids::{ImageId, ProjectId, UploadId};
 use chronova_events::store::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::world::{Answer, IMAGE_LIMIT, World, id_of, request};
+use crate::world::{Answer, GOLDEN, IMAGE_LIMIT, World, id_of, request};
 
 async fn announce(world: &World, token: &str, body: Value) -> String {
     id_of(&world.call(token, "POST", "/image/v2/images", Some(body)).await.expect(201))
@@ -119,6 +119,67 @@ async fn a_refused_upload_keeps_the_image_queued_and_stores_no_file() {
     let formless = announce(&world, &token, json!({"name": "n"})).await;
     assert_eq!(upload(&world, &token, &formless, "x").await.status, 400);
     upload(&world, &token, &large, "small").await.expect(204);
+}
+
+/// The golden signature of the four bytes `tiny` by the certificate `leaf` with this hash method.
+fn golden_signature(method: &str) -> &'static str {
+    let all = GOLDEN["signatures"].as_array().unwrap();
+    let one = all.iter().find(|one| one["certificate"] == "leaf" && one["method"] == method).unwrap();
+    one["signature"].as_str().unwrap()
+}
+
+fn signed(method: &str, signature: &str, certificate: &str) -> Value {
+    let mut image = raw("signed");
+    image["img_signature"] = json!(signature);
+    image["img_signature_hash_method"] = json!(method);
+    image["img_signature_key_type"] = json!("RSA-PSS");
+    image["img_signature_certificate_uuid"] = json!(certificate);
+    image
+}
+
+/// Glance's rule: an image that describes a signature has it, or is deleted.
+#[actix_web::test]
+async fn an_upload_with_a_wrong_signature_is_refused_and_its_image_deleted() {
+    let world = World::with_certificates().await;
+    let (_, _, token) = world.tenant("alice", "member").await;
+    let right = signed("SHA-256", golden_signature("SHA-256"), "leaf");
+    let id = announce(&world, &token, right.clone()).await;
+    upload(&world, &token, &id, "tiny").await.expect(204);
+    assert_eq!(show(&world, &token, &id).await.expect(200)["status"], "active");
+
+    let mismatch = "the signature does not match the image's data";
+    for (body, content, reason) in [
+        (right.clone(), "tony", mismatch),
+        (signed("SHA-256", golden_signature("SHA-384"), "leaf"), "tiny", mismatch),
+        (signed("SHA-256", golden_signature("SHA-256"), "nobody"), "tiny", "Certificate not found with ID: nobody"),
+        (signed("MD5", golden_signature("SHA-256"), "leaf"), "tiny", "Invalid signature hash method: MD5"),
+    ] {
+        let id = announce(&world, &token, body).await;
+        let refused = upload(&world, &token, &id, content).await;
+        let told = String::from_utf8_lossy(&refused.bytes).into_owned();
+        assert_eq!(refused.status, 400, "{told}");
+        assert!(told.contains(reason), "{told}");
+        assert_eq!(show(&world, &token, &id).await.status, 404, "{reason}: the image is still there");
+    }
+    assert_eq!(world.files().len(), 1, "a refused image has a file");
+
+    // A second upload is refused before its signature is read, so it deletes no image.
+    let wrong = json!([{"op": "replace", "path": "/img_signature_certificate_uuid", "value": "nobody"}]);
+    assert_eq!(patch(&world, &token, &id, wrong).await.status, 200);
+    assert_eq!(upload(&world, &token, &id, "tiny").await.status, 409);
+    assert_eq!(show(&world, &token, &id).await.expect(200)["status"], "active");
+
+    // Without one of the properties, an image describes no signature.
+    let mut part = signed("SHA-256", golden_signature("SHA-384"), "leaf");
+    part.as_object_mut().unwrap().remove("img_signature_key_type");
+    let id = announce(&world, &token, part).await;
+    upload(&world, &token, &id, "tiny").await.expect(204);
+
+    // A cloud without a key manager verifies nothing.
+    let world = World::new().await;
+    let token = world.admin().await;
+    let id = announce(&world, &token, signed("SHA-256", golden_signature("SHA-384"), "leaf")).await;
+    upload(&world, &token, &id, "tiny").await.expect(204);
 }
 
 #[actix_web::test]

@@ -1,14 +1,15 @@
 //! A cloud with its first administrator, and requests to it.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::test::{self, TestRequest};
-use chronova_actors::ports::NoVolumeService;
-use chronova_actors::ports::keys::NoKeyManager;
+use async_trait::async_trait;
+use chronova_actors::ports::keys::{CertificateKeeper, NoKeyManager};
+use chronova_actors::ports::{NoVolumeService, PortError};
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};
@@ -17,7 +18,7 @@ use chronova_actors::services::embedded::image::embedded::{EmbeddedImages, Image
 use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_events::clock::Clock;
-use chronova_events::envelope::Timestamp;
+use chronova_events::envelope::{Meta, Timestamp};
 use chronova_events::store::EventStore as _;
 use chronova_events::store::memory::MemoryStore;
 use chronova_projections::history::{History, HistoryOptions};
@@ -69,6 +70,21 @@ pub struct World {
 /// No limit of images, and Glance's limit of properties.
 const UNLIMITED: ImageLimits = ImageLimits { images: None, properties: PropertyLimit(Some(128)) };
 
+/// Certificates, and signatures of the four bytes `tiny`, by another implementation.
+pub static GOLDEN: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("../../../tests/golden/image_signatures.json")).unwrap());
+
+/// Has the golden certificates under their names.
+struct GoldenCertificates;
+
+#[async_trait]
+impl CertificateKeeper for GoldenCertificates {
+    async fn certificate(&self, id: &str, _: &Meta) -> Result<Vec<u8>, PortError> {
+        let found = GOLDEN["certificates"][id].as_str().map(|text| text.as_bytes().to_vec());
+        found.ok_or_else(|| PortError::NotFound(id.to_owned()))
+    }
+}
+
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -99,21 +115,33 @@ impl World {
 
     /// A process with these settings.
     pub async fn with(config: WebConfig) -> Self {
-        Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), config, UNLIMITED).await
+        Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), config, UNLIMITED, None).await
+    }
+
+    /// A process with a key manager that has the certificates of [`GOLDEN`].
+    pub async fn with_certificates() -> Self {
+        let (store, folder) = (MemoryStore::new(), tempfile::tempdir().unwrap());
+        Self::of(store, folder, WebConfig::default(), UNLIMITED, Some(Arc::new(GoldenCertificates))).await
     }
 
     /// A process with this image quota for projects, and this number of properties for images.
     pub async fn with_images(most: usize, properties: usize) -> Self {
         let limits = ImageLimits { images: Some(most), properties: PropertyLimit(Some(properties)) };
-        Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), WebConfig::default(), limits).await
+        Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), WebConfig::default(), limits, None).await
     }
 
     /// A process on this log and these files, new or from an earlier process.
     pub async fn on(store: Arc<MemoryStore>, folder: tempfile::TempDir) -> Self {
-        Self::of(store, folder, WebConfig::default(), UNLIMITED).await
+        Self::of(store, folder, WebConfig::default(), UNLIMITED, None).await
     }
 
-    async fn of(store: Arc<MemoryStore>, folder: tempfile::TempDir, config: WebConfig, limits: ImageLimits) -> Self {
+    async fn of(
+        store: Arc<MemoryStore>,
+        folder: tempfile::TempDir,
+        config: WebConfig,
+        limits: ImageLimits,
+        certificates: Option<Arc<dyn CertificateKeeper>>,
+    ) -> Self {
         let clock = Arc::new(Hands::default());
         let member = Member::start(Arc::clone(&store) as _, Arc::clone(&clock) as _, Views::new()).await.unwrap();
         let leadership = Leadership::take(&member, 1).unwrap();
@@ -133,7 +161,7 @@ impl World {
         );
         let leader = {
             let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));
-            let ports = Ports { networks, images: Arc::clone(&images) as _, volumes, keys, certificates: None };
+            let ports = Ports { networks, images: Arc::clone(&images) as _, volumes, keys, certificates };
             Leader::start(leadership, vec![], ports, RuntimeOptions::default())
         }
         .await;

@@ -184,6 +184,63 @@ async fn impossible_network_requests_get_novas_messages() {
     world.end().await;
 }
 
+/// With a range of addresses, a request that leaves the choice to the service makes the project's one network.
+#[actix_web::test]
+async fn a_project_without_a_network_gets_one() {
+    let world = World::with_range("10.128.0.0/16").await;
+    let (port, caller, project) = (networks(&world), by(), blue());
+    let asked = (0..4).map(|_| port.check_auto(&project, &caller));
+    for made in futures::future::join_all(asked).await {
+        made.unwrap();
+    }
+    let listed =
+        async |token: &str, kind: &str| world.get(token, &format!("/{kind}")).await[kind].as_array().unwrap().clone();
+    let made = listed(BOB, "networks").await;
+    assert_eq!(made.len(), 1, "{made:?}");
+    assert_eq!((&made[0]["name"], &made[0]["project_id"]), (&json!("auto_allocated_network"), &json!("blue")));
+    let nics = port.allocate(wanted(1, RequestedNetworks::Auto), meta()).await.unwrap();
+    let [fixed] = nics[0].fixed_ips.as_slice() else { panic!("{nics:?}") };
+    assert!(fixed.address.starts_with("10.128.") && fixed.prefix == 24 && fixed.dhcp, "{fixed:?}");
+
+    // Another project gets other addresses.
+    port.check_auto(&ProjectId::new("red"), &caller).await.unwrap();
+    let subnets = listed("admin", "subnets").await;
+    assert_eq!(subnets.len(), 2, "{subnets:?}");
+    assert_ne!(subnets[0]["cidr"], subnets[1]["cidr"]);
+
+    // A deleted network is made again. A network that its project has switched off is not.
+    port.release(server(1), &project, &[], meta()).await.unwrap();
+    let path = format!("/networks/{}", made[0]["id"].as_str().unwrap());
+    assert_eq!(world.send(BOB, "DELETE", &path, None).await.0, 204);
+    port.check_auto(&project, &caller).await.unwrap();
+    let again = listed(BOB, "networks").await;
+    assert_eq!(again.len(), 1, "{again:?}");
+    assert_ne!(again[0]["id"], made[0]["id"]);
+    let path = format!("/networks/{}", again[0]["id"].as_str().unwrap());
+    let off = json!({"network": {"admin_state_up": false}});
+    assert_eq!(world.send(BOB, "PUT", &path, Some(off)).await.0, 200);
+    let unable = |project: &str| format!("Unable to automatically allocate a network for project {project}");
+    assert_eq!(port.check_auto(&project, &caller).await.unwrap_err().to_string(), unable("blue"));
+
+    // The network takes quota of its project.
+    world.send("admin", "PUT", "/quotas/green", Some(json!({"quota": {"network": 0}}))).await;
+    let refused = port.check_auto(&ProjectId::new("green"), &caller).await.unwrap_err();
+    assert_eq!(refused.to_string(), unable("green"));
+    world.end().await;
+}
+
+/// A crash came between the network and its subnet.
+#[actix_web::test]
+async fn an_automatic_network_without_a_subnet_gets_its_subnet() {
+    let world = World::with_range("10.128.0.0/16").await;
+    world.make(BOB, "/networks", "network", json!({"name": "auto_allocated_network"})).await;
+    networks(&world).check_auto(&blue(), &by()).await.unwrap();
+    let subnets = world.get(BOB, "/subnets").await["subnets"].as_array().unwrap().clone();
+    assert_eq!((subnets.len(), &subnets[0]["name"]), (1, &json!("auto_allocated_subnet_v4")), "{subnets:?}");
+    assert_eq!(world.get(BOB, "/networks").await["networks"].as_array().unwrap().len(), 1);
+    world.end().await;
+}
+
 #[actix_web::test]
 async fn a_taken_address_of_a_shared_network_does_not_name_another_projects_server() {
     let world = World::new().await;

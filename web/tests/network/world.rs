@@ -10,7 +10,7 @@ use chronova_actors::ports::{ImageDraft, ImageService, NoVolumeService, PortErro
 use chronova_actors::process::context::StepContext;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::network::ovn::OvnPlane;
-use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
+use chronova_actors::services::embedded::network::service::{EmbeddedNetworks, read_automatic_range};
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
@@ -25,6 +25,7 @@ use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::{Enforcer, Overrides};
 use chronova_web::tables::Routers;
 use chronova_web::{App, server};
+use ipnet::Ipv4Net;
 use serde_json::Value;
 
 use crate::answers::{self, AnsweredRequest};
@@ -80,8 +81,23 @@ impl World {
         Self::carried_by(None, store, config).await
     }
 
+    /// Starts with a range for the networks of projects that have none.
+    pub async fn with_range(range: &str) -> Self {
+        let range = read_automatic_range(range).unwrap();
+        Self::start(None, Some(range), MemoryStore::new(), WebConfig::default()).await
+    }
+
     /// `ovn`: what carries the networks; `None`: libvirt does.
     pub async fn carried_by(ovn: Option<Arc<OvnPlane>>, store: Arc<MemoryStore>, config: WebConfig) -> Self {
+        Self::start(ovn, None, store, config).await
+    }
+
+    async fn start(
+        ovn: Option<Arc<OvnPlane>>,
+        range: Option<Ipv4Net>,
+        store: Arc<MemoryStore>,
+        config: WebConfig,
+    ) -> Self {
         let member = Member::start(store, Arc::new(SystemClock), Views::new()).await.unwrap();
         let leadership = Leadership::take(&member, 1).unwrap();
         let networks = EmbeddedNetworks::with(
@@ -89,6 +105,7 @@ impl World {
             Arc::clone(&leadership.views),
             Arc::clone(&leadership.clock),
             ovn,
+            range,
         );
         let leader = {
             let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));

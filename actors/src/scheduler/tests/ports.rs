@@ -60,6 +60,50 @@ fn ports_share_a_provider_unless_the_policy_isolates_them() {
     assert_eq!(decision.reasons.lacks.as_deref(), Some("no suitable host has the requested resources free"));
 }
 
+/// The numbered groups of a flavor: virtual functions with bandwidth, on cards with traits. The first host has one large
+/// card, the second one two small ones, and the third one two cards that lack a trait.
+#[test]
+fn groups_of_a_flavor_come_from_different_cards_if_the_policy_isolates_them() {
+    const BYTES: &str = "CUSTOM_NET_EGRESS_BYTES_SEC";
+    let mut cell = Cell::three();
+    let (network, fast) = ("CUSTOM_PHYSNET_NET1", "HW_NIC_ACCEL_SSL");
+    for (n, at, functions, bytes, traits) in [
+        (101, 1, 2, 3000, &[network, fast][..]),
+        (201, 2, 1, 2000, &[network, fast][..]),
+        (202, 2, 1, 2000, &[network, fast][..]),
+        (301, 3, 1, 2000, &[network][..]),
+        (302, 3, 1, 2000, &[network][..]),
+    ] {
+        let provider = below(&mut cell, n, host(at), BYTES, bytes, network);
+        let inventories = vec![line(BYTES, bytes), line("SRIOV_NET_VF", functions)];
+        cell.ledger(InventoryReplaced { provider, inventories });
+        let traits = traits.iter().map(|name| (*name).to_owned()).collect();
+        cell.ledger(TraitsReplaced { provider, traits });
+    }
+    let of = |policy| {
+        specs(&[
+            ("resources1:SRIOV_NET_VF", "1"),
+            ("resources1:CUSTOM_NET_EGRESS_BYTES_SEC", "1000"),
+            ("trait1:CUSTOM_PHYSNET_NET1", "required"),
+            ("trait1:HW_NIC_ACCEL_SSL", "required"),
+            ("resources2:SRIOV_NET_VF", "1"),
+            ("resources2:CUSTOM_NET_EGRESS_BYTES_SEC", "2000"),
+            ("trait2:CUSTOM_PHYSNET_NET1", "required"),
+            ("group_policy", policy),
+        ])
+    };
+    assert_eq!(cell.fitting(&of("none")), ["h1", "h2"]);
+    assert_eq!(cell.fitting(&of("isolate")), ["h2"]);
+    let decision = cell.decide(&of("isolate"));
+    let given = |n: u128, class: &str| {
+        let provider = ProviderId(Uuid::from_u128(n));
+        let held = decision.ranked[0].allocations.iter().find(|held| held.provider == provider).unwrap();
+        held.resources.iter().find(|(name, _)| name == class).map(|(_, amount)| *amount)
+    };
+    let amounts = [201, 202].map(|n| (given(n, "SRIOV_NET_VF").unwrap(), given(n, BYTES).unwrap()));
+    assert!(amounts == [(1, 1000), (1, 2000)] || amounts == [(1, 2000), (1, 1000)], "{amounts:?}");
+}
+
 /// The first host has both resources, but of two agents.
 #[test]
 fn the_groups_of_one_port_come_from_one_agent() {

@@ -245,6 +245,8 @@ fn heal_code(refused: &RefusedRequest) -> ManageExit {
     match refused.key.as_str() {
         "computeHostNotFound" => 2,
         "portsNotRead" => 5,
+        "portsNotUpdated" => 6,
+        "portsNotRestored" => 7,
         "healNotSupported" => 8,
         _ => 3,
     }
@@ -440,6 +442,7 @@ mod tests {
             |key: &str| heal_code(&RefusedRequest { status: 409, key: key.to_owned(), message: "no".to_owned() });
         assert_eq!(code("computeHostNotFound"), 2);
         assert_eq!(code("allocationUpdateFailed"), 3);
+        assert_eq!((code("portsNotRead"), code("portsNotUpdated"), code("portsNotRestored")), (5, 6, 7));
         assert_eq!(code("healNotSupported"), 8);
     }
 

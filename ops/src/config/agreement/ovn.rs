@@ -1,11 +1,27 @@
-//! Whether the options of OVN agree with each other and with those of Neutron.
+//! Whether the options of the embedded networks agree with each other and with those of Neutron.
 
 use std::borrow::Cow;
 
+use chronova_actors::services::embedded::network::service::read_automatic_range;
 use chronova_actors::services::external::ovsdb::read_remotes;
 
 use super::{Clash, half_set};
 use crate::config::{Config, Severity};
+
+/// An invalid range of automatic networks is an error, and a range beside Neutron has no effect.
+pub(super) fn automatic_range(config: &Config) -> Vec<Clash> {
+    let Some(range) = &config.network.automatic_range else { return Vec::new() };
+    let (severity, message) = match read_automatic_range(range) {
+        Err(reason) => (Severity::Error, Cow::Owned(format!("[network] automatic_range: {reason}"))),
+        Ok(_) if config.neutron.auth_url.is_some() => {
+            let message = "[network] automatic_range has no effect: Neutron takes the addresses of such networks from its \
+                           default subnet pools";
+            (Severity::Warning, Cow::Borrowed(message))
+        }
+        Ok(_) => return Vec::new(),
+    };
+    vec![Clash { severity, at: ("network", "automatic_range"), message }]
+}
 
 pub(super) fn ovn(config: &Config) -> Vec<Clash> {
     let section = &config.ovn;

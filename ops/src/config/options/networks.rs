@@ -13,6 +13,11 @@ section! {
                    with NAT. ovn: networks span all hosts, which need ovn-host, and Chronova writes OVN's northbound \
                    database.",
         }
+        automatic_range: Option<String> => here {
+            help: "IPv4 network from which a project without a network gets one with 254 addresses, when a request for a \
+                   server says that the network is chosen automatically (`--nic auto`). Unset: such a request is \
+                   refused.",
+        }
         gateway_chassis: Vec<String> => here {
             help: "Chassis of OVN (external_ids:system-id) that reach the external networks, in order of preference. \
                    Empty: routers have no gateway, and floating addresses do not work.",

@@ -221,3 +221,15 @@ fn the_options_of_ovn_agree_with_each_other() {
     assert_eq!(unused, [""; 0], "libvirt carries the networks: {unused:?}");
     assert_eq!(problems_in(&["[network]\nbackend = bridges\n"]).len(), 1);
 }
+
+#[test]
+fn the_range_of_automatic_networks_has_room_for_a_subnet() {
+    let problems = |range: &str| problems_in(&[&format!("[network]\nautomatic_range = {range}\n")]);
+    assert_eq!(problems("10.128.0.0/9"), [""; 0]);
+    for (range, words) in [("fd00::/48", "fd00::/48 is no network"), ("10.0.0.0/28", "10.0.0.0/28 is smaller than one")]
+    {
+        let told = problems(range);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains(&format!("error: [network] automatic_range: {words}")), "{told:?}");
+    }
+}

@@ -132,7 +132,8 @@ const UNUSABLE: [IpNet; 9] = [
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8)),
 ];
 
-fn check_ranges(cidr: &IpNet) -> Result<(), NetworkReject> {
+/// Refuses addresses that overlap one of [`UNUSABLE`].
+pub(super) fn check_ranges(cidr: &IpNet) -> Result<(), NetworkReject> {
     match UNUSABLE.iter().find(|range| range.contains(cidr) || cidr.contains(*range)) {
         Some(range) => Err(NetworkReject::InvalidInput(format!(
             "Requested subnet with cidr: {cidr} overlaps with {range}, which hosts need for themselves"

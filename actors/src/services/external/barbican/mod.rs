@@ -56,6 +56,11 @@ impl BarbicanCertificates {
         &self.service
     }
 
+    /// The tokens of the users for whom certificates are read.
+    pub fn users(&self) -> &SharedUserTokens {
+        &self.users
+    }
+
     async fn read(&self, asker: Asker<'_>, secret: Uuid, request: Option<&RequestId>) -> Result<Vec<u8>, PortError> {
         let describe = |root: &str| ServiceRequest::get(format!("{root}/secrets/{secret}"));
         let answer = self.ask(asker, request, describe).await?;

@@ -45,7 +45,7 @@ use self::calls::NeutronCalls;
 use crate::pci::ports::DevicePort;
 use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
-    PlugState, PortError, PortGrants, PortInfo, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
+    PlugState, PortError, PortGrants, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::external::keystone::CalledService;
 
@@ -139,6 +139,14 @@ impl NetworkService for NeutronNetworks {
         meta: &Arc<Meta>,
     ) -> Result<Vec<PortResourceRequest>, PortError> {
         self.requests_of(ports, meta).await
+    }
+
+    async fn name_providers(
+        &self,
+        given: &[(PortId, Option<PortProviders>)],
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.name_all(given, meta).await
     }
 
     async fn detach(

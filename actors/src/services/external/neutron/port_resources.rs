@@ -12,7 +12,7 @@ use chronova_events::ids::{InstanceId, PortId};
 use serde_json::{Map, Value, json};
 
 use super::NeutronNetworks;
-use super::calls::NeutronCaller;
+use super::calls::{NeutronCaller, fields};
 use super::documents::NeutronPort;
 use crate::ports::{PortError, PortProviders, PortRequestGroup, PortResourceRequest};
 
@@ -33,6 +33,29 @@ impl NeutronNetworks {
         let ids: Vec<String> = ports.iter().map(ToString::to_string).collect();
         let found: Vec<NeutronPort> = self.calls.list_by(asker, "ports", "id", &ids, "").await?;
         Ok(found.iter().filter_map(request_of).collect())
+    }
+}
+
+impl NeutronNetworks {
+    /// Writes the providers into the profiles of the ports' bindings. Other keys stay.
+    pub(super) async fn name_all(
+        &self,
+        given: &[(PortId, Option<PortProviders>)],
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let asker = NeutronCaller::account(meta);
+        for (port, providers) in given {
+            let id = port.to_string();
+            let found: NeutronPort = self.calls.show(asker, "ports", "port", &id).await?;
+            let profile = found.profile.as_object().cloned().unwrap_or_default();
+            let profile = match providers {
+                Some(_) => with_providers(profile, providers.as_ref()),
+                None => without_providers(profile),
+            };
+            let body = fields([("binding:profile", Value::Object(profile))]);
+            self.calls.change::<Value>(asker, "ports", "port", &id, body).await?;
+        }
+        Ok(())
     }
 }
 

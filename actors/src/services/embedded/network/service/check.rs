@@ -36,15 +36,6 @@ pub(super) fn check(
     views.security_groups.read(|view| groups(view, project, security_groups)).map(drop)
 }
 
-/// Nova's check of an explicit `auto`. It fails if the project can use no network, because the embedded service creates
-/// none.
-pub(super) fn check_auto(views: &Views, project: &ProjectId) -> Result<(), PortError> {
-    match views.networks.read(|view| automatic(view, project))? {
-        Some(_) => Ok(()),
-        None => Err(PortError::Invalid(format!("Unable to automatically allocate a network for project {project}"))),
-    }
-}
-
 pub(super) fn too_many_ports() -> PortError {
     PortError::Forbidden("Maximum number of ports exceeded".to_owned())
 }

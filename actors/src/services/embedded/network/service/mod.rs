@@ -1,7 +1,8 @@
 //! Implements [`NetworkService`] with the embedded network service.
 //!
 //! [`check`] refuses requests with Nova's messages, before a server is accepted. [`allocate`] creates and binds the
-//! ports of a new server, [`attach`] those of an existing server. [`groups`] changes the security groups of ports.
+//! ports of a new server, [`attach`] those of an existing server. [`automatic`] creates the network of a project that
+//! has none, with addresses of [`automatic_range`]. [`groups`] changes the security groups of ports.
 //! [`devices`] handles ports whose interfaces are PCI devices of their hosts. [`reads`] answers the compute service,
 //! [`resources`] answers users. [`realise`] describes the networks and filters that a host needs. Invariants:
 //!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
@@ -12,6 +13,8 @@
 
 mod allocate;
 mod attach;
+mod automatic;
+mod automatic_range;
 mod check;
 mod devices;
 mod groups;
@@ -33,6 +36,9 @@ use chronova_events::network::{Port, PortBinding};
 use chronova_events::network_quota::CountedResource;
 use chronova_projections::networks::NetworksView;
 use chronova_projections::views::Views;
+use ipnet::Ipv4Net;
+
+pub use self::automatic_range::read_automatic_range;
 
 use super::ovn::{self, OvnOptions, OvnPlane};
 use super::{NetworkCommand, NetworkReject, NetworkRoot};
@@ -61,10 +67,14 @@ pub struct EmbeddedNetworks {
     clock: Arc<dyn Clock>,
     /// `None`: each host has its own libvirt networks.
     ovn: Option<Arc<OvnPlane>>,
+    /// The addresses for networks of projects that have none; `None`: no such network is made.
+    automatic_range: Option<Ipv4Net>,
     /// Whether the read models are those of a past moment. OVN keeps no past.
     is_past: bool,
     touched: TouchedNetworks,
     floating_ip_turns: ProjectTurns,
+    /// Held while a network is made for a project that has none.
+    automatic_turn: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for EmbeddedNetworks {
@@ -76,18 +86,29 @@ impl std::fmt::Debug for EmbeddedNetworks {
 impl EmbeddedNetworks {
     /// The service with libvirt networks, which do not span hosts.
     pub fn new(gateway: Arc<CommandGateway>, views: Arc<Views>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Self::with(gateway, views, clock, None)
+        Self::with(gateway, views, clock, None, None)
     }
 
-    /// The service with the networks of OVN, or with libvirt networks.
+    /// The service with the networks of OVN, or with libvirt networks. `automatic_range`: the addresses for networks
+    /// that the service makes for projects without a network.
     pub fn with(
         gateway: Arc<CommandGateway>,
         views: Arc<Views>,
         clock: Arc<dyn Clock>,
         ovn: Option<Arc<OvnPlane>>,
+        automatic_range: Option<Ipv4Net>,
     ) -> Arc<Self> {
-        let (touched, floating_ip_turns) = (TouchedNetworks::default(), ProjectTurns::default());
-        Arc::new(Self { gateway, views, clock, ovn, is_past: false, touched, floating_ip_turns })
+        Arc::new(Self {
+            gateway,
+            views,
+            clock,
+            ovn,
+            automatic_range,
+            is_past: false,
+            touched: TouchedNetworks::default(),
+            floating_ip_turns: ProjectTurns::default(),
+            automatic_turn: tokio::sync::Mutex::default(),
+        })
     }
 
     /// OVN's options; `None` if libvirt carries the networks.
@@ -124,10 +145,21 @@ impl EmbeddedNetworks {
             return Ok(());
         }
         let things = ports.into_iter().map(CountedResource::Port).collect();
+        self.take_quota(project, things, check::too_many_ports(), meta).await
+    }
+
+    /// Reserves quota for new resources. `exceeded`: the error if there is not enough.
+    async fn take_quota(
+        &self,
+        project: &ProjectId,
+        things: BTreeSet<CountedResource>,
+        exceeded: PortError,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
         let take = self.views.networks.read(|view| room::take(view, project, things, self.clock.now()));
         let sent = self.gateway.send::<NetworkQuotaRoot>(project, take, Arc::clone(meta)).await;
         sent.map(drop).map_err(|error| match error {
-            CommandError::Rejected(NetworkQuotaReject::OverQuota(_)) => check::too_many_ports(),
+            CommandError::Rejected(NetworkQuotaReject::OverQuota(_)) => exceeded,
             CommandError::Unavailable(error) => PortError::Unavailable(error.to_string()),
         })
     }
@@ -167,8 +199,8 @@ impl NetworkService for EmbeddedNetworks {
         check::check(&self.views, project, networks, security_groups)
     }
 
-    async fn check_auto(&self, project: &ProjectId, _: &ServiceCaller) -> Result<(), PortError> {
-        check::check_auto(&self.views, project)
+    async fn check_auto(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
+        self.ensure_network(project, &caller.meta).await
     }
 
     async fn allocate(&self, wanted: InterfacesRequest, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
@@ -317,9 +349,11 @@ impl NetworkService for EmbeddedNetworks {
             views: Arc::clone(past),
             clock: Arc::clone(&self.clock),
             ovn: self.ovn.clone(),
+            automatic_range: None,
             is_past: true,
             touched: TouchedNetworks::default(),
             floating_ip_turns: ProjectTurns::default(),
+            automatic_turn: tokio::sync::Mutex::default(),
         }))
     }
 

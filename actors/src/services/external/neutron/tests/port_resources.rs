@@ -135,3 +135,18 @@ async fn a_network_whose_ports_request_resources_is_refused() {
     assert_eq!(refused, PortError::Invalid(expected));
     assert_eq!(neutron.ports(), [], "the port is left behind");
 }
+
+/// A heal of allocations names a port's provider without another binding.
+#[tokio::test]
+async fn a_provider_is_named_in_a_profile_and_taken_out_of_it() {
+    let (neutron, port) = with_request(json!({"required": [], "resources": {BANDWIDTH: 1000}})).await;
+    let profile = || neutron.ports()[0]["binding:profile"].clone();
+    let one = PortProviders::One(provider(1));
+    neutron.networks.name_providers(&[(port, Some(one.clone()))], &meta()).await.unwrap();
+    assert_eq!(profile(), json!({"of_the_user": "kept", "allocation": provider(1).to_string()}));
+    assert_eq!(only_request(&neutron, port).await.bound_to, Some(one));
+    neutron.networks.name_providers(&[(port, None)], &meta()).await.unwrap();
+    assert_eq!(profile(), json!({"of_the_user": "kept"}));
+    let gone = neutron.networks.name_providers(&[(PortId::random(), None)], &meta()).await;
+    assert!(matches!(gone, Err(PortError::NotFound(_))), "{gone:?}");
+}

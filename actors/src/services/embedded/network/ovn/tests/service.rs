@@ -29,7 +29,7 @@ fn nic() -> NicInfo {
 /// The service of a member that only reads.
 fn service(cloud: &Cloud, ovn: Option<Arc<OvnPlane>>) -> Arc<EmbeddedNetworks> {
     let gateway = CommandGateway::refusing(Arc::clone(&cloud.log) as _, Arc::new(SystemClock));
-    EmbeddedNetworks::with(gateway, Arc::clone(&cloud.views), Arc::new(SystemClock), ovn)
+    EmbeddedNetworks::with(gateway, Arc::clone(&cloud.views), Arc::new(SystemClock), ovn, None)
 }
 
 #[tokio::test]
