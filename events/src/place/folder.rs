@@ -1,0 +1,110 @@
+//! A folder as a place of files.
+//!
+//! A draft is a file beside the others, `NAME.tmp`. It is synced before it gets its name, and the folder is synced when
+//! the file that names the others has its own name.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::{FilePlace, PlaceAddress, PlaceDraft};
+
+/// A folder.
+#[derive(Debug)]
+pub struct FolderPlace {
+    folder: PathBuf,
+    address: PlaceAddress,
+}
+
+impl FolderPlace {
+    pub fn new(folder: PathBuf) -> Self {
+        Self { address: PlaceAddress::Folder(folder.clone()), folder }
+    }
+}
+
+impl FilePlace for FolderPlace {
+    fn address(&self) -> &PlaceAddress {
+        &self.address
+    }
+
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            // All names that Chronova gives are UTF-8.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn get(&self, name: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.path_of(name))
+    }
+
+    fn range(&self, name: &str, from: u64, length: u64) -> io::Result<Vec<u8>> {
+        let mut file = File::open(self.path_of(name))?;
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(length).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn reader<'a>(&'a self, name: &str) -> io::Result<Box<dyn Read + 'a>> {
+        Ok(Box::new(File::open(self.path_of(name))?))
+    }
+
+    fn prepare(&self) -> io::Result<PathBuf> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        Ok(self.folder.clone())
+    }
+
+    fn draft(&self, name: &str) -> io::Result<PlaceDraft> {
+        begin(&self.folder, name)
+    }
+
+    fn finish(&self, draft: PlaceDraft, _sha256: &str) -> io::Result<()> {
+        draft.file.sync_all()?;
+        fs::rename(&draft.path, self.path_of(&draft.name))
+    }
+
+    /// The lock of the folder keeps other writers away.
+    fn create(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let mut draft = begin(&self.folder, name)?;
+        draft.file.write_all(content)?;
+        self.finish(draft, "")?;
+        File::open(&self.folder)?.sync_all()
+    }
+
+    fn make_durable(&self, names: &[String]) -> io::Result<()> {
+        for name in names {
+            let path = self.path_of(name);
+            let synced = File::open(&path).and_then(|file| file.sync_all());
+            synced.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        }
+        File::open(&self.folder)?.sync_all()?;
+        // The folder may be new, and so may be those above it. One that cannot be read was there before.
+        for above in self.folder.ancestors().skip(1) {
+            let Ok(opened) = File::open(above) else { break };
+            opened.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+/// Begins a draft in a folder: a file that only its owner may read, like the log itself. Replaces a draft that a crash
+/// left.
+pub(super) fn begin(folder: &Path, name: &str) -> io::Result<PlaceDraft> {
+    let path = folder.join(format!("{name}.tmp"));
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    Ok(PlaceDraft { file, path, name: name.to_owned() })
+}
