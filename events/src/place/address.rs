@@ -86,7 +86,10 @@ impl PlaceAddress {
 
 impl S3Access {
     /// The same access, if it can be noted: with whole paths, and without the signs that separate parts.
-    fn checked(self) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    pub fn checked(self) -> Result<Self, String> {
         let whole = |path: Option<PathBuf>| match path {
             Some(path) => std::path::absolute(&path).map(Some).map_err(|error| format!("{}: {error}", path.display())),
             None => Ok(None),

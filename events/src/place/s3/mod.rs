@@ -166,6 +166,13 @@ impl FilePlace for S3Place {
     }
 
     fn draft(&self, name: &str) -> io::Result<PlaceDraft> {
+        // A writer has one draft at a time, so the others are of writers that were killed.
+        for entry in fs::read_dir(&self.local)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "tmp") {
+                fs::remove_file(path)?;
+            }
+        }
         begin(&self.local, name)
     }
 

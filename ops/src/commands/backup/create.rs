@@ -12,6 +12,7 @@ use std::path::Path;
 
 use chronova_events::chain::Anchor;
 use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::place::{FilePlace as _, FolderPlace};
 use chronova_events::store::EventStore;
 
 use super::super::audit::archive::{Manifest, manifests, segment, sha256};
@@ -78,7 +79,7 @@ async fn make(
     for _ in 0..ROUNDS {
         // Opening the log makes its events durable, so that the backup has no event that the log may yet lose.
         let store = place.read().await?;
-        let segments = extend(&*store, &log, now).await?;
+        let segments = extend(&*store, &writer.folder.archive(), now).await?;
         let head = store.anchor().await?.unwrap_or(Anchor::START);
         files.collect(&place.data, writer)?;
         // A log in a database does not show events that were appended after it was opened.
@@ -107,7 +108,7 @@ async fn make(
 }
 
 /// Continues the archive up to the end of the log. Returns all segments.
-async fn extend(store: &dyn EventStore, log: &Path, now: Timestamp) -> Result<Vec<Manifest>, CommandFailure> {
+async fn extend(store: &dyn EventStore, log: &FolderPlace, now: Timestamp) -> Result<Vec<Manifest>, CommandFailure> {
     let mut segments = manifests(log)?;
     check_same_log(store, log, segments.last()).await?;
     let (mut next, last) = (segments.last().map_or(1, |newest| newest.last + 1), store.head().0);
@@ -121,7 +122,11 @@ async fn extend(store: &dyn EventStore, log: &Path, now: Timestamp) -> Result<Ve
 
 /// Refuses a log that does not continue the log in the backups: the log of another cloud, or a log that was restored to
 /// an earlier position and has new events since.
-async fn check_same_log(store: &dyn EventStore, log: &Path, newest: Option<&Manifest>) -> Result<(), CommandFailure> {
+async fn check_same_log(
+    store: &dyn EventStore,
+    log: &FolderPlace,
+    newest: Option<&Manifest>,
+) -> Result<(), CommandFailure> {
     let Some(newest) = newest else { return Ok(()) };
     if newest.last <= store.head().0 && hash_at(store, newest.last).await?.to_string() == newest.end {
         return Ok(());
@@ -129,7 +134,7 @@ async fn check_same_log(store: &dyn EventStore, log: &Path, newest: Option<&Mani
     Err(CommandFailure::Usage(format!(
         "{} has another log, which reaches position {}: a log that was restored to an earlier position needs a backup \
          folder of its own",
-        log.display(),
+        log.address(),
         newest.last
     )))
 }

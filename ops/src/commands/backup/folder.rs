@@ -16,6 +16,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use chronova_events::place::FolderPlace;
 use sha2::{Digest as _, Sha256};
 
 use super::super::CommandFailure;
@@ -63,6 +64,11 @@ impl BackupFolder {
 
     pub(super) fn log(&self) -> PathBuf {
         self.dir.join("log")
+    }
+
+    /// The log as an archive.
+    pub(super) fn archive(&self) -> FolderPlace {
+        FolderPlace::new(self.log())
     }
 
     pub(super) fn files(&self) -> PathBuf {

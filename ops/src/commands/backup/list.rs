@@ -30,7 +30,7 @@ pub(super) fn run(args: &BackupListArgs, out: &mut dyn Write) -> Result<Exit, Co
         )?;
     }
     let end = backups.last().map_or(0, |newest| newest.position);
-    if let Some(left) = manifests(&folder.log())?.last().filter(|newest| newest.last > end) {
+    if let Some(left) = manifests(&folder.archive())?.last().filter(|newest| newest.last > end) {
         let told = "an unfinished backup has copied the log up to position";
         writeln!(out, "{told} {}: the next `chronova backup create` continues it", left.last)?;
     }

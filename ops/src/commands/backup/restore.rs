@@ -187,11 +187,12 @@ fn write_log(
 ) -> Result<Anchor, CommandFailure> {
     let mut import = LogImport::create(&data.log())?;
     let (mut batch, mut over) = (Vec::with_capacity(BATCH), false);
-    for segment in manifests(&folder.log())?.iter().filter(|segment| segment.first <= newest.position) {
+    let archive = folder.archive();
+    for segment in manifests(&archive)?.iter().filter(|segment| segment.first <= newest.position) {
         if over {
             break;
         }
-        read_segment(&folder.log(), segment, |entry| {
+        read_segment(&archive, segment, |entry| {
             if over {
                 return Ok(());
             }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+use chronova_events::place::FolderPlace;
+
 use super::super::audit::archive::{check, manifests, sha256};
 use super::super::{CommandFailure, Exit};
 use super::folder::{BackupFolder, ReadManifest, distinct};
@@ -44,7 +46,7 @@ fn survey(folder: &BackupFolder, manifests: &[ReadManifest]) -> Result<BackupSur
     let log = folder.log();
     let described: Vec<&StoredFile> = backups.iter().flat_map(|backup| &backup.segments).collect();
     damages.extend(described.iter().filter_map(|file| damage(&log, &file.path, file, "log")));
-    let ends = check_log(&log, &mut damages)?;
+    let ends = check_log(&folder.archive(), &mut damages)?;
     for backup in &backups {
         if backup.position > 0 && ends.get(&backup.position) != Some(&backup.hash) {
             damages.push(format!("log: it does not reach position {} with the hash of that backup", backup.position));
@@ -90,7 +92,7 @@ fn damage(dir: &Path, name: &str, file: &StoredFile, shown: &str) -> Option<Stri
 }
 
 /// Checks the segments of the log, and returns the chain's hash at the end of each.
-fn check_log(log: &Path, damages: &mut Vec<String>) -> Result<BTreeMap<u64, String>, CommandFailure> {
+fn check_log(log: &FolderPlace, damages: &mut Vec<String>) -> Result<BTreeMap<u64, String>, CommandFailure> {
     let segments = match manifests(log) {
         Ok(segments) => segments,
         Err(failure @ CommandFailure::Usage(_)) => {

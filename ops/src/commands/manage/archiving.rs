@@ -49,14 +49,9 @@ async fn archive(request: &ArchiveRequest, config: &Config) -> Result<PruneEnd, 
     };
     let before = request.before.map_or(Timestamp(i64::MAX), |before| Timestamp(before.and_utc().timestamp_micros()));
     let policy = RetentionPolicy { before: Some(before), keep_bytes: None, at_most: request.most };
-    let run = LogPrune {
-        log: &log,
-        data: &place.data,
-        archives: config.chronova.retention_archive.clone(),
-        sign_key: None,
-        policy,
-        least: 1,
-    };
+    let archives = config.chronova.retention_archive.clone().map(|address| address.completed(&place.s3)).transpose();
+    let archives = archives.map_err(CommandFailure::Usage)?;
+    let run = LogPrune { log: &log, data: &place.data, archives, sign_key: None, policy, least: 1 };
     let mut told = Vec::new();
     let done = run.run(SystemClock.now(), &mut told).await;
     log.close().await;
