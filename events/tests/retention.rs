@@ -1,6 +1,8 @@
 //! A log whose first events left its file: every read gives the same events as before, after a crash at any step, too.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod s3;
+
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -175,11 +175,18 @@ impl S3Client {
         let answer = self.answer(request)?;
         let (status, length) = (answer.status().as_u16(), answer.body().content_length());
         let body = answer.into_body().into_with_config().limit(request.longest.max(LONGEST) + 1).read_to_vec();
-        let body = body.map_err(|error| S3Failure::Passing(format!("the answer broke off: {error}")))?;
-        if length.is_some_and(|length| length != body.len() as u64) {
-            return Err(S3Failure::Passing("the answer broke off".to_owned()));
-        }
-        let (code, message) = if status < 300 { <(String, String)>::default() } else { refusal(&body) };
+        let (body, code, message) = if status < 300 {
+            let body = body.map_err(|error| S3Failure::Passing(format!("the answer broke off: {error}")))?;
+            if length.is_some_and(|length| length != body.len() as u64) {
+                return Err(S3Failure::Passing("the answer broke off".to_owned()));
+            }
+            (body, String::new(), String::new())
+        } else {
+            // A refusal counts, also if its text is lost.
+            let body = body.unwrap_or_default();
+            let (code, message) = refusal(&body);
+            (body, code, message)
+        };
         match (status, code.as_str()) {
             (404, "NoSuchBucket") => Err(self.refused(status, &code, &message)),
             (200..=299 | 404 | 412 | 416, _) => Ok(S3Answer { status, body }),
