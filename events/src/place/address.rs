@@ -48,6 +48,15 @@ impl PlaceAddress {
         }
     }
 
+    /// The place below this one: a folder in the folder, or a longer prefix.
+    pub fn below(&self, name: &str) -> Self {
+        match self {
+            Self::Folder(folder) => Self::Folder(folder.join(name)),
+            Self::S3(s3) if s3.prefix.is_empty() => Self::S3(S3Address { prefix: name.to_owned(), ..s3.clone() }),
+            Self::S3(s3) => Self::S3(S3Address { prefix: format!("{}/{name}", s3.prefix), ..s3.clone() }),
+        }
+    }
+
     /// Adds the parts of the access that the address does not name.
     ///
     /// # Errors
@@ -193,6 +202,9 @@ mod tests {
         let note = "s3://cold/logs/east?endpoint=http://127.0.0.1:7480&region=default&key_file=/etc/chronova/s3.key";
         assert_eq!(whole.note(), note);
         assert_eq!(note.parse::<PlaceAddress>().unwrap(), whole);
+        assert_eq!(whole.below("log").to_string(), "s3://cold/logs/east/log");
+        assert_eq!("s3://cold".parse::<PlaceAddress>().unwrap().below("log").to_string(), "s3://cold/log");
+        assert_eq!("cold".parse::<PlaceAddress>().unwrap().below("log").to_string(), "cold/log");
         // Parts of the address win.
         let again = whole.clone().completed(&S3Access { region: Some("west".to_owned()), ..with }).unwrap();
         assert_eq!(again, whole);

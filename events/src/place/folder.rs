@@ -32,15 +32,18 @@ impl FilePlace for FolderPlace {
         self.folder.join(name)
     }
 
-    fn names(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
+    fn sizes(&self) -> io::Result<Vec<(String, u64)>> {
+        let mut sizes = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
-            // All names that Chronova gives are UTF-8.
-            if let Ok(name) = entry?.file_name().into_string() {
-                names.push(name);
+            let entry = entry?;
+            // All names that Chronova gives are UTF-8. A file may be removed at any time.
+            if let (Ok(name), Ok(metadata)) = (entry.file_name().into_string(), entry.metadata())
+                && metadata.is_file()
+            {
+                sizes.push((name, metadata.len()));
             }
         }
-        Ok(names)
+        Ok(sizes)
     }
 
     fn get(&self, name: &str) -> io::Result<Vec<u8>> {
@@ -79,6 +82,13 @@ impl FilePlace for FolderPlace {
         draft.file.write_all(content)?;
         self.finish(draft, "")?;
         File::open(&self.folder)?.sync_all()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path_of(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn make_durable(&self, names: &[String]) -> io::Result<()> {

@@ -24,9 +24,9 @@ use std::sync::Arc;
 
 pub use address::{PlaceAddress, S3Access, S3Address};
 pub use folder::FolderPlace;
-pub use s3::S3Place;
+pub use s3::{S3Limits, S3Place};
 
-/// The folder beside a log for its archive in an object store: drafts of files, and a cache of what was read.
+/// The folder beside a log for its archive in an object store: drafts of files, and a cache of parts that were read.
 pub const LOCAL: &str = "archive.s3";
 
 /// A new file that is not whole yet. It is a file on the local disk.
@@ -45,11 +45,19 @@ pub trait FilePlace: fmt::Debug + Send + Sync {
     /// The path of a file for messages.
     fn path_of(&self, name: &str) -> PathBuf;
 
-    /// The names of all files, in no order.
+    /// The names of all files and their sizes in bytes, in no order.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is no such place.
-    fn names(&self) -> io::Result<Vec<String>>;
+    fn sizes(&self) -> io::Result<Vec<(String, u64)>>;
+
+    /// The names of all files, in no order.
+    ///
+    /// # Errors
+    /// As for [`FilePlace::sizes`].
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.sizes()?.into_iter().map(|(name, _)| name).collect())
+    }
 
     /// The content of a small file.
     fn get(&self, name: &str) -> io::Result<Vec<u8>>;
@@ -75,6 +83,9 @@ pub trait FilePlace: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] if another writer has written such a file with another content.
     fn create(&self, name: &str, content: &[u8]) -> io::Result<()>;
+
+    /// Removes a file, if it is there.
+    fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Makes sure that these files and the place itself are durable.
     fn make_durable(&self, names: &[String]) -> io::Result<()>;

@@ -3,7 +3,7 @@
 #[allow(unreachable_pub, reason = "shared with the tests of the program")]
 mod server;
 
-use std::io::{ErrorKind, Read as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use std::time::Duration;
 
 use chronova_events::archive::{manifests, segment};
 use chronova_events::envelope::{Position, Timestamp};
-use chronova_events::place::s3::S3Patience;
-use chronova_events::place::{FilePlace, LOCAL, PlaceAddress, S3Access, S3Address, S3Place};
+use chronova_events::place::{FilePlace, LOCAL, PlaceAddress, S3Access, S3Address, S3Limits, S3Place};
 use chronova_events::store::conformance::equals_model;
-use server::ObjectTrouble::{CutsAnswer, Hangs, LosesAnswer, Status};
+use server::ObjectTrouble::{CutsAnswer, Hangs, LosesAnswer, Serves, Status};
 use server::{BUCKET, ObjectServer};
 
 use super::{assert_whole, extend, fill, log, look, open, reads_are_equal};
 
 /// Short pauses, so that a test does not wait.
-const PATIENCE: S3Patience = S3Patience {
+const LIMITS: S3Limits = S3Limits {
     connect: Duration::from_secs(5),
     silence: Duration::from_secs(20),
     tries: 4,
     pause: Duration::from_millis(1),
     total: Duration::from_mins(1),
+    part: 1 << 20,
 };
 
 fn address(server: &ObjectServer, folder: &Path) -> S3Address {
@@ -38,12 +38,12 @@ fn address(server: &ObjectServer, folder: &Path) -> S3Address {
     S3Address { bucket: BUCKET.to_owned(), prefix: "logs/one".to_owned(), access }
 }
 
-fn place_with(server: &ObjectServer, folder: &Path, patience: S3Patience) -> S3Place {
-    S3Place::with_patience(&address(server, folder), &folder.join(LOCAL), patience).unwrap()
+fn place_with(server: &ObjectServer, folder: &Path, limits: S3Limits) -> S3Place {
+    S3Place::with_limits(&address(server, folder), &folder.join(LOCAL), limits).unwrap()
 }
 
 fn place(server: &ObjectServer, folder: &Path) -> Arc<S3Place> {
-    Arc::new(place_with(server, folder, PATIENCE))
+    Arc::new(place_with(server, folder, LIMITS))
 }
 
 /// The requests for the content of segments.
@@ -103,7 +103,7 @@ async fn an_upload_that_breaks_off_is_repeated_and_the_manifest_comes_last() {
     };
     assert_eq!(segments(&server), ["json", "zst"]);
     // The store fails for long: the segment may be there, and has no manifest.
-    server.next(&[&[LosesAnswer, Status(200, "")][..], &[Status(503, "SlowDown"); 4]].concat());
+    server.next(&[&[LosesAnswer, Status(200, "")][..], &[Status(503, "SlowDown"); 4][..]].concat());
     let failed = segment::write(&*store, &*archive, (21, 40), Timestamp(1), None, |_| ()).await.unwrap_err();
     assert!(failed.to_string().contains("it answers 503 SlowDown of a test (asked 4 times)"), "{failed}");
     assert_eq!(segments(&server), ["json", "zst", "zst"]);
@@ -174,10 +174,40 @@ fn files_are_listed_in_parts_and_read_in_ranges() {
 }
 
 #[test]
+fn a_large_file_is_uploaded_in_parts() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), ObjectServer::start());
+    let place = place_with(&server, folder.path(), S3Limits { part: 1_000, ..LIMITS });
+    place.prepare().unwrap();
+    let content: Vec<u8> = (0..2_500_u32).map(|n| n.to_le_bytes()[0]).collect();
+    let upload = |troubles: &[server::ObjectTrouble]| {
+        let mut draft = place.draft("large").unwrap();
+        draft.file.write_all(&content).unwrap();
+        server.next(troubles);
+        place.finish(draft, "the hash of the file is not sent")
+    };
+    // The requests are the beginning, three parts and the end.
+    upload(&[LosesAnswer]).unwrap();
+    assert!(server.object("logs/one/large").unwrap() == content);
+    place.remove("large").unwrap();
+    place.remove("large").unwrap();
+    assert_eq!(server.object("logs/one/large"), None);
+    upload(&[Status(500, "InternalError"), CutsAnswer, Serves, LosesAnswer]).unwrap();
+    upload(&[Serves, Serves, Serves, Serves, LosesAnswer]).unwrap();
+    assert!(server.object("logs/one/large").unwrap() == content);
+    assert_eq!(place.sizes().unwrap(), [("large".to_owned(), 2_500)]);
+    // The store goes on failing: the upload is ended, and the object is the earlier one.
+    let begun = server.uploads();
+    let failed = upload(&[&[Serves; 2][..], &[Status(503, "SlowDown"); 4][..]].concat()).unwrap_err();
+    assert!(failed.to_string().contains("503"), "{failed}");
+    assert!(server.object("logs/one/large").unwrap() == content);
+    assert_eq!(server.uploads(), begun);
+}
+
+#[test]
 fn a_store_that_does_not_answer_is_asked_again_and_then_given_up() {
     let (folder, server) = (tempfile::tempdir().unwrap(), ObjectServer::start());
-    let patience = S3Patience { silence: Duration::from_millis(400), tries: 2, ..PATIENCE };
-    let place = place_with(&server, folder.path(), patience);
+    let limits = S3Limits { silence: Duration::from_millis(400), tries: 2, ..LIMITS };
+    let place = place_with(&server, folder.path(), limits);
     server.put("logs/one/a", b"one");
     server.next(&[Hangs, Hangs]);
     let told = place.get("a").unwrap_err();
@@ -191,7 +221,7 @@ fn a_refusal_tells_what_to_change() {
     let (folder, server) = (tempfile::tempdir().unwrap(), ObjectServer::start());
     let there = address(&server, folder.path());
     let told = |address: &S3Address| {
-        let place = S3Place::with_patience(address, &folder.path().join(LOCAL), PATIENCE);
+        let place = S3Place::with_limits(address, &folder.path().join(LOCAL), LIMITS);
         place.and_then(|place| place.names()).unwrap_err().to_string()
     };
     let other = S3Address { bucket: "warm".to_owned(), ..there.clone() };
@@ -202,7 +232,7 @@ fn a_refusal_tells_what_to_change() {
     server.next(&[Status(403, "RequestTimeTooSkewed")]);
     assert!(told(&there).contains("set the clock of this machine"));
     server.next(&[Status(403, "AccessDenied")]);
-    assert!(told(&there).contains("needs the right to list, read and write cold"));
+    assert!(told(&there).contains("needs the right to list, read, write and delete in cold"));
     server.next(&[Status(301, "PermanentRedirect")]);
     assert!(told(&there).contains("[chronova] s3_region"));
     let key = ObjectServer::key_file(folder.path());

@@ -18,9 +18,11 @@ const REGION: &str = "us-east-1";
 /// The number of names in one part of a listing.
 const PAGE: usize = 3;
 
-/// What the store does with one request instead of serving it.
+/// How the store treats one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectTrouble {
+    /// Without trouble.
+    Serves,
     /// It answers with this status and code.
     Status(u16, &'static str),
     /// It does the work, and closes the connection without an answer.
@@ -35,6 +37,8 @@ pub enum ObjectTrouble {
 struct ServedObjects {
     objects: BTreeMap<String, Vec<u8>>,
     troubles: VecDeque<ObjectTrouble>,
+    /// The parts of uploads that have not ended, by number.
+    uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
     /// Method and key of each request.
     requests: Vec<String>,
     /// Connections that never get an answer.
@@ -109,6 +113,11 @@ impl ObjectServer {
         self.state().objects.keys().cloned().collect()
     }
 
+    /// The number of uploads in parts that have not ended.
+    pub fn uploads(&self) -> usize {
+        self.state().uploads.len()
+    }
+
     /// The requests since the last call.
     pub fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.state().requests)
@@ -134,7 +143,8 @@ impl ObjectServer {
             if trouble == Some(ObjectTrouble::LosesAnswer) {
                 return;
             }
-            let head = format!("HTTP/1.1 {status} told\r\ncontent-length: {}\r\n\r\n", body.len());
+            let (tag, length) = (tag(&request.body), body.len());
+            let head = format!("HTTP/1.1 {status} told\r\ncontent-length: {length}\r\netag: {tag}\r\n\r\n");
             let end = if trouble == Some(ObjectTrouble::CutsAnswer) { body.len() / 2 } else { body.len() };
             if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body[..end])).is_err() {
                 return;
@@ -152,7 +162,13 @@ impl ObjectServer {
         let Some(key) = request.path.strip_prefix(&format!("/{BUCKET}")) else { return (404, refusal("NoSuchBucket")) };
         let (key, mut state) = (decoded(key.trim_start_matches('/')), self.state());
         match request.method.as_str() {
-            "GET" if key.is_empty() => (200, listing(&state.objects, &request.query)),
+            "POST" | "DELETE" if request.query.contains("upload") => state.upload(&key, request),
+            "PUT" if request.query.contains("uploadId") => state.upload(&key, request),
+            "DELETE" => {
+                state.objects.remove(&key);
+                (204, Vec::new())
+            }
+            "GET" if key.is_empty() => (200, listing(&state.objects, request)),
             "GET" => match (state.objects.get(&key), request.headers.get("range")) {
                 (None, _) => (404, refusal("NoSuchKey")),
                 (Some(content), None) => (200, content.clone()),
@@ -170,7 +186,51 @@ impl ObjectServer {
     }
 }
 
+impl ServedObjects {
+    /// Serves a request about an upload in parts.
+    fn upload(&mut self, key: &str, request: &ObjectRequest) -> (u16, Vec<u8>) {
+        let id = request.value("uploadId");
+        if request.query == "uploads=" {
+            let id = format!("upload {}", self.requests.len());
+            self.uploads.insert(id.clone(), BTreeMap::new());
+            let text =
+                format!("<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>");
+            return (200, text.into_bytes());
+        }
+        let Some(parts) = self.uploads.get_mut(&id) else { return (404, refusal("NoSuchUpload")) };
+        match request.method.as_str() {
+            "PUT" => {
+                parts.insert(request.value("partNumber").parse().unwrap(), request.body.clone());
+                (200, Vec::new())
+            }
+            "POST" => {
+                let mut text = "<CompleteMultipartUpload>".to_owned();
+                for (number, part) in &*parts {
+                    write!(text, "<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag></Part>", tag(part)).unwrap();
+                }
+                if request.body != (text + "</CompleteMultipartUpload>").into_bytes() {
+                    return (400, refusal("InvalidPart"));
+                }
+                let whole = parts.values().flatten().copied().collect();
+                self.uploads.remove(&id);
+                self.objects.insert(key.to_owned(), whole);
+                (200, b"<CompleteMultipartUploadResult/>".to_vec())
+            }
+            _ => {
+                self.uploads.remove(&id);
+                (204, Vec::new())
+            }
+        }
+    }
+}
+
 impl ObjectRequest {
+    /// The value of a name in the query; empty without one.
+    fn value(&self, name: &str) -> String {
+        let found = self.query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        decoded(found.unwrap_or_default())
+    }
+
     /// Checks the signature and the hash of the body.
     fn check(&self) -> Result<(), &'static str> {
         let header = |name: &str| self.headers.get(name).map(String::as_str).unwrap_or_default();
@@ -237,13 +297,9 @@ fn part(content: &[u8], range: &str) -> (u16, Vec<u8>) {
     }
 }
 
-fn listing(objects: &BTreeMap<String, Vec<u8>>, query: &str) -> Vec<u8> {
-    let value = |name: &str| {
-        let found = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-        decoded(found.unwrap_or_default())
-    };
-    let (prefix, after) = (value("prefix"), value("continuation-token"));
-    assert_eq!((value("list-type").as_str(), value("delimiter").as_str()), ("2", "/"));
+fn listing(objects: &BTreeMap<String, Vec<u8>>, request: &ObjectRequest) -> Vec<u8> {
+    let (prefix, after) = (request.value("prefix"), request.value("continuation-token"));
+    assert_eq!((request.value("list-type").as_str(), request.value("delimiter").as_str()), ("2", "/"));
     let is_there = |key: &&String| {
         key.strip_prefix(&prefix).is_some_and(|name| !name.contains('/')) && (after.is_empty() || **key > after)
     };
@@ -252,7 +308,7 @@ fn listing(objects: &BTreeMap<String, Vec<u8>>, query: &str) -> Vec<u8> {
                     xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
         .to_owned();
     for key in all.iter().take(PAGE) {
-        write!(text, "<Contents><Key>{key}</Key></Contents>").unwrap();
+        write!(text, "<Contents><Key>{key}</Key><Size>{}</Size></Contents>", objects[*key].len()).unwrap();
     }
     let more = all.len() > PAGE;
     write!(text, "<IsTruncated>{more}</IsTruncated>").unwrap();
@@ -260,6 +316,11 @@ fn listing(objects: &BTreeMap<String, Vec<u8>>, query: &str) -> Vec<u8> {
         write!(text, "<NextContinuationToken>{}</NextContinuationToken>", all[PAGE - 1]).unwrap();
     }
     (text + "</ListBucketResult>").into_bytes()
+}
+
+/// The tag of some content.
+fn tag(content: &[u8]) -> String {
+    format!("\"{}\"", hexadecimal(&Sha256::digest(content)))
 }
 
 fn refusal(code: &str) -> Vec<u8> {

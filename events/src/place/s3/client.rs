@@ -26,9 +26,9 @@ const REGION: &str = "us-east-1";
 /// The most bytes of an answer that is no content: a listing of 1,000 names, or a refusal.
 const LONGEST: u64 = 4 << 20;
 
-/// How long a request may take, and how often it is sent.
+/// How long a request may take, how often it is sent, and how large it may be.
 #[derive(Debug, Clone, Copy)]
-pub struct S3Patience {
+pub struct S3Limits {
     /// To open a connection.
     pub connect: Duration,
     /// Without a byte of the answer, or without progress of a transfer.
@@ -39,9 +39,11 @@ pub struct S3Patience {
     pub pause: Duration,
     /// After this time a request is not sent again.
     pub total: Duration,
+    /// A larger file is uploaded in parts of at least this number of bytes. Each part is in memory once.
+    pub part: u64,
 }
 
-impl Default for S3Patience {
+impl Default for S3Limits {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(5),
@@ -49,6 +51,7 @@ impl Default for S3Patience {
             tries: 6,
             pause: Duration::from_millis(200),
             total: Duration::from_mins(1),
+            part: 64 << 20,
         }
     }
 }
@@ -86,6 +89,8 @@ impl<'a> S3Request<'a> {
 pub(super) struct S3Answer {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
+    /// The header `etag`.
+    pub(super) tag: Option<String>,
 }
 
 /// Why a request has no answer.
@@ -105,11 +110,11 @@ pub(super) struct S3Client {
     region: String,
     bucket: String,
     key_file: PathBuf,
-    patience: S3Patience,
+    limits: S3Limits,
 }
 
 impl S3Client {
-    pub(super) fn open(address: &S3Address, patience: S3Patience) -> io::Result<Self> {
+    pub(super) fn open(address: &S3Address, limits: S3Limits) -> io::Result<Self> {
         let access = &address.access;
         let key_file = access.key_file.clone().ok_or_else(|| {
             let told =
@@ -133,16 +138,16 @@ impl S3Client {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
-            .timeout_resolve(Some(patience.connect))
-            .timeout_connect(Some(patience.connect))
-            .timeout_recv_response(Some(patience.silence))
-            .timeout_per_read(Some(patience.silence))
-            .timeout_per_write(Some(patience.silence))
+            .timeout_resolve(Some(limits.connect))
+            .timeout_connect(Some(limits.connect))
+            .timeout_recv_response(Some(limits.silence))
+            .timeout_per_read(Some(limits.silence))
+            .timeout_per_write(Some(limits.silence))
             .user_agent("chronova")
             .tls_config(tls.build())
             .build()
             .into();
-        Ok(Self { agent, endpoint, host, region, bucket: address.bucket.clone(), key_file, patience })
+        Ok(Self { agent, endpoint, host, region, bucket: address.bucket.clone(), key_file, limits })
     }
 
     /// Sends a request until it has an answer.
@@ -150,14 +155,14 @@ impl S3Client {
     /// # Errors
     /// The store refuses the request, or does not answer. The text tells an operator what to change.
     pub(super) fn send(&self, request: &S3Request<'_>) -> io::Result<S3Answer> {
-        let (begun, mut pause, mut tries) = (Instant::now(), self.patience.pause, 1);
+        let (begun, mut pause, mut tries) = (Instant::now(), self.limits.pause, 1);
         loop {
             let reason = match self.send_once(request) {
                 Ok(answer) => return Ok(answer),
                 Err(S3Failure::Lasting(error)) => return Err(error),
                 Err(S3Failure::Passing(reason)) => reason,
             };
-            if tries >= self.patience.tries || begun.elapsed() + pause > self.patience.total {
+            if tries >= self.limits.tries || begun.elapsed() + pause > self.limits.total {
                 let told = format!(
                     "{}: {reason} (asked {tries} times): check that the object store runs, and [chronova] s3_endpoint",
                     self.endpoint
@@ -174,6 +179,7 @@ impl S3Client {
     fn send_once(&self, request: &S3Request<'_>) -> Result<S3Answer, S3Failure> {
         let answer = self.answer(request)?;
         let (status, length) = (answer.status().as_u16(), answer.body().content_length());
+        let tag = answer.headers().get("etag").and_then(|tag| tag.to_str().ok()).map(str::to_owned);
         let body = answer.into_body().into_with_config().limit(request.longest.max(LONGEST) + 1).read_to_vec();
         let (body, code, message) = if status < 300 {
             let body = body.map_err(|error| S3Failure::Passing(format!("the answer broke off: {error}")))?;
@@ -189,7 +195,7 @@ impl S3Client {
         };
         match (status, code.as_str()) {
             (404, "NoSuchBucket") => Err(self.refused(status, &code, &message)),
-            (200..=299 | 404 | 412 | 416, _) => Ok(S3Answer { status, body }),
+            (200..=299 | 404 | 412 | 416, _) => Ok(S3Answer { status, body, tag }),
             (408 | 409 | 429 | 500 | 502..=504, _) | (_, "RequestTimeout" | "SlowDown") => {
                 Err(S3Failure::Passing(format!("it answers {status} {code} {message}").trim_end().to_owned()))
             }
@@ -255,7 +261,9 @@ impl S3Client {
             (_, "InvalidAccessKeyId" | "SignatureDoesNotMatch") => {
                 format!("check the access key in {key_file} and [chronova] s3_region")
             }
-            (401 | 403, _) => format!("the key in {key_file} needs the right to list, read and write {bucket}"),
+            (401 | 403, _) => {
+                format!("the key in {key_file} needs the right to list, read, write and delete in {bucket}")
+            }
             _ => "check [chronova] s3_endpoint: it may be no object store that speaks S3".to_owned(),
         };
         let kind = if matches!(status, 401 | 403) { io::ErrorKind::PermissionDenied } else { io::ErrorKind::Other };

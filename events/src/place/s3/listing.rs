@@ -5,8 +5,8 @@ use roxmltree::Document;
 /// One part of a listing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ListedFiles {
-    /// The names without the prefix.
-    pub(super) names: Vec<String>,
+    /// The names without the prefix, and the sizes in bytes.
+    pub(super) files: Vec<(String, u64)>,
     /// Asks for the next part; `None` in the last one.
     pub(super) next: Option<String>,
 }
@@ -20,11 +20,19 @@ pub(super) fn listing(answer: &[u8], prefix: &str) -> Result<ListedFiles, String
         return Err(format!("<{}> is no listing", root.tag_name().name()));
     }
     let value = |name: &str| root.children().find(|node| node.tag_name().name() == name).and_then(|node| node.text());
-    let mut names = Vec::new();
+    let mut files = Vec::new();
     for entry in root.children().filter(|node| node.tag_name().name() == "Contents") {
-        let key = entry.children().find(|node| node.tag_name().name() == "Key").and_then(|node| node.text());
+        let value = |name: &str| {
+            entry
+                .children()
+                .find(|node| node.tag_name().name() == name)
+                .and_then(|node| node.text())
+                .unwrap_or_default()
+        };
         // A key that is the prefix itself marks a folder in the tools of some stores.
-        names.extend(key.and_then(|key| key.strip_prefix(prefix)).filter(|name| !name.is_empty()).map(str::to_owned));
+        let Some(name) = value("Key").strip_prefix(prefix).filter(|name| !name.is_empty()) else { continue };
+        let size = value("Size").parse().map_err(|_| format!("the size of {name} is no number"))?;
+        files.push((name.to_owned(), size));
     }
     let next = match value("IsTruncated") {
         Some("true") => {
@@ -32,7 +40,14 @@ pub(super) fn listing(answer: &[u8], prefix: &str) -> Result<ListedFiles, String
         }
         _ => None,
     };
-    Ok(ListedFiles { names, next })
+    Ok(ListedFiles { files, next })
+}
+
+/// The value of an element of an answer, `UploadId` for example.
+pub(super) fn value(answer: &[u8], name: &str) -> Option<String> {
+    let document = Document::parse(std::str::from_utf8(answer).ok()?).ok()?;
+    let found = document.root_element().children().find(|node| node.tag_name().name() == name)?;
+    found.text().map(str::to_owned)
 }
 
 /// The code and the message of a refusal; both empty if the answer is none.
@@ -60,15 +75,18 @@ mod tests {
             <ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>cold</Name><Prefix>a/</Prefix>
             <IsTruncated>true</IsTruncated><NextContinuationToken>t=1&amp;</NextContinuationToken>
             <Contents><Key>a/</Key><Size>0</Size></Contents>
-            <Contents><Key>a/one &amp; two</Key></Contents><Contents><Key>a/b.json</Key></Contents>
+            <Contents><Key>a/one &amp; two</Key><Size>7</Size></Contents>
+            <Contents><Size>8</Size><Key>a/b.json</Key></Contents>
             </ListBucketResult>"#;
-        let names = vec!["one & two".to_owned(), "b.json".to_owned()];
-        assert_eq!(listing(text.as_bytes(), "a/"), Ok(ListedFiles { names, next: Some("t=1&".to_owned()) }));
+        let files = vec![("one & two".to_owned(), 7), ("b.json".to_owned(), 8)];
+        assert_eq!(listing(text.as_bytes(), "a/"), Ok(ListedFiles { files, next: Some("t=1&".to_owned()) }));
+        assert_eq!(value(text.as_bytes(), "Name").as_deref(), Some("cold"));
+        assert_eq!(value(text.as_bytes(), "UploadId"), None);
         let last = text.replace("<IsTruncated>true", "<IsTruncated>false");
         assert_eq!(listing(last.as_bytes(), "a/").unwrap().next, None);
         let lost = text.replace("NextContinuationToken", "Other");
         assert!(listing(lost.as_bytes(), "a/").is_err());
-        for wrong in ["", "<html/>", "<ListBucketResult>"] {
+        for wrong in ["", "<html/>", "<ListBucketResult>", &text.replace(">7<", ">seven<")] {
             assert!(listing(wrong.as_bytes(), "").is_err(), "{wrong}");
         }
     }

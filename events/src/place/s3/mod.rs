@@ -6,6 +6,7 @@
 //! | [`signature`] | signs them |
 //! | [`keys`] | the file with the access key |
 //! | [`listing`] | parses answers |
+//! | [`upload`] | uploads files, large ones in parts |
 //! | [`cache`] | parts that were read, on the local disk |
 //!
 //! The name of the bucket is in the path of each request, because gateways often have one host name alone. A file is
@@ -17,13 +18,14 @@ mod client;
 mod keys;
 mod listing;
 mod signature;
+mod upload;
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-pub use client::S3Patience;
+pub use client::S3Limits;
 
 use self::cache::PartCache;
 use self::client::{S3Answer, S3Body, S3Client, S3Request};
@@ -46,6 +48,8 @@ pub struct S3Place {
     /// The beginning of all keys: empty, or with a slash at its end.
     prefix: String,
     client: S3Client,
+    /// A larger file is uploaded in parts.
+    part: u64,
     local: PathBuf,
     cache: PartCache,
 }
@@ -56,20 +60,21 @@ impl S3Place {
     /// # Errors
     /// The address names no key file, or the certificate authorities cannot be read.
     pub fn open(address: &S3Address, local: &Path) -> io::Result<Self> {
-        Self::with_patience(address, local, S3Patience::default())
+        Self::with_limits(address, local, S3Limits::default())
     }
 
-    /// Like [`S3Place::open`], with other limits of time.
+    /// Like [`S3Place::open`], with other limits.
     ///
     /// # Errors
     /// As for [`S3Place::open`].
-    pub fn with_patience(address: &S3Address, local: &Path, patience: S3Patience) -> io::Result<Self> {
+    pub fn with_limits(address: &S3Address, local: &Path, limits: S3Limits) -> io::Result<Self> {
         let prefix = if address.prefix.is_empty() { String::new() } else { format!("{}/", address.prefix) };
         Ok(Self {
             address: PlaceAddress::S3(address.clone()),
             shown: address.to_string(),
             prefix,
-            client: S3Client::open(address, patience)?,
+            client: S3Client::open(address, limits)?,
+            part: limits.part,
             local: local.to_owned(),
             cache: PartCache::new(local.to_owned()),
         })
@@ -83,7 +88,7 @@ impl S3Place {
     fn read(&self, name: &str, range: Option<&str>, longest: u64) -> io::Result<Vec<u8>> {
         let (key, headers) = (self.key(name), range.map(|range| ("range", range)));
         let request = S3Request { headers: headers.as_slice(), longest, ..S3Request::new("GET", &key) };
-        let S3Answer { status, body } = self.client.send(&request)?;
+        let S3Answer { status, body, .. } = self.client.send(&request)?;
         match status {
             206 if body.len() as u64 <= longest => Ok(body),
             200 if range.is_none() => Ok(body),
@@ -116,8 +121,8 @@ impl FilePlace for S3Place {
         PathBuf::from(format!("{}/{name}", self.shown))
     }
 
-    fn names(&self) -> io::Result<Vec<String>> {
-        let (mut names, mut next) = (Vec::new(), None::<String>);
+    fn sizes(&self) -> io::Result<Vec<(String, u64)>> {
+        let (mut files, mut next) = (Vec::new(), None::<String>);
         loop {
             let mut query = vec![("list-type", "2"), ("delimiter", "/")];
             if !self.prefix.is_empty() {
@@ -126,18 +131,18 @@ impl FilePlace for S3Place {
             if let Some(next) = &next {
                 query.push(("continuation-token", next.as_str()));
             }
-            let S3Answer { status, body } =
+            let S3Answer { status, body, .. } =
                 self.client.send(&S3Request { query: &query, ..S3Request::new("GET", "") })?;
             let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidData, format!("the listing: {reason}"));
             if status != 200 {
                 return Err(wrong(format!("the object store answers {status}")));
             }
             let part = listing::listing(&body, &self.prefix).map_err(wrong)?;
-            names.extend(part.names);
+            files.extend(part.files);
             match part.next {
                 Some(token) if next.as_ref() == Some(&token) => return Err(wrong("it has no end".to_owned())),
                 Some(token) => next = Some(token),
-                None => return Ok(names),
+                None => return Ok(files),
             }
         }
     }
@@ -177,11 +182,13 @@ impl FilePlace for S3Place {
     }
 
     fn finish(&self, draft: PlaceDraft, sha256: &str) -> io::Result<()> {
-        let key = self.key(&draft.name);
-        let body = S3Body::File(&draft.path, sha256);
-        let answer = self.client.send(&S3Request { body, ..S3Request::new("PUT", &key) })?;
-        stored(&answer)?;
-        drop(draft.file);
+        let (key, size) = (self.key(&draft.name), draft.file.metadata()?.len());
+        if size > self.part {
+            upload::in_parts(&self.client, &key, &draft.path, (size, self.part))?;
+        } else {
+            let body = S3Body::File(&draft.path, sha256);
+            stored(&self.client.send(&S3Request { body, ..S3Request::new("PUT", &key) })?)?;
+        }
         fs::remove_file(&draft.path)
     }
 
@@ -199,6 +206,15 @@ impl FilePlace for S3Place {
         }
         let told = "another command has written it: let only one machine write to this archive";
         Err(io::Error::new(io::ErrorKind::AlreadyExists, told))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let key = self.key(name);
+        match self.client.send(&S3Request::new("DELETE", &key))?.status {
+            404 => Ok(()),
+            status if status < 300 => Ok(()),
+            status => Err(io::Error::other(format!("the object store answers {status} to a removal"))),
+        }
     }
 
     /// An object is durable when the store has acknowledged it.
