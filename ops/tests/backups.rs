@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
 mod cloud;
+#[path = "backups/in_s3.rs"]
+mod in_s3;
 #[path = "backups/upkeep.rs"]
 mod upkeep;
 

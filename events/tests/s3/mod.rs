@@ -1,6 +1,6 @@
 //! Archives in an object store.
 
-#[allow(unreachable_pub, reason = "shared with the tests of the program")]
+#[allow(unreachable_pub, dead_code, reason = "shared with the tests of the program")]
 mod server;
 
 use std::io::{ErrorKind, Read as _, Write as _};

@@ -118,6 +118,12 @@ impl ObjectServer {
         self.state().uploads.len()
     }
 
+    /// The address of a place in the store, with all that a command needs to reach it.
+    pub fn address(&self, prefix: &str, folder: &Path) -> String {
+        let key_file = Self::key_file(folder);
+        format!("s3://{BUCKET}/{prefix}?endpoint={}&key_file={}", self.endpoint(), key_file.display())
+    }
+
     /// The requests since the last call.
     pub fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.state().requests)

@@ -55,6 +55,11 @@ impl DataDir {
         self.0.join(place::LOCAL)
     }
 
+    /// The folder for drafts and the lock of backups in an object store.
+    pub fn backups_in_s3(&self) -> PathBuf {
+        self.0.join("backups.s3")
+    }
+
     /// Opens a place of files.
     pub(super) fn open_place(&self, address: &PlaceAddress) -> Result<Arc<dyn FilePlace>, CommandFailure> {
         place::open(address, &self.archive_in_s3())

@@ -223,11 +223,6 @@ pub fn begin(path: &Path) -> Result<File, CommandFailure> {
     Ok(chronova_events::archive::begin(path)?)
 }
 
-/// The hash of a file's bytes, in hexadecimal digits.
-pub fn sha256(path: &Path) -> Result<String, CommandFailure> {
-    Ok(chronova_events::archive::sha256(path)?)
-}
-
 /// Calls `each` for every event of a segment, one at a time, and shows the progress.
 pub fn read_segment(
     place: &dyn FilePlace,
