@@ -117,10 +117,12 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
         }
         OperatorCommand::Backup(command) => backup::run(&command, place, now, out).await,
         OperatorCommand::Cluster(command) => cluster::run(&command, place.in_database("cluster")?, out).await,
-        OperatorCommand::AuditAnchor(args) => {
+        OperatorCommand::AuditAnchor(mut args) => {
+            args.out = args.out.completed(&place.s3).map_err(CommandFailure::Usage)?;
             audit::anchors::run(&args, &*place.read().await?, &data.tree(), now, out).await
         }
-        OperatorCommand::AuditVerifyAnchors(args) => {
+        OperatorCommand::AuditVerifyAnchors(mut args) => {
+            args.file = args.file.completed(&place.s3).map_err(CommandFailure::Usage)?;
             let store = place.read_any().await?;
             audit::anchors::verify(&args, store.as_deref(), &data.tree(), out).await
         }

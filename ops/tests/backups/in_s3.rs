@@ -78,10 +78,20 @@ fn a_log_with_its_archive_in_an_object_store_answers_every_command() {
     );
     assert!(done(cloud.command(&["audit", "verify-archive", &place])).starts_with("valid: "));
     assert!(!done(cloud.command(&["audit", "--archive", &place, "--server", &id])).is_empty());
+    // Anchors are objects of their own, and the next one continues the last one.
+    let anchors = server.address("anchors", cloud.folder.path());
+    let signing = cloud.folder.path().join("signing").display().to_string();
+    done(chronova(&["audit", "keygen", "--out", &signing]));
+    let anchor = |cloud: &Cloud| done(cloud.command(&["audit", "anchor", "--sign-key", &signing, "--out", &anchors]));
+    anchor(&cloud);
+    assert!(anchor(&cloud).contains("is the last anchor in s3://"), "the anchor was made twice");
+    let public = format!("{signing}.pub");
+    let told = done(cloud.command(&["audit", "verify-anchors", &anchors, "--public-key", &public]));
+    assert!(told.starts_with("valid: 1 anchors, up to position "), "{told}");
     // The archive moves to a folder, and the log is told.
     let folder = cloud.folder.path().join("here");
     std::fs::create_dir(&folder).unwrap();
-    for key in server.keys() {
+    for key in server.keys().into_iter().filter(|key| key.starts_with("archive/")) {
         std::fs::write(folder.join(key.rsplit('/').next().unwrap()), server.object(&key).unwrap()).unwrap();
     }
     let folder = folder.display().to_string();

@@ -204,7 +204,7 @@ impl FilePlace for S3Place {
         if self.get(name)? == content {
             return Ok(());
         }
-        let told = "another command has written it: let only one machine write to this archive";
+        let told = "another command has written it: let only one machine write there";
         Err(io::Error::new(io::ErrorKind::AlreadyExists, told))
     }
 
