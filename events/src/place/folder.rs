@@ -58,7 +58,7 @@ impl FilePlace for FolderPlace {
         Ok(bytes)
     }
 
-    fn reader<'a>(&'a self, name: &str) -> io::Result<Box<dyn Read + 'a>> {
+    fn reader(&self, name: &str) -> io::Result<Box<dyn Read + '_>> {
         Ok(Box::new(File::open(self.path_of(name))?))
     }
 

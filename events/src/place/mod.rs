@@ -67,7 +67,7 @@ pub trait FilePlace: fmt::Debug + Send + Sync {
     fn range(&self, name: &str, from: u64, length: u64) -> io::Result<Vec<u8>>;
 
     /// Reads the file itself from its beginning, and no earlier copy.
-    fn reader<'a>(&'a self, name: &str) -> io::Result<Box<dyn Read + 'a>>;
+    fn reader(&self, name: &str) -> io::Result<Box<dyn Read + '_>>;
 
     /// Makes the place ready for new files. Returns the folder on the local disk that a writer locks.
     fn prepare(&self) -> io::Result<PathBuf>;

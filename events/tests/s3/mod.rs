@@ -65,8 +65,8 @@ async fn a_log_reads_its_first_events_from_an_object_store() {
     store.close().await;
     assert_whole(&path, 65);
     // No draft is left. The cache answers for the only frame, also to another process.
-    let kept = std::fs::read_dir(folder.path().join(LOCAL)).unwrap().map(|entry| entry.unwrap().path());
-    assert!(kept.into_iter().all(|path| path.extension().unwrap() == "part"));
+    let mut kept = std::fs::read_dir(folder.path().join(LOCAL)).unwrap().map(|entry| entry.unwrap().path());
+    assert!(kept.all(|path| path.extension().unwrap() == "part"));
     server.requests();
     let store = open(&path);
     equals_model(&*store, &*model).await;

@@ -6,7 +6,8 @@ mod object_server;
 
 use object_server::{BUCKET, ObjectServer};
 
-use super::*;
+use super::cloud::Cloud;
+use super::{FLEET, at_rest, chronova, count, create, done, head, images_are_whole, restored, run, servers};
 
 /// The first key with this beginning and this end.
 fn key(server: &ObjectServer, begin: &str, end: &str) -> String {

@@ -161,7 +161,7 @@ impl FilePlace for S3Place {
         Ok(bytes)
     }
 
-    fn reader<'a>(&'a self, name: &str) -> io::Result<Box<dyn Read + 'a>> {
+    fn reader(&self, name: &str) -> io::Result<Box<dyn Read + '_>> {
         Ok(Box::new(S3Reader { place: self, name: name.to_owned(), at: 0, chunk: Vec::new(), used: 0, ended: false }))
     }
 
