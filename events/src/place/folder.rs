@@ -37,7 +37,7 @@ impl FilePlace for FolderPlace {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             // All names that Chronova gives are UTF-8. A file may be removed at any time.
-            if let (Ok(name), Ok(metadata)) = (entry.file_name().into_string(), entry.metadata())
+            if let (Ok(name), Ok(metadata)) = (entry.file_name().into_string(), entry.path().metadata())
                 && metadata.is_file()
             {
                 sizes.push((name, metadata.len()));

@@ -31,7 +31,7 @@ pub(super) fn listing(answer: &[u8], prefix: &str) -> Result<ListedFiles, String
         };
         // A key that is the prefix itself marks a folder in the tools of some stores.
         let Some(name) = value("Key").strip_prefix(prefix).filter(|name| !name.is_empty()) else { continue };
-        let size = value("Size").parse().map_err(|_| format!("the size of {name} is no number"))?;
+        let size = value("Size").parse::<u64>().map_err(|_| format!("the size of {name} is no number"))?;
         files.push((name.to_owned(), size));
     }
     let next = match value("IsTruncated") {
