@@ -76,11 +76,19 @@ impl FilePlace for FolderPlace {
         fs::rename(&draft.path, self.path_of(&draft.name))
     }
 
-    /// The lock of the folder keeps other writers away.
+    /// The lock of the folder keeps other writers away while this looks and writes.
     fn create(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let mut draft = begin(&self.folder, name)?;
-        draft.file.write_all(content)?;
-        self.finish(draft, "")?;
+        match self.get(name) {
+            // A command that was killed then has written it.
+            Ok(there) if there == content => {}
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "another command has written it")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut draft = begin(&self.folder, name)?;
+                draft.file.write_all(content)?;
+                self.finish(draft, "")?;
+            }
+            Err(error) => return Err(error),
+        }
         File::open(&self.folder)?.sync_all()
     }
 

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronova_events::archive::{manifests, segment};
+use chronova_events::archive::{self, manifests, segment};
 use chronova_events::envelope::{Position, Timestamp};
-use chronova_events::place::{FilePlace, LOCAL, PlaceAddress, S3Access, S3Address, S3Limits, S3Place};
+use chronova_events::place::{FilePlace, FolderPlace, LOCAL, PlaceAddress, S3Access, S3Address, S3Limits, S3Place};
 use chronova_events::store::conformance::equals_model;
 use server::ObjectTrouble::{CutsAnswer, Hangs, LosesAnswer, Serves, Status};
 use server::{BUCKET, ObjectServer};
@@ -141,6 +141,54 @@ async fn damage_in_an_object_store_is_found() {
     std::fs::remove_dir_all(folder.path().join(LOCAL)).unwrap();
     let found = look(&path);
     assert!(found.damages.iter().any(|damage| damage.position.is_some()), "{found:?}");
+}
+
+/// Both kinds of places do the same.
+fn keeps_files(place: &dyn FilePlace) {
+    place.prepare().unwrap();
+    assert!(place.sizes().unwrap().is_empty());
+    let write = |name: &str, content: &[u8]| {
+        let mut draft = place.draft(name).unwrap();
+        draft.file.write_all(content).unwrap();
+        let sha256 = archive::sha256(&draft.path).unwrap();
+        place.finish(draft, &sha256).unwrap();
+    };
+    write("one", b"0123456789");
+    write("one", b"abcdefghij");
+    write("empty", b"");
+    // A draft that is given up is no file, and the next one begins at its beginning.
+    place.draft("two").unwrap().file.write_all(b"given up").unwrap();
+    write("two", b"2");
+    place.create("manifest", b"{}").unwrap();
+    place.create("manifest", b"{}").unwrap();
+    assert_eq!(place.create("manifest", b"{1}").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    let mut sizes = place.sizes().unwrap();
+    sizes.sort();
+    let expected = [("empty", 0), ("manifest", 2), ("one", 10), ("two", 1)].map(|(name, size)| (name.to_owned(), size));
+    assert_eq!(sizes, expected);
+    let names: Vec<String> = sizes.into_iter().map(|(name, _)| name).collect();
+    place.make_durable(&names).unwrap();
+    assert_eq!(place.make_durable(&["three".to_owned()]).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(place.get("one").unwrap(), b"abcdefghij");
+    assert_eq!(place.range("one", 8, 7).unwrap(), b"ij");
+    assert_eq!(place.range("one", 10, 7).unwrap(), b"");
+    for (name, content) in [("one", "abcdefghij"), ("empty", "")] {
+        let mut read = String::new();
+        place.reader(name).unwrap().read_to_string(&mut read).unwrap();
+        assert_eq!(read, content);
+        assert_eq!(archive::sha256_in(place, name).unwrap().len(), 64);
+    }
+    place.remove("one").unwrap();
+    place.remove("one").unwrap();
+    assert_eq!(place.get("one").unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(place.path_of("two").to_str().unwrap().ends_with("/two"));
+}
+
+#[test]
+fn a_folder_and_an_object_store_keep_files_in_the_same_way() {
+    let folder = tempfile::tempdir().unwrap();
+    keeps_files(&FolderPlace::new(folder.path().join("new/place")));
+    keeps_files(&*place(&ObjectServer::start(), folder.path()));
 }
 
 #[test]

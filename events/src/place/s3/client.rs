@@ -37,7 +37,7 @@ pub struct S3Limits {
     pub tries: u32,
     /// Before the second time; each later pause is twice as long.
     pub pause: Duration,
-    /// After this time a request is not sent again.
+    /// After this time a request that reads is not sent again, because readers of the log wait for it.
     pub total: Duration,
     /// A larger file is uploaded in parts of at least this number of bytes. Each part is in memory once.
     pub part: u64,
@@ -50,7 +50,7 @@ impl Default for S3Limits {
             silence: Duration::from_secs(20),
             tries: 6,
             pause: Duration::from_millis(200),
-            total: Duration::from_mins(1),
+            total: Duration::from_secs(30),
             part: 64 << 20,
         }
     }
@@ -162,7 +162,8 @@ impl S3Client {
                 Err(S3Failure::Lasting(error)) => return Err(error),
                 Err(S3Failure::Passing(reason)) => reason,
             };
-            if tries >= self.limits.tries || begun.elapsed() + pause > self.limits.total {
+            let is_late = request.method == "GET" && begun.elapsed() + pause > self.limits.total;
+            if tries >= self.limits.tries || is_late {
                 let told = format!(
                     "{}: {reason} (asked {tries} times): check that the object store runs, and [chronova] s3_endpoint",
                     self.endpoint
