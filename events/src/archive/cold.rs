@@ -73,10 +73,21 @@ impl FramePlace<'_> {
         self.next.map_or(&self.segment.end, |next| &next.before)
     }
 
-    fn bytes(&self, place: &dyn FilePlace) -> std::io::Result<Vec<u8>> {
+    /// The first byte, and the number of bytes.
+    fn part(&self) -> (u64, u64) {
         let from = self.frame.map_or(0, |frame| frame.offset);
-        let length = self.next.map_or(u64::MAX, |next| next.offset.saturating_sub(from));
+        (from, self.next.map_or(u64::MAX, |next| next.offset.saturating_sub(from)))
+    }
+
+    fn bytes(&self, place: &dyn FilePlace) -> std::io::Result<Vec<u8>> {
+        let (from, length) = self.part();
         place.range(self.segment.file_name(), from, length)
+    }
+
+    /// Forgets a copy of bytes that are not whole.
+    fn forget(&self, place: &dyn FilePlace) {
+        let (from, length) = self.part();
+        place.forget(self.segment.file_name(), from, length);
     }
 }
 
@@ -201,15 +212,21 @@ impl ColdEvents {
     /// The segments' files that are not as they were written, up to the one with the event at `last`.
     ///
     /// # Errors
-    /// The place or a manifest cannot be read.
+    /// The place or a manifest cannot be read, or an object store does not answer.
     pub fn changed_files(&self, last: u64) -> Result<Vec<PathBuf>, ArchiveFault> {
         let segments = manifests(&*self.place)?;
         let changed = |segment: &Manifest| {
             let name = segment.file_name();
-            let is_whole = sha256_in(&*self.place, name).is_ok_and(|sha256| sha256 == segment.sha256);
-            (!is_whole).then(|| self.place.path_of(name))
+            match sha256_in(&*self.place, name) {
+                Ok(sha256) if sha256 == segment.sha256 => None,
+                // An object store that does not answer has not changed a file.
+                Err(ArchiveFault::File { error, .. }) if error.kind() == std::io::ErrorKind::TimedOut => {
+                    Some(Err(at(&self.place.path_of(name))(error)))
+                }
+                _ => Some(Ok(self.place.path_of(name))),
+            }
         };
-        Ok(segments.iter().filter(|segment| segment.first <= last).filter_map(changed).collect())
+        segments.iter().filter(|segment| segment.first <= last).filter_map(changed).collect()
     }
 
     /// The segments. The place is read again if none of them has `position`, because an archive grows.
@@ -234,7 +251,8 @@ impl ColdEvents {
         let Some(place) = place_of(&segments, position) else {
             return Err(lost(format!("the archive in {} does not have the event", self.address())));
         };
-        let frame = Arc::new(ColdFrame::read(&*self.place, &place)?);
+        let frame = ColdFrame::read(&*self.place, &place).inspect_err(|_| place.forget(&*self.place));
+        let frame = Arc::new(frame?);
         let mut state = self.state();
         state.bytes += frame.lines.len();
         state.frames.push_back(Arc::clone(&frame));

@@ -106,6 +106,10 @@ impl S3Access {
         let endpoint = self.endpoint.map(|endpoint| endpoint.trim_end_matches('/').to_owned());
         if let Some(endpoint) = &endpoint {
             let host = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
+            // A password in it would be in notes and messages, so it is not repeated here either.
+            if host.is_some_and(|host| host.contains('@')) {
+                return Err("an endpoint of S3 cannot have a user or a password: the key is in s3_key_file".to_owned());
+            }
             if host.is_none_or(|host| host.is_empty() || host.contains('/')) {
                 return Err(format!("`{endpoint}` is no endpoint of S3: give https://HOST or http://HOST:PORT"));
             }
@@ -224,10 +228,11 @@ mod tests {
             ("s3://a/b?secret=x", "is unknown"),
             ("s3://a/b?endpoint=store:7480", "no endpoint"),
             ("s3://a/b?endpoint=http://store/x", "no endpoint"),
+            ("s3://a/b?endpoint=http://me:secret@store", "cannot have a user"),
             ("s3://a/b?key_file=/a b", "a blank"),
         ] {
             let refused = wrong.parse::<PlaceAddress>().unwrap_err();
-            assert!(refused.contains(told), "{wrong}: {refused}");
+            assert!(refused.contains(told) && !refused.contains("me:secret"), "{wrong}: {refused}");
         }
     }
 }

@@ -36,11 +36,14 @@ impl FilePlace for FolderPlace {
         let mut sizes = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
-            // All names that Chronova gives are UTF-8. A file may be removed at any time.
-            if let (Ok(name), Ok(metadata)) = (entry.file_name().into_string(), entry.path().metadata())
-                && metadata.is_file()
-            {
-                sizes.push((name, metadata.len()));
+            // All names that Chronova gives are UTF-8.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            match entry.path().metadata() {
+                Ok(metadata) if metadata.is_file() => sizes.push((name, metadata.len())),
+                Ok(_) => {}
+                // The file was removed meanwhile. A link to nothing is an error: a file that others need is lost.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !entry.file_type()?.is_symlink() => {}
+                Err(error) => return Err(io::Error::new(error.kind(), format!("{name}: {error}"))),
             }
         }
         Ok(sizes)
@@ -107,7 +110,7 @@ impl FilePlace for FolderPlace {
         }
         File::open(&self.folder)?.sync_all()?;
         // The folder may be new, and so may be those above it. One that cannot be read was there before.
-        for above in self.folder.ancestors().skip(1) {
+        for above in std::path::absolute(&self.folder)?.ancestors().skip(1) {
             let Ok(opened) = File::open(above) else { break };
             opened.sync_all()?;
         }

@@ -66,6 +66,10 @@ pub trait FilePlace: fmt::Debug + Send + Sync {
     /// so a copy that was read before may answer.
     fn range(&self, name: &str, from: u64, length: u64) -> io::Result<Vec<u8>>;
 
+    /// Forgets a copy of these bytes, because they are not whole. So the next [`FilePlace::range`] reads the file, which
+    /// somebody may have replaced by a whole one.
+    fn forget(&self, _name: &str, _from: u64, _length: u64) {}
+
     /// Reads the file itself from its beginning, and no earlier copy.
     fn reader(&self, name: &str) -> io::Result<Box<dyn Read + '_>>;
 

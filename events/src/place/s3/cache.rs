@@ -53,6 +53,12 @@ impl PartCache {
         let _ = self.write(part, bytes);
     }
 
+    /// Removes a part.
+    pub(super) fn remove(&self, part: &str) {
+        // The part may be gone already. If it cannot be removed, neither can the others be written.
+        let _ = fs::remove_file(self.path(part));
+    }
+
     fn write(&self, part: &str, bytes: &[u8]) -> io::Result<()> {
         let size = bytes.len() as u64;
         if size > self.limit / 16 {
@@ -119,6 +125,9 @@ mod tests {
         }
         cache.put("a", b"one");
         assert_eq!(cache.get("a"), Some(b"one".to_vec()));
+        cache.remove("a");
+        cache.remove("none");
+        assert_eq!((cache.get("a"), cache.get("b")), (None, Some(Vec::new())));
     }
 
     #[test]

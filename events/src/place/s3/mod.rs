@@ -84,6 +84,11 @@ impl S3Place {
         format!("{}{name}", self.prefix)
     }
 
+    /// The name of a part in the cache.
+    fn part_name(&self, name: &str, from: u64, length: u64) -> String {
+        format!("{}\n{name}\n{from}\n{length}", self.address.note())
+    }
+
     /// The whole object, or the bytes that `range` names.
     fn read(&self, name: &str, range: Option<&str>, longest: u64) -> io::Result<Vec<u8>> {
         let (key, headers) = (self.key(name), range.map(|range| ("range", range)));
@@ -152,13 +157,17 @@ impl FilePlace for S3Place {
     }
 
     fn range(&self, name: &str, from: u64, length: u64) -> io::Result<Vec<u8>> {
-        let part = format!("{}\n{name}\n{from}\n{length}", self.address.note());
+        let part = self.part_name(name, from, length);
         if let Some(bytes) = self.cache.get(&part) {
             return Ok(bytes);
         }
         let bytes = self.part(name, from, length)?;
         self.cache.put(&part, &bytes);
         Ok(bytes)
+    }
+
+    fn forget(&self, name: &str, from: u64, length: u64) {
+        self.cache.remove(&self.part_name(name, from, length));
     }
 
     fn reader(&self, name: &str) -> io::Result<Box<dyn Read + '_>> {
