@@ -1,7 +1,7 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
 #   setup_packages THEME...           installs the missing Debian packages of build, client, host, guest, testbed,
-#                                     openstack, neutron, cinder, served, horizon, broker, cluster, nova, node, package
+#                                     openstack, neutron, cinder, store, served, horizon, broker, cluster, nova, node, package
 #   setup_client [NAME==VERSION...]   installs the `openstack` client and the named packages in .venv
 #   setup_dashboard_tools             installs into tests/browser/node_modules the tools that check the dashboard
 #   setup_rust                        checks that the Rust toolchain is new enough, or says how to get one
@@ -60,6 +60,9 @@ PACKAGES_CLUSTER=(postgresql-15 patroni python3-etcd etcd-server etcd-client ipt
 PACKAGES_CINDER=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql cinder-api cinder-scheduler cinder-volume ceph-mon
   ceph-mgr ceph-osd ceph-common python3-rbd python3-rados qemu-block-extra libvirt-daemon-driver-storage-rbd)
 
+# Ceph and its gateway for clients of S3, for tests/soak/s3.sh.
+PACKAGES_STORE=(ceph-mon ceph-mgr ceph-osd ceph-common radosgw)
+
 # Servers that give files of this machine to the hosts as volumes, for tests/testbed/{tgt,ganesha}.sh. QEMU connects to
 # them without help of its host.
 PACKAGES_SERVED=(tgt nfs-ganesha nfs-ganesha-vfs rpcbind)
@@ -112,6 +115,7 @@ setup_packages() { # themes...
       horizon) wanted+=("${PACKAGES_HORIZON[@]}") ;;
       neutron) wanted+=("${PACKAGES_NEUTRON[@]}") ;;
       cinder) wanted+=("${PACKAGES_CINDER[@]}") ;;
+      store) wanted+=("${PACKAGES_STORE[@]}") ;;
       served) wanted+=("${PACKAGES_SERVED[@]}") ;;
       nova) wanted+=("${PACKAGES_NOVA[@]}") ;;
       *) echo "setup_packages: no theme $theme" >&2; return 2 ;;

@@ -8,6 +8,7 @@
 pub mod registry;
 
 pub mod archive;
+pub mod authorities;
 pub mod chain;
 pub mod clock;
 pub mod codec;
@@ -19,6 +20,7 @@ pub mod holds;
 pub mod ids;
 pub mod operations;
 pub mod pci;
+pub mod place;
 pub mod pointer;
 pub mod sealed;
 pub mod store;

@@ -1,6 +1,8 @@
 //! A log whose first events left its file: every read gives the same events as before, after a crash at any step, too.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod s3;
+
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use chronova_events::archive::{Manifest, manifests, segment};
 use chronova_events::envelope::{Meta, NewEvent, Position, Revision, StreamId, Timestamp};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{InstanceEvent, Renamed};
+use chronova_events::place::{FilePlace, FolderPlace, PlaceAddress};
 use chronova_events::registry::Event;
 use chronova_events::sealed::{DataSubject, ERASED};
 use chronova_events::store::audit_index::{IndexOptions, IndexProgress, IndexedLog};
@@ -31,19 +34,28 @@ fn stream(n: u64) -> StreamId {
     StreamId::new("process", n)
 }
 
+/// The archive in a folder.
+fn at(folder: &Path) -> Arc<dyn FilePlace> {
+    Arc::new(FolderPlace::new(folder.to_owned()))
+}
+
 /// Continues the archive up to `to`.
 async fn archive(store: &SqliteStore, folder: &Path, to: u64) {
-    std::fs::create_dir_all(folder).unwrap();
-    let mut next = manifests(folder).unwrap().last().map_or(1, |newest| newest.last + 1);
+    extend(store, &*at(folder), to).await;
+}
+
+async fn extend(store: &SqliteStore, place: &dyn FilePlace, to: u64) {
+    place.prepare().unwrap();
+    let mut next = manifests(place).unwrap().last().map_or(1, |newest| newest.last + 1);
     while next <= to {
-        let written = segment::write(store, folder, (next, to), Timestamp(1), None, |_| ()).await.unwrap();
+        let written = segment::write(store, place, (next, to), Timestamp(1), None, |_| ()).await.unwrap();
         next = written.last + 1;
     }
 }
 
 async fn prune(store: &SqliteStore, folder: &Path, to: u64) {
     archive(store, folder, to).await;
-    let floor = store.move_to_archive(Position(to), folder, |_| ControlFlow::Continue(())).await.unwrap();
+    let floor = store.move_to_archive(Position(to), at(folder), |_| ControlFlow::Continue(())).await.unwrap();
     assert!(floor.position >= Position(to), "the floor is at {floor}");
 }
 
@@ -218,7 +230,7 @@ async fn a_crash_after_any_step_leaves_a_whole_log_and_a_repetition_completes_it
     for steps in 0..=3 {
         let reached = match steps {
             0 => Position::START,
-            _ => store.move_to_archive(to, &cold, |_| ControlFlow::Break(())).await.unwrap().position,
+            _ => store.move_to_archive(to, at(&cold), |_| ControlFlow::Break(())).await.unwrap().position,
         };
         assert_eq!(reached, Position((steps * STEP).min(to.0)));
         // The writer answers in order, so nothing is being written after this answer.
@@ -250,8 +262,8 @@ async fn a_crash_while_the_archive_is_written_is_repaired_by_a_repetition() {
     let (_folder, path, cold, model) = log(40).await;
     let store = open(&path);
     archive(&store, &cold, 30).await;
-    let written: Manifest = manifests(&cold).unwrap().remove(0);
-    let (file, description) = (written.path(&cold), cold.join(written.described_in()));
+    let written: Manifest = manifests(&*at(&cold)).unwrap().remove(0);
+    let (file, description) = (cold.join(written.file_name()), cold.join(written.described_in()));
     // A crash leaves a part of the segment, or the segment without its description.
     for crash in 0..3 {
         match crash {
@@ -262,7 +274,7 @@ async fn a_crash_while_the_archive_is_written_is_repaired_by_a_repetition() {
             1 => std::fs::remove_file(&description).unwrap(),
             _ => std::fs::rename(&description, description.with_extension("tmp")).unwrap(),
         }
-        let refused = store.move_to_archive(Position(30), &cold, |_| ControlFlow::Continue(())).await.unwrap_err();
+        let refused = store.move_to_archive(Position(30), at(&cold), |_| ControlFlow::Continue(())).await.unwrap_err();
         assert!(refused.to_string().contains("ends at position 0"), "{refused}");
         assert_eq!(store.archived().await.unwrap().end.position, Position::START);
         archive(&store, &cold, 30).await;
@@ -279,9 +291,9 @@ async fn a_flipped_byte_in_the_archive_is_located() {
     let store = open(&path);
     prune(&store, &cold, 3_300).await;
     store.close().await;
-    let written = manifests(&cold).unwrap().remove(0);
+    let written = manifests(&*at(&cold)).unwrap().remove(0);
     assert_eq!(written.frames.iter().map(|frame| frame.first).collect::<Vec<_>>(), [1, 1_025, 2_049, 3_073]);
-    let file = written.path(&cold);
+    let file = cold.join(written.file_name());
     let whole = std::fs::read(&file).unwrap();
     for nth in 0..12 {
         // The bytes behind the header of a frame; the header has bits without a meaning.
@@ -331,13 +343,13 @@ async fn an_archive_that_lacks_events_or_is_of_another_log_is_refused() {
     archive(&store, &cold, 20).await;
     archive(&other, &other_cold, 40).await;
     let refused = async |to: u64, folder: &Path| {
-        let moved = store.move_to_archive(Position(to), folder, |_| ControlFlow::Continue(())).await;
+        let moved = store.move_to_archive(Position(to), at(folder), |_| ControlFlow::Continue(())).await;
         moved.unwrap_err().to_string()
     };
     assert!(refused(21, &cold).await.contains("ends at position 20"));
     assert!(refused(61, &cold).await.contains("the log ends at position 60"));
     assert!(refused(20, &other_cold).await.contains("of another log"));
-    assert_eq!(store.archived().await.unwrap().folder, None, "a refused move changed the log");
+    assert_eq!(store.archived().await.unwrap().archive, None, "a refused move changed the log");
     prune(&store, &cold, 20).await;
     store.close().await;
     // Somebody exchanges the archive.
@@ -365,8 +377,8 @@ async fn a_log_opens_without_its_archive_and_names_it() {
     assert!(lost.contains("archive"), "{lost}");
     fill(&*store, &*model, 5).await;
     // The archive may lie elsewhere, if the log is told.
-    store.move_to_archive(Position(50), &away, |_| ControlFlow::Continue(())).await.unwrap();
-    assert_eq!(store.archived().await.unwrap().folder.as_deref(), Some(&*away));
+    store.move_to_archive(Position(50), at(&away), |_| ControlFlow::Continue(())).await.unwrap();
+    assert_eq!(store.archived().await.unwrap().archive, Some(PlaceAddress::Folder(away)));
     equals_model(&*store, &*model).await;
     store.close().await;
     assert_whole(&path, 65);

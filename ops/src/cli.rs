@@ -176,7 +176,7 @@ enum ClusterSubcommand {
 }
 
 /// Where the configuration and the data are.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ConfigPaths {
     /// A configuration file in nova.conf format; may be repeated, later files win.
     #[arg(long, value_name = "FILE")]

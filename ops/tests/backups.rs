@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
 mod cloud;
+#[path = "backups/in_s3.rs"]
+mod in_s3;
 #[path = "backups/upkeep.rs"]
 mod upkeep;
 
@@ -224,7 +226,8 @@ fn what_cannot_be_restored_is_refused() {
         let (code, text) = cloud.command(args);
         assert!(code == 2 && text.contains(told), "{args:?}: {code} {text}");
     };
-    refused(&cloud, &["backup", "create", "s3://bucket/cloud"], "back up to a directory");
+    refused(&cloud, &["backup", "create", "s3://bucket/cloud"], "set [chronova] s3_key_file");
+    refused(&cloud, &["backup", "create", "https://store/cloud"], "give a folder, or s3://BUCKET/PREFIX");
     let inside = cloud.data().join("backups").display().to_string();
     refused(&cloud, &["backup", "create", &inside], "in the data directory");
     done(cloud.command(&["backup", "create", &dir]));

@@ -14,6 +14,7 @@ use chronova::commands::{CommandFailure, Exit};
 use chronova_events::envelope::{Cause, Meta, NewEvent, StreamId, Timestamp};
 use chronova_events::ids::{EventId, InstanceId};
 use chronova_events::instance::{InstanceEvent, Renamed};
+use chronova_events::place::{FilePlace, FolderPlace};
 use chronova_events::sealed::DataSubject;
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::memory::MemoryStore;
@@ -26,6 +27,11 @@ const NOW: Timestamp = Timestamp(NOON + 60_000_000);
 
 fn text(out: Vec<u8>) -> String {
     String::from_utf8(out).unwrap()
+}
+
+/// The archive in a folder.
+fn at(folder: &Path) -> Arc<dyn FilePlace> {
+    Arc::new(FolderPlace::new(folder.to_owned()))
 }
 
 fn make_key(folder: &Path) {
@@ -152,7 +158,7 @@ async fn segments_of_an_archive_are_signed_and_planned() {
     make_key(folder.path());
     let archived = async |args: archive::ArchiveArgs| {
         let mut out = Vec::new();
-        assert_eq!(archive::run(&args, &*store, &kept, NOW, &mut out).await.unwrap(), Exit::Yes);
+        assert_eq!(archive::run(&args, &*store, &*at(&kept), NOW, &mut out).await.unwrap(), Exit::Yes);
         text(out)
     };
     let planned = archived(archive::ArchiveArgs { dry_run: true, ..until("11") }).await;
@@ -161,7 +167,7 @@ async fn segments_of_an_archive_are_signed_and_planned() {
     let key = export::keys::verifying_key(&key).unwrap();
     let verify = async || {
         let mut out = Vec::new();
-        let exit = archive::verify(None, &kept, Some(&key), &mut out).await.unwrap();
+        let exit = archive::verify(None, &*at(&kept), Some(&key), &mut out).await.unwrap();
         (exit, text(out))
     };
     assert_eq!(verify().await, (Exit::Yes, "valid: 1 segments, positions 1 to 10\n".to_owned()));
@@ -190,7 +196,7 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
     let archived = async |before: &str| {
         let args = until(before);
         let mut out = Vec::new();
-        assert_eq!(archive::run(&args, &*store, &kept, NOW, &mut out).await.unwrap(), Exit::Yes);
+        assert_eq!(archive::run(&args, &*store, &*at(&kept), NOW, &mut out).await.unwrap(), Exit::Yes);
         text(out)
     };
     assert!(archived("11").await.contains("positions 1 to 10"));
@@ -198,13 +204,13 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
     assert!(archived("2030-01-01").await.contains("positions 11 to 20"));
     let verify = async || {
         let mut out = Vec::new();
-        let exit = archive::verify(Some(&*store as &dyn EventStore), &kept, None, &mut out).await.unwrap();
+        let exit = archive::verify(Some(&*store as &dyn EventStore), &*at(&kept), None, &mut out).await.unwrap();
         (exit, text(out))
     };
     assert_eq!(verify().await, (Exit::Yes, "valid: 2 segments, positions 1 to 20, as the log has them\n".to_owned()));
     let list = |keys: &Arc<KeyRing>| {
         let mut out = Vec::new();
-        archive::list(&audit::AuditArgs::default(), &kept, keys, NOW, &mut out).unwrap();
+        archive::list(&audit::AuditArgs::default(), &*at(&kept), keys, NOW, &mut out).unwrap();
         text(out)
     };
     let mut live = Vec::new();
@@ -233,14 +239,14 @@ async fn an_archive_of_another_log_is_not_continued() {
     let folder = tempfile::tempdir().unwrap();
     let args = until("5");
     let store = filled().await;
-    archive::run(&args, &*store, folder.path(), NOW, &mut Vec::new()).await.unwrap();
+    archive::run(&args, &*store, &*at(folder.path()), NOW, &mut Vec::new()).await.unwrap();
     let other = MemoryStore::new();
     let stream = chronova_events::envelope::StreamId::new("instance", uuid::Uuid::from_u128(1));
     for _ in 0..9 {
         let event = InstanceEvent::from(Renamed { name: "x".into() });
         other.append(&stream, Expected::Any, vec![NewEvent::new(event, NOW, &Meta::system("test"))]).await.unwrap();
     }
-    let refused = archive::run(&args, &*other, folder.path(), NOW, &mut Vec::new()).await.unwrap_err();
+    let refused = archive::run(&args, &*other, &*at(folder.path()), NOW, &mut Vec::new()).await.unwrap_err();
     assert!(refused.to_string().contains("another log"), "{refused}");
 }
 
@@ -249,12 +255,12 @@ async fn an_archive_without_segments_or_longer_than_the_log_is_not_valid() {
     let folder = tempfile::tempdir().unwrap();
     let verify = async |store: Option<&dyn EventStore>| {
         let mut out = Vec::new();
-        let exit = archive::verify(store, folder.path(), None, &mut out).await.unwrap();
+        let exit = archive::verify(store, &*at(folder.path()), None, &mut out).await.unwrap();
         (exit, text(out))
     };
     let (exit, told) = verify(None).await;
     assert!(exit == Exit::No && told.starts_with("NOT valid: ") && told.ends_with(" has no segments\n"), "{told}");
-    archive::run(&until("5"), &*filled().await, folder.path(), NOW, &mut Vec::new()).await.unwrap();
+    archive::run(&until("5"), &*filled().await, &*at(folder.path()), NOW, &mut Vec::new()).await.unwrap();
     let shorter = MemoryStore::new();
     let (exit, told) = verify(Some(&*shorter as &dyn EventStore)).await;
     assert!(exit == Exit::No && told.ends_with("00004.jsonl.zst: the log ends at position 0\n"), "{told}");
@@ -266,11 +272,12 @@ async fn two_commands_do_not_write_the_same_archive() {
     let (store, folder) = (filled().await, tempfile::tempdir().unwrap());
     let other = std::fs::File::open(folder.path()).unwrap();
     other.lock().unwrap();
-    let archived =
-        async |args: archive::ArchiveArgs| archive::run(&args, &*store, folder.path(), NOW, &mut Vec::new()).await;
+    let archived = async |args: archive::ArchiveArgs| {
+        archive::run(&args, &*store, &*at(folder.path()), NOW, &mut Vec::new()).await
+    };
     let refused = archived(until("5")).await.unwrap_err().to_string();
     assert!(refused.contains("another command writes to this archive"), "{refused}");
-    assert!(archive::manifests(folder.path()).unwrap().is_empty());
+    assert!(archive::manifests(&*at(folder.path())).unwrap().is_empty());
     archived(archive::ArchiveArgs { dry_run: true, ..until("5") }).await.unwrap();
     drop(other);
     assert_eq!(archived(until("5")).await.unwrap(), Exit::Yes);
@@ -280,12 +287,12 @@ async fn two_commands_do_not_write_the_same_archive() {
 async fn an_archive_of_another_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let args = until("5");
-    archive::run(&args, &*filled().await, folder.path(), NOW, &mut Vec::new()).await.unwrap();
+    archive::run(&args, &*filled().await, &*at(folder.path()), NOW, &mut Vec::new()).await.unwrap();
     let mut paths = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let manifest = paths.find(|path| path.extension().is_some_and(|ext| ext == "json")).unwrap();
     let newer = std::fs::read_to_string(&manifest).unwrap().replace("\"version\": 1", "\"version\": 2");
     std::fs::write(&manifest, newer).unwrap();
-    let refused = archive::manifests(folder.path()).unwrap_err().to_string();
+    let refused = archive::manifests(&*at(folder.path())).unwrap_err().to_string();
     assert!(refused.contains("of version 2 of the format"), "{refused}");
 }
 

@@ -4,17 +4,19 @@
 //! frame is unpacked, each of its events is compared with the hash chain. So a changed byte is an error that names the
 //! file and the first event that is not whole. The bytes in memory are those of the file: personal fields are sealed in
 //! them. So an erasure need not forget them.
+//!
+//! An archive in an object store also has a cache of such parts on the local disk ([`crate::place::s3`]).
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::entry::ExportEntry;
-use super::{ArchiveFault, Manifest, SegmentFrame, at, manifests, sha256};
+use super::{ArchiveFault, Manifest, SegmentFrame, at, manifests, sha256_in, shown};
 use crate::chain::EventHash;
 use crate::envelope::Recorded;
+use crate::place::{FilePlace, PlaceAddress};
 use crate::sealed::keys::KeyRing;
 use crate::store::StoreError;
 
@@ -24,7 +26,7 @@ const KEPT: usize = 32 << 20;
 /// The events of an archive.
 #[derive(Debug)]
 pub struct ColdEvents {
-    folder: PathBuf,
+    place: Arc<dyn FilePlace>,
     state: Mutex<ColdState>,
 }
 
@@ -71,13 +73,21 @@ impl FramePlace<'_> {
         self.next.map_or(&self.segment.end, |next| &next.before)
     }
 
-    fn bytes(&self, path: &Path) -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
+    /// The first byte, and the number of bytes.
+    fn part(&self) -> (u64, u64) {
         let from = self.frame.map_or(0, |frame| frame.offset);
-        file.seek(SeekFrom::Start(from))?;
-        let (length, mut bytes) = (self.next.map(|next| next.offset.saturating_sub(from)), Vec::new());
-        file.take(length.unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        (from, self.next.map_or(u64::MAX, |next| next.offset.saturating_sub(from)))
+    }
+
+    fn bytes(&self, place: &dyn FilePlace) -> std::io::Result<Vec<u8>> {
+        let (from, length) = self.part();
+        place.range(self.segment.file_name(), from, length)
+    }
+
+    /// Forgets a copy of bytes that are not whole.
+    fn forget(&self, place: &dyn FilePlace) {
+        let (from, length) = self.part();
+        place.forget(self.segment.file_name(), from, length);
     }
 }
 
@@ -102,13 +112,13 @@ impl ColdFrame {
     }
 
     /// Unpacks a frame, and compares its events with the chain.
-    fn read(folder: &Path, place: &FramePlace<'_>) -> Result<Self, StoreError> {
-        let path = place.segment.path(folder);
+    fn read(archive: &dyn FilePlace, place: &FramePlace<'_>) -> Result<Self, StoreError> {
+        let path = archive.path_of(place.segment.file_name());
         let lost = |error: std::io::Error| StoreError::Corrupt {
             position: place.first(),
             reason: format!("the archive cannot be read: {}: {error}", path.display()),
         };
-        let bytes = place.bytes(&path).map_err(lost)?;
+        let bytes = place.bytes(archive).map_err(lost)?;
         let mut lines = Vec::new();
         // After damage, `lines` has the lines before it.
         let unpacked = zstd::Decoder::new(&bytes[..]).and_then(|mut decoder| decoder.read_to_end(&mut lines).map(drop));
@@ -135,13 +145,13 @@ impl ColdFrame {
 }
 
 impl ColdEvents {
-    /// The archive in `folder`, which is opened at the first read.
-    pub fn new(folder: PathBuf) -> Self {
-        Self { folder, state: Mutex::default() }
+    /// The archive in `place`, which is read when an event is asked for.
+    pub fn new(place: Arc<dyn FilePlace>) -> Self {
+        Self { place, state: Mutex::default() }
     }
 
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn address(&self) -> &PlaceAddress {
+        self.place.address()
     }
 
     fn state(&self) -> MutexGuard<'_, ColdState> {
@@ -175,61 +185,57 @@ impl ColdEvents {
         place_of(&segments, position).map(|place| place.last())
     }
 
-    /// Checks that the segments up to `last` follow each other from the first event on, and syncs them and their folder
-    /// to disk.
+    /// Checks that the segments up to `last` follow each other from the first event on, and makes them durable.
     ///
     /// # Errors
-    /// A segment is missing or belongs to another chain, or a file cannot be synced.
+    /// A segment is missing or belongs to another chain, or a file cannot be made durable.
     pub fn make_durable(&self, last: u64) -> Result<(), StoreError> {
-        let (mut next, mut before) = (1, EventHash::START.to_string());
-        for segment in manifests(&self.folder)? {
+        let (mut next, mut before, mut names) = (1, EventHash::START.to_string(), Vec::new());
+        for segment in manifests(&*self.place)? {
             if next > last {
                 break;
             }
             if segment.first != next || segment.before != before {
-                let what =
-                    format!("the archive in {} does not continue after position {}", self.folder.display(), next - 1);
+                let what = format!("the archive in {} does not continue after position {}", self.address(), next - 1);
                 return Err(StoreError::Io(what));
             }
-            for path in [segment.path(&self.folder), self.folder.join(segment.described_in())] {
-                File::open(&path).and_then(|file| file.sync_all()).map_err(at(&path)).map_err(StoreError::from)?;
-            }
+            names.extend([segment.file_name().to_owned(), segment.described_in()]);
             (next, before) = (segment.last.saturating_add(1), segment.end);
         }
         if next <= last {
-            let what = format!("the archive in {} ends at position {}", self.folder.display(), next - 1);
+            let what = format!("the archive in {} ends at position {}", self.address(), next - 1);
             return Err(StoreError::Io(what));
         }
-        let folder = &self.folder;
-        File::open(folder).and_then(|file| file.sync_all()).map_err(at(folder)).map_err(StoreError::from)?;
-        // The folder may be new, and so may be those above it. One that cannot be read was there before.
-        for above in folder.ancestors().skip(1) {
-            let Ok(opened) = File::open(above) else { break };
-            opened.sync_all().map_err(at(above)).map_err(StoreError::from)?;
-        }
-        Ok(())
+        Ok(self.place.make_durable(&names).map_err(at(&shown(&*self.place)))?)
     }
 
     /// The segments' files that are not as they were written, up to the one with the event at `last`.
     ///
     /// # Errors
-    /// The folder or a manifest cannot be read.
+    /// The place or a manifest cannot be read, or an object store does not answer.
     pub fn changed_files(&self, last: u64) -> Result<Vec<PathBuf>, ArchiveFault> {
-        let segments = manifests(&self.folder)?;
+        let segments = manifests(&*self.place)?;
         let changed = |segment: &Manifest| {
-            let path = segment.path(&self.folder);
-            (sha256(&path).ok().as_ref() != Some(&segment.sha256)).then_some(path)
+            let name = segment.file_name();
+            match sha256_in(&*self.place, name) {
+                Ok(sha256) if sha256 == segment.sha256 => None,
+                // An object store that does not answer has not changed a file.
+                Err(ArchiveFault::File { error, .. }) if error.kind() == std::io::ErrorKind::TimedOut => {
+                    Some(Err(at(&self.place.path_of(name))(error)))
+                }
+                _ => Some(Ok(self.place.path_of(name))),
+            }
         };
-        Ok(segments.iter().filter(|segment| segment.first <= last).filter_map(changed).collect())
+        segments.iter().filter(|segment| segment.first <= last).filter_map(changed).collect()
     }
 
-    /// The segments. The folder is read again if none of them has `position`, because an archive grows.
+    /// The segments. The place is read again if none of them has `position`, because an archive grows.
     fn segments(&self, position: u64) -> Result<Arc<Vec<Manifest>>, ArchiveFault> {
         let known = Arc::clone(&self.state().segments);
         if place_of(&known, position).is_some() {
             return Ok(known);
         }
-        let found = Arc::new(manifests(&self.folder)?);
+        let found = Arc::new(manifests(&*self.place)?);
         self.state().segments = Arc::clone(&found);
         Ok(found)
     }
@@ -243,9 +249,10 @@ impl ColdEvents {
         let segments = self.segments(position);
         let segments = segments.map_err(|fault| lost(format!("the archive cannot be read: {fault}")))?;
         let Some(place) = place_of(&segments, position) else {
-            return Err(lost(format!("the archive in {} does not have the event", self.folder.display())));
+            return Err(lost(format!("the archive in {} does not have the event", self.address())));
         };
-        let frame = Arc::new(ColdFrame::read(&self.folder, &place)?);
+        let frame = ColdFrame::read(&*self.place, &place).inspect_err(|_| place.forget(&*self.place));
+        let frame = Arc::new(frame?);
         let mut state = self.state();
         state.bytes += frame.lines.len();
         state.frames.push_back(Arc::clone(&frame));

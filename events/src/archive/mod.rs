@@ -1,4 +1,5 @@
-//! The archive: old events of the log in compressed files, outside of the event store.
+//! The archive: old events of the log in compressed files, outside of the event store, in a folder or in an object store
+//! ([`crate::place`]).
 //!
 //! A segment is a file of JSON lines (zstd), one stored event each. A manifest beside the segment has its positions and
 //! the SHA-256 of its file. It also has the chain's hashes before the first event and at the last event. A manifest is
@@ -16,7 +17,7 @@ pub mod segment;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
+use crate::place::FilePlace;
 use crate::store::StoreError;
 
 const FORMAT: &str = "chronova-archive";
@@ -100,26 +102,25 @@ impl Manifest {
 
     /// The name of the file that has this description: a file beside the segment, and nothing else.
     pub fn described_in(&self) -> String {
-        let name = Path::new(&self.file).file_name().and_then(OsStr::to_str).unwrap_or_default();
-        name.trim_end_matches(".jsonl.zst").to_owned() + ".json"
+        self.file_name().trim_end_matches(".jsonl.zst").to_owned() + ".json"
     }
 
-    /// The path of the segment. The manifest names a file beside itself, and nothing else.
-    pub fn path(&self, folder: &Path) -> PathBuf {
-        folder.join(Path::new(&self.file).file_name().unwrap_or_default())
+    /// The name of the segment's file. The manifest names a file beside itself, and nothing else.
+    pub fn file_name(&self) -> &str {
+        Path::new(&self.file).file_name().and_then(OsStr::to_str).unwrap_or_default()
     }
 }
 
 /// The segments of an archive, in order.
 ///
 /// # Errors
-/// The folder or a manifest cannot be read.
-pub fn manifests(folder: &Path) -> Result<Vec<Manifest>, ArchiveFault> {
+/// The place or a manifest cannot be read.
+pub fn manifests(place: &dyn FilePlace) -> Result<Vec<Manifest>, ArchiveFault> {
     let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(at(folder))? {
-        let path = entry.map_err(at(folder))?.path();
+    for name in place.names().map_err(at(&shown(place)))? {
+        let path = place.path_of(&name);
         if path.extension().is_some_and(|extension| extension == "json") {
-            let text = std::fs::read(&path).map_err(at(&path))?;
+            let text = place.get(&name).map_err(at(&path))?;
             let manifest: Manifest = match serde_json::from_slice(&text) {
                 Ok(manifest) => manifest,
                 Err(error) if has_our_name(&path) => {
@@ -162,15 +163,31 @@ pub fn begin(path: &Path) -> Result<File, ArchiveFault> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(at(path))
 }
 
+/// The place of an archive, for messages.
+pub(crate) fn shown(place: &dyn FilePlace) -> PathBuf {
+    PathBuf::from(place.address().to_string())
+}
+
 /// The hash of a file's bytes, in hexadecimal digits.
 ///
 /// # Errors
 /// The file cannot be read.
 pub fn sha256(path: &Path) -> Result<String, ArchiveFault> {
-    let mut file = File::open(path).map_err(at(path))?;
+    File::open(path).and_then(|mut file| sha256_of(&mut file)).map_err(at(path))
+}
+
+/// The hash of the bytes of a file in a place, in hexadecimal digits.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn sha256_in(place: &dyn FilePlace, name: &str) -> Result<String, ArchiveFault> {
+    place.reader(name).and_then(|mut reader| sha256_of(&mut *reader)).map_err(at(&place.path_of(name)))
+}
+
+fn sha256_of(reader: &mut dyn io::Read) -> io::Result<String> {
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
     loop {
-        match file.read(&mut buffer).map_err(at(path))? {
+        match reader.read(&mut buffer)? {
             0 => break,
             read => hash.update(&buffer[..read]),
         }

@@ -3,14 +3,13 @@
 //! A segment consists of frames of some events each, which are compressed by themselves. So a reader of one event
 //! unpacks one frame, and a reader of the whole segment needs to know nothing of frames.
 
-use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
 
 use super::entry::ExportEntry;
-use super::{ArchiveFault, FORMAT, Manifest, SegmentFrame, VERSION, at, begin, sha256};
+use super::{ArchiveFault, FORMAT, Manifest, SegmentFrame, VERSION, at, sha256};
 use crate::chain::EventHash;
 use crate::envelope::{Position, Timestamp};
+use crate::place::FilePlace;
 use crate::store::EventStore;
 
 /// The largest number of events in one segment.
@@ -40,7 +39,7 @@ pub fn name_of(first: u64, last: u64) -> String {
 /// The log has no such events, or a file cannot be written.
 pub async fn write(
     store: &dyn EventStore,
-    folder: &Path,
+    place: &dyn FilePlace,
     (first, last): (u64, u64),
     now: Timestamp,
     sign: Option<SignText<'_>>,
@@ -48,8 +47,9 @@ pub async fn write(
 ) -> Result<Manifest, ArchiveFault> {
     let last = end_of(first, last);
     let name = name_of(first, last);
-    let (target, temporary) = (folder.join(&name), folder.join(format!("{name}.tmp")));
-    let mut file = begin(&temporary)?;
+    let target = place.path_of(&name);
+    let mut draft = place.draft(&name).map_err(at(&target))?;
+    let temporary = draft.path.clone();
     let before = hash_at(store, first.saturating_sub(1)).await?;
     let (mut frames, mut hash, mut offset, mut position) = (Vec::new(), before, 0_u64, first.saturating_sub(1));
     while position < last {
@@ -58,10 +58,9 @@ pub async fn write(
         let lines = frame(store, &mut position, last, &mut hash).await?;
         let packed = tokio::task::spawn_blocking(move || zstd::bulk::compress(&lines, LEVEL)).await;
         let packed = packed.map_err(io::Error::other).and_then(|packed| packed).map_err(at(&temporary))?;
-        file.write_all(&packed).map_err(at(&temporary))?;
+        draft.file.write_all(&packed).map_err(at(&temporary))?;
         offset += packed.len() as u64;
     }
-    file.sync_all().map_err(at(&temporary))?;
     let mut manifest = Manifest {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -76,8 +75,8 @@ pub async fn write(
         signature: None,
     };
     manifest.signature = sign.map(|sign| sign(&manifest.text()));
-    std::fs::rename(&temporary, &target).map_err(at(&target))?;
-    describe(folder, &manifest)?;
+    place.finish(draft, &manifest.sha256).map_err(at(&target))?;
+    describe(place, &manifest)?;
     Ok(manifest)
 }
 
@@ -106,16 +105,12 @@ async fn frame(
     Ok(lines)
 }
 
-/// Writes the manifest, atomically.
-fn describe(folder: &Path, manifest: &Manifest) -> Result<(), ArchiveFault> {
-    let described = folder.join(manifest.described_in());
-    let temporary = described.with_extension("tmp");
-    let mut file = begin(&temporary)?;
-    let text = serde_json::to_vec_pretty(manifest).map_err(|error| ArchiveFault::Unusable(error.to_string()))?;
-    let written = file.write_all(&text).and_then(|()| file.write_all(b"\n"));
-    written.and_then(|()| file.sync_all()).map_err(at(&temporary))?;
-    std::fs::rename(&temporary, &described).map_err(at(&described))?;
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))
+/// Writes the manifest.
+fn describe(place: &dyn FilePlace, manifest: &Manifest) -> Result<(), ArchiveFault> {
+    let described = manifest.described_in();
+    let mut text = serde_json::to_vec_pretty(manifest).map_err(|error| ArchiveFault::Unusable(error.to_string()))?;
+    text.push(b'\n');
+    place.create(&described, &text).map_err(at(&place.path_of(&described)))
 }
 
 /// The chain's hash at a position of the log.

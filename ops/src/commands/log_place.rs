@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use chronova_events::place::{self, FilePlace, PlaceAddress, S3Access};
 use chronova_events::sealed::SealError;
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore, ReadOnlyPostgres};
@@ -49,6 +50,22 @@ impl DataDir {
         self.0.join("archive")
     }
 
+    /// The folder for drafts and cache of an archive in an object store.
+    pub fn archive_in_s3(&self) -> PathBuf {
+        self.0.join(place::LOCAL)
+    }
+
+    /// The folder for drafts and the lock of backups in an object store.
+    pub fn backups_in_s3(&self) -> PathBuf {
+        self.0.join("backups.s3")
+    }
+
+    /// Opens a place of files.
+    pub(super) fn open_place(&self, address: &PlaceAddress) -> Result<Arc<dyn FilePlace>, CommandFailure> {
+        place::open(address, &self.archive_in_s3())
+            .map_err(|error| CommandFailure::Usage(format!("{address}: {error}")))
+    }
+
     /// A file that is there while a restore is not complete.
     pub fn unfinished_restore(&self) -> PathBuf {
         self.0.join("restore.unfinished")
@@ -86,9 +103,22 @@ pub struct LogPlace {
     pub engine: EventStoreAddress,
     /// How to connect to a database; unused if the log is a file.
     pub database: PostgresOptions,
-    /// The archive's folder and the key of its manifests, if the configuration names them.
-    pub archive: Option<PathBuf>,
-    pub archive_key: Option<PathBuf>,
+    /// How to reach object stores.
+    pub s3: S3Access,
+    /// The place of the archive and the key of its manifests, if the configuration names them.
+    pub retention_archive: Option<PlaceAddress>,
+    pub retention_key: Option<PathBuf>,
+}
+
+/// How to reach object stores, by the configuration.
+pub fn s3_access(config: &Config) -> S3Access {
+    let own = &config.chronova;
+    S3Access {
+        endpoint: own.s3_endpoint.clone(),
+        region: own.s3_region.clone(),
+        key_file: own.s3_key_file.clone(),
+        ca_file: own.s3_ca_file.clone(),
+    }
 }
 
 impl LogPlace {
@@ -102,15 +132,22 @@ impl LogPlace {
             EventStoreAddress::Postgres(url) => url.clone(),
         };
         let database = event_store::options(config, url, data.keys());
-        let (archive, archive_key) = (own.retention_archive.clone(), own.retention_sign_key.clone());
-        Ok(Self { data, engine, database, archive, archive_key })
+        let s3 = s3_access(config).checked().map_err(|reason| format!("[chronova] s3_*: {reason}"))?;
+        let (retention_archive, retention_key) = (own.retention_archive.clone(), own.retention_sign_key.clone());
+        Ok(Self { data, engine, database, s3, retention_archive, retention_key })
     }
 
     /// The place for commands that need no log.
     pub fn none() -> Self {
         let database = PostgresOptions::at(String::new(), String::new());
-        let data = DataDir(PathBuf::new());
-        Self { data, engine: EventStoreAddress::Sqlite, database, archive: None, archive_key: None }
+        let (data, s3) = (DataDir(PathBuf::new()), S3Access::default());
+        Self { data, engine: EventStoreAddress::Sqlite, database, s3, retention_archive: None, retention_key: None }
+    }
+
+    /// Opens the archive at this address [default: the folder `archive` in the data directory].
+    pub(super) fn archive(&self, address: Option<PlaceAddress>) -> Result<Arc<dyn FilePlace>, CommandFailure> {
+        let address = address.unwrap_or_else(|| PlaceAddress::Folder(self.data.archive()));
+        self.data.open_place(&address.completed(&self.s3).map_err(CommandFailure::Usage)?)
     }
 
     /// Opens the log for reading, while another process may write to it.

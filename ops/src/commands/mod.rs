@@ -44,7 +44,7 @@ use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::StoreError;
 
 pub use self::failure::{CommandFailure, Exit};
-pub use self::log_place::{DataDir, LogPlace};
+pub use self::log_place::{DataDir, LogPlace, s3_access};
 
 /// The commands with their arguments.
 #[derive(Debug)]
@@ -106,19 +106,23 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             locked.release().await;
             exit
         }
-        OperatorCommand::Audit(audit::AuditArgs { archive: Some(folder), .. }) if !folder.is_dir() => {
-            Err(CommandFailure::Usage(format!("{} is not a folder", folder.display())))
+        OperatorCommand::Audit(audit::AuditArgs { archive: Some(address), .. })
+            if address.folder().is_some_and(|folder| !folder.is_dir()) =>
+        {
+            Err(CommandFailure::Usage(format!("{address} is not a folder")))
         }
         OperatorCommand::Audit(args) if args.archive.is_some() => {
             let keys = KeyRing::open_read_only(data.keys()).map_err(StoreError::from)?;
-            audit::archive::list(&args, &args.archive.clone().unwrap_or_default(), &keys, now, out)
+            audit::archive::list(&args, &*place.archive(args.archive.clone())?, &keys, now, out)
         }
         OperatorCommand::Backup(command) => backup::run(&command, place, now, out).await,
         OperatorCommand::Cluster(command) => cluster::run(&command, place.in_database("cluster")?, out).await,
-        OperatorCommand::AuditAnchor(args) => {
+        OperatorCommand::AuditAnchor(mut args) => {
+            args.out = args.out.completed(&place.s3).map_err(CommandFailure::Usage)?;
             audit::anchors::run(&args, &*place.read().await?, &data.tree(), now, out).await
         }
-        OperatorCommand::AuditVerifyAnchors(args) => {
+        OperatorCommand::AuditVerifyAnchors(mut args) => {
+            args.file = args.file.completed(&place.s3).map_err(CommandFailure::Usage)?;
             let store = place.read_any().await?;
             audit::anchors::verify(&args, store.as_deref(), &data.tree(), out).await
         }
@@ -149,14 +153,14 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
         OperatorCommand::AuditVerifyProof(args) => audit::prove::verify(&args, out),
         OperatorCommand::AuditKeygen(args) => audit::export::keys::run(&args, out),
         OperatorCommand::AuditArchive(args) => {
-            let folder = args.out.clone().unwrap_or_else(|| data.archive());
-            audit::archive::run(&args, &*place.read().await?, &folder, now, out).await
+            let archive = place.archive(args.out.clone())?;
+            audit::archive::run(&args, &*place.read().await?, &*archive, now, out).await
         }
         OperatorCommand::AuditVerifyArchive(args) => {
             let key = args.public_key.as_deref().map(audit::export::keys::verifying_key).transpose()?;
-            let folder = args.folder.unwrap_or_else(|| data.archive());
+            let archive = place.archive(args.archive)?;
             let store = place.read_any().await?;
-            audit::archive::verify(store.as_deref(), &folder, key.as_ref(), out).await
+            audit::archive::verify(store.as_deref(), &*archive, key.as_ref(), out).await
         }
         OperatorCommand::Audit(args) if args.without_index => audit::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::Audit(args) => {

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use chronova_actors::guest_name::{InvalidTemplate, NameTemplate};
+use chronova_events::place::PlaceAddress;
 
 use super::targets::{OptionUse, owners};
 
@@ -276,6 +277,18 @@ impl OptionValue for PathBuf {
 
     fn text(&self) -> Option<String> {
         Some(self.to_string_lossy().into_owned())
+    }
+}
+
+impl OptionValue for PlaceAddress {
+    const KIND: OptionType = OptionType::Text;
+
+    fn parse(raw: &[String], _: &OptionDef) -> Result<Self, String> {
+        last(raw).parse()
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(self.note())
     }
 }
 

@@ -10,12 +10,13 @@ use std::time::Duration;
 use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::Timestamp;
 use chronova_events::error_chain::ErrorChain;
+use chronova_events::place::{PlaceAddress, S3Access};
 use chronova_events::store::sqlite::SqliteStore;
 use tokio::task::JoinHandle;
 
 use super::event_log::EventLog;
 use crate::commands::retention::prune::{LogPrune, PruneEnd, RetentionPolicy};
-use crate::commands::{CommandFailure, DataDir};
+use crate::commands::{CommandFailure, DataDir, s3_access};
 use crate::config::Config;
 
 /// The first move comes this long after the start, when the start's own work is done.
@@ -30,7 +31,8 @@ const DAY: i64 = 86_400_000_000;
 struct RetentionRules {
     days: i64,
     keep_bytes: Option<u64>,
-    archives: Option<PathBuf>,
+    archives: Option<PlaceAddress>,
+    s3: S3Access,
     sign_key: Option<PathBuf>,
     data: DataDir,
     every: Duration,
@@ -45,6 +47,7 @@ impl RetentionRules {
             days: i64::from(own.retention_days),
             keep_bytes,
             archives: own.retention_archive.clone(),
+            s3: s3_access(config),
             sign_key: own.retention_sign_key.clone(),
             data: DataDir(own.data_dir.clone()),
             every: HOUR * own.retention_interval,
@@ -59,7 +62,8 @@ impl RetentionRules {
     /// Moves what the policy names now.
     async fn keep(&self, log: &Arc<SqliteStore>) -> Result<PruneEnd, CommandFailure> {
         let now = SystemClock.now();
-        let (archives, sign_key) = (self.archives.clone(), self.sign_key.as_deref());
+        let archives = self.archives.clone().map(|address| address.completed(&self.s3)).transpose();
+        let (archives, sign_key) = (archives.map_err(CommandFailure::Usage)?, self.sign_key.as_deref());
         let run = LogPrune { log, data: &self.data, archives, sign_key, policy: self.policy(now), least: LEAST };
         let mut told = Vec::new();
         let mut done = run.run(now, &mut told).await;
@@ -133,7 +137,10 @@ mod tests {
         };
         assert!(with("").is_none());
         let rules = with("retention_days = 90\nretention_interval = 6\nretention_archive = /srv/archive\n").unwrap();
-        assert_eq!((rules.every, rules.archives.as_deref()), (HOUR * 6, Some(std::path::Path::new("/srv/archive"))));
+        assert_eq!(
+            (rules.every, rules.archives.clone()),
+            (HOUR * 6, Some(PlaceAddress::Folder("/srv/archive".into())))
+        );
         let policy = rules.policy(Timestamp(100 * DAY));
         assert_eq!(policy, RetentionPolicy { before: Some(Timestamp(10 * DAY)), keep_bytes: None, at_most: None });
         let policy = with("retention_size = 10\n").unwrap().policy(Timestamp(0));

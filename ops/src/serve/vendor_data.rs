@@ -6,7 +6,7 @@
 //! `vendordata_dynamic_failure_fatal`, the guest gets an error instead.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use async_trait::async_trait;
 use chronova_actors::metadata::MetadataOptions;
 use chronova_actors::metadata::dynamic::{DynamicVendorData, VendorServices};
+use chronova_events::authorities;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_rustls::rustls::crypto::ring;
@@ -27,10 +28,6 @@ const LONGEST: u64 = 256 * 1024;
 
 /// The number of concurrent calls. Each call holds a thread.
 const AT_ONCE: usize = 32;
-
-/// The usual files of a system's trusted certificate authorities.
-const AUTHORITIES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
 /// Adds vendor data to the guests' metadata, as `[api] vendordata_providers` says. Fails if the file of StaticJSON is
 /// not a JSON object, or if a certificate cannot be read.
@@ -172,7 +169,7 @@ fn targets(words: &[String]) -> Vec<VendorDataTarget> {
 }
 
 fn system_authorities() -> Result<Vec<Certificate<'static>>> {
-    match AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file()) {
+    match authorities::system_file() {
         Some(path) => certificates(&path),
         None => bail!(
             "[api] vendordata_dynamic_targets has https URLs, but this system has no file with certificates of \

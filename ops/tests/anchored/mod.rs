@@ -10,6 +10,7 @@ use chronova::commands::audit::export::keys;
 use chronova::commands::{CommandFailure, Exit};
 use chronova_events::envelope::{Meta, NewEvent, StreamId};
 use chronova_events::instance::{InstanceEvent, Renamed};
+use chronova_events::place::PlaceAddress;
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::{EventStore, Expected};
 use serde_json::Value;
@@ -32,8 +33,12 @@ impl AnchorFolder {
         self.0.path().join(name)
     }
 
+    fn file(&self) -> PlaceAddress {
+        PlaceAddress::Folder(self.path("anchors"))
+    }
+
     fn args(&self) -> AnchorArgs {
-        AnchorArgs { sign_key: self.path("key"), out: self.path("anchors"), tsa: None, cacert: None }
+        AnchorArgs { sign_key: self.path("key"), out: self.file(), tsa: None, cacert: None }
     }
 
     async fn anchor(&self, store: &MemoryStore) -> Result<(Exit, String), CommandFailure> {
@@ -43,7 +48,7 @@ impl AnchorFolder {
     }
 
     async fn verify(&self, store: Option<&MemoryStore>, key: &str) -> (Exit, String) {
-        let args = AnchorVerifyArgs { file: self.path("anchors"), public_key: self.path(key) };
+        let args = AnchorVerifyArgs { file: self.file(), public_key: self.path(key) };
         let store = store.map(|store| store as &dyn EventStore);
         let mut out = Vec::new();
         let exit = anchors::verify(&args, store, &self.path("tree"), &mut out).await.unwrap();

@@ -1,6 +1,6 @@
 //! The floor: the last event that is in the archive alone.
 //!
-//! The row `floor` of the table `meta` has its position, `floor_hash` its hash, and `archive` the archive's folder. The
+//! The row `floor` of the table `meta` has its position, `floor_hash` its hash, and `archive` the archive's address. The
 //! step that removes events from the file also raises the floor, in one transaction. So at every moment an event is in
 //! the file, or it is at or below the floor. Readers take their rows and the floor from one snapshot of the file, and
 //! read the events up to the floor from the archive.
@@ -8,7 +8,7 @@
 //! The index by stream and the names of streams keep their rows. So the events of a stream are found in the archive by
 //! their positions, and revisions go on after the removed ones.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
@@ -19,6 +19,7 @@ use super::{by_stream, error};
 use crate::archive::cold::ColdEvents;
 use crate::chain::{Anchor, EventHash};
 use crate::envelope::Position;
+use crate::place::{self, PlaceAddress};
 use crate::store::StoreError;
 
 /// Opens the archive once for all readers of a log.
@@ -66,19 +67,36 @@ pub(super) fn anchor(connection: &Connection) -> Result<Anchor, StoreError> {
     Ok(Anchor { position: Position(position), hash })
 }
 
-/// The folder of the archive that has the events up to the floor.
-pub(super) fn folder(connection: &Connection) -> Result<PathBuf, StoreError> {
+/// The address of the archive that has the events up to the floor.
+pub(super) fn address(connection: &Connection) -> Result<PlaceAddress, StoreError> {
     let text: String = connection
         .prepare_cached("SELECT value FROM meta WHERE key = 'archive'")
         .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
         .map_err(|e| error::explain(&e, 0))?;
-    let beside = connection.path().and_then(|path| Path::new(path).parent()).unwrap_or(Path::new(""));
-    Ok(beside.join(text))
+    Ok(match text.parse::<PlaceAddress>() {
+        Ok(address @ PlaceAddress::S3(_)) => address,
+        _ => PlaceAddress::Folder(beside(connection).join(text)),
+    })
 }
 
-/// The note of a folder in the log at `path`. A folder beside the log is noted without its beginning, so that both can
-/// be moved together.
-pub(super) fn note_of(path: &Path, folder: &Path) -> Result<String, StoreError> {
+/// The folder of the log.
+fn beside(connection: &Connection) -> &Path {
+    connection.path().and_then(|path| Path::new(path).parent()).unwrap_or(Path::new(""))
+}
+
+/// Opens the archive that has the events up to the floor.
+pub(super) fn open(connection: &Connection) -> Result<ColdEvents, StoreError> {
+    let address = address(connection)?;
+    let opened = place::open(&address, &beside(connection).join(place::LOCAL));
+    // An archive that cannot be opened is like one that cannot be read.
+    let lost = |error: std::io::Error| StoreError::Io(format!("the archive cannot be read: {address}: {error}"));
+    Ok(ColdEvents::new(opened.map_err(lost)?))
+}
+
+/// The note of an archive in the log at `path`. A folder beside the log is noted without its beginning, so that both
+/// can be moved together.
+pub(super) fn note_of(path: &Path, address: &PlaceAddress) -> Result<String, StoreError> {
+    let Some(folder) = address.folder() else { return Ok(address.note()) };
     let io = |reason: &dyn std::fmt::Display| StoreError::Io(format!("{}: {reason}", folder.display()));
     let whole = std::path::absolute(folder).map_err(|error| io(&error))?;
     let inside = path.parent().and_then(|beside| whole.strip_prefix(beside).ok()).unwrap_or(&whole);
@@ -87,16 +105,17 @@ pub(super) fn note_of(path: &Path, folder: &Path) -> Result<String, StoreError> 
 
 /// The archive of this log. The first call compares it with the floor, so that the archive of another log is refused.
 pub(super) fn archive(connection: &Connection, kinds: &Kinds) -> Result<Arc<ColdEvents>, StoreError> {
-    let folder = folder(connection)?;
-    let mut opened = kinds.archive.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(cold) = opened.as_ref().filter(|cold| cold.folder() == folder) {
+    let address = address(connection)?;
+    let opened = || kinds.archive.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(cold) = opened().as_ref().filter(|cold| *cold.address() == address) {
         return Ok(Arc::clone(cold));
     }
-    let (floor, cold) = (anchor(connection)?, Arc::new(ColdEvents::new(folder)));
+    // Other readers do not wait for this one: an object store may be slow.
+    let (floor, cold) = (anchor(connection)?, Arc::new(open(connection)?));
     match cold.event(floor.position.0, None) {
         Ok(event) if event.hash != Some(floor.hash) => Err(foreign(&cold, floor.position)),
         Ok(_) => {
-            *opened = Some(Arc::clone(&cold));
+            *opened() = Some(Arc::clone(&cold));
             Ok(cold)
         }
         // A damaged part of the archive does not hide its other parts. The next read looks again.
@@ -107,7 +126,7 @@ pub(super) fn archive(connection: &Connection, kinds: &Kinds) -> Result<Arc<Cold
 
 /// The error for an archive that has another event at the floor.
 pub(super) fn foreign(cold: &ColdEvents, position: Position) -> StoreError {
-    let reason = format!("the archive in {} is of another log, or was changed", cold.folder().display());
+    let reason = format!("the archive in {} is of another log, or was changed", cold.address());
     StoreError::Corrupt { position: position.0, reason }
 }
 

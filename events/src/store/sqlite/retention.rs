@@ -8,7 +8,6 @@
 //! The file does not become smaller. Later events use the space of the removed ones.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -21,6 +20,7 @@ use super::{ReadOnlyLog, SqliteStore, error, reader};
 use crate::archive::cold::ColdEvents;
 use crate::chain::Anchor;
 use crate::envelope::Position;
+use crate::place::{FilePlace, PlaceAddress};
 use crate::store::StoreError;
 
 /// The number of events that one transaction removes.
@@ -42,8 +42,8 @@ pub struct LogSize {
 pub struct ArchivedPart {
     /// Its last event.
     pub end: Anchor,
-    /// The archive's folder; `None` if the file has all events.
-    pub folder: Option<PathBuf>,
+    /// The address of the archive; `None` if the file has all events.
+    pub archive: Option<PlaceAddress>,
 }
 
 impl SqliteStore {
@@ -63,7 +63,7 @@ impl SqliteStore {
         self.readers.run(|connection, _| size(connection)).await
     }
 
-    /// Removes the events up to `to` from the file. The archive in `folder` must have them; from now on the log reads
+    /// Removes the events up to `to` from the file. The archive in `place` must have them; from now on the log reads
     /// them there. After each step, `tell` gets the position that was reached, and may end the move. Returns the last
     /// event that is in the archive alone.
     ///
@@ -72,7 +72,7 @@ impl SqliteStore {
     pub async fn move_to_archive(
         &self,
         to: Position,
-        folder: &Path,
+        place: Arc<dyn FilePlace>,
         mut tell: impl FnMut(Position) -> ControlFlow<()>,
     ) -> Result<Anchor, StoreError> {
         if to > self.tail.head() {
@@ -83,9 +83,8 @@ impl SqliteStore {
         if to == Position::START {
             return Ok(at);
         }
-        let archive = floor::note_of(&self.path, folder)?;
-        let whole = std::path::absolute(folder).map_err(|e| StoreError::Io(format!("{}: {e}", folder.display())))?;
-        let cold = Arc::new(ColdEvents::new(whole));
+        let archive = floor::note_of(&self.path, place.address())?;
+        let cold = Arc::new(ColdEvents::new(place));
         let checked = Arc::clone(&cold);
         let durable = tokio::task::spawn_blocking(move || checked.make_durable(to.0)).await;
         durable.map_err(|error| StoreError::Io(error.to_string()))??;
@@ -123,8 +122,8 @@ impl ReadOnlyLog {
 fn archived(connection: &Connection) -> Result<ArchivedPart, StoreError> {
     let _snapshot = floor::snapshot(connection)?;
     let end = floor::anchor(connection)?;
-    let folder = if end.position == Position::START { None } else { Some(floor::folder(connection)?) };
-    Ok(ArchivedPart { end, folder })
+    let archive = if end.position == Position::START { None } else { Some(floor::address(connection)?) };
+    Ok(ArchivedPart { end, archive })
 }
 
 fn size(connection: &Connection) -> Result<LogSize, StoreError> {

@@ -5,9 +5,8 @@
 //! log's file. Personal fields are sealed in the archive under the same keys as in the log, so an erasure reaches the
 //! archive, too.
 
-use std::fs::{DirBuilder, File};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,8 +15,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronova_events::archive::entry::ExportEntry;
 use chronova_events::archive::segment::{SignText, end_of, name_of, write};
+use chronova_events::archive::sha256_in;
 use chronova_events::chain::EventHash;
 use chronova_events::envelope::{Position, Recorded, Timestamp};
+use chronova_events::place::{FilePlace, PlaceAddress};
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::EventStore;
 use chronova_events::store::criteria::Criteria;
@@ -55,9 +56,10 @@ pub struct ArchiveArgs {
     /// Archive the events before this position or time
     #[arg(long, value_name = "POSITION|TIME")]
     pub before: ArchiveBound,
-    /// The archive's folder; continues an existing archive [default: `archive` in the data directory]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    /// The archive's folder, or s3://BUCKET/PREFIX; continues an existing archive [default: `archive` in the data
+    /// directory]
+    #[arg(long, value_name = "PLACE")]
+    pub out: Option<PlaceAddress>,
     /// Sign the manifests with this private key, in PEM: see `chronova audit keygen`
     #[arg(long, value_name = "FILE")]
     pub sign_key: Option<PathBuf>,
@@ -68,9 +70,9 @@ pub struct ArchiveArgs {
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct ArchiveVerifyArgs {
-    /// The archive's folder [default: `archive` in the data directory]
-    #[arg(value_name = "DIR")]
-    pub folder: Option<PathBuf>,
+    /// The archive's folder, or s3://BUCKET/PREFIX [default: `archive` in the data directory]
+    #[arg(value_name = "PLACE")]
+    pub archive: Option<PlaceAddress>,
     /// The public key, in PEM, with which each segment must be signed
     #[arg(long, value_name = "FILE")]
     pub public_key: Option<PathBuf>,
@@ -90,22 +92,28 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> CommandFailure + '_ {
 }
 
 /// The segments of an archive, in order.
-pub fn manifests(folder: &Path) -> Result<Vec<Manifest>, CommandFailure> {
-    Ok(chronova_events::archive::manifests(folder)?)
+pub fn manifests(place: &dyn FilePlace) -> Result<Vec<Manifest>, CommandFailure> {
+    Ok(chronova_events::archive::manifests(place)?)
 }
 
-/// Archives the events that `args` select. The folder is locked meanwhile, because each command replaces temporary files
-/// of the same names.
+/// Archives the events that `args` select. The archive is locked meanwhile, because each command replaces temporary
+/// files of the same names.
 pub async fn run(
     args: &ArchiveArgs,
     store: &dyn EventStore,
-    folder: &Path,
+    place: &dyn FilePlace,
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let _locked = if args.dry_run { None } else { Some(locked(folder)?) };
-    let known = if folder.exists() { manifests(folder)? } else { Vec::new() };
-    let mut next = continues(store, folder, &known).await?;
+    let _locked = if args.dry_run { None } else { Some(locked(place)?) };
+    let known = match manifests(place) {
+        // A dry run creates no folder.
+        Err(CommandFailure::File { error, .. }) if args.dry_run && error.kind() == io::ErrorKind::NotFound => {
+            Vec::new()
+        }
+        found => found?,
+    };
+    let mut next = continues(store, place, &known).await?;
     let end = match args.before {
         ArchiveBound::Position(position) => position,
         ArchiveBound::Time(when) => first_at(store, Position::START, when.resolve(now)).await?,
@@ -121,36 +129,36 @@ pub async fn run(
         next = end + 1;
     }
     if !args.dry_run {
-        write_to(store, folder, (next, last), now, (args.sign_key.as_deref(), out)).await?;
+        write_to(store, place, (next, last), now, (args.sign_key.as_deref(), out)).await?;
     }
     Ok(Exit::Yes)
 }
 
-/// Continues the archive up to `last`, as [`run`] does. Returns the lock of the folder.
+/// Continues the archive up to `last`, as [`run`] does. Returns the lock of the archive.
 pub async fn extend(
     store: &dyn EventStore,
-    folder: &Path,
+    place: &dyn FilePlace,
     last: u64,
     now: Timestamp,
     how: (Option<&Path>, &mut dyn Write),
 ) -> Result<File, CommandFailure> {
-    let lock = locked(folder)?;
-    let next = continues(store, folder, &manifests(folder)?).await?;
-    write_to(store, folder, (next, last), now, how).await?;
+    let lock = locked(place)?;
+    let next = continues(store, place, &manifests(place)?).await?;
+    write_to(store, place, (next, last), now, how).await?;
     Ok(lock)
 }
 
 /// Writes the segments with the events from `next` to `last`.
 async fn write_to(
     store: &dyn EventStore,
-    folder: &Path,
+    place: &dyn FilePlace,
     (mut next, last): (u64, u64),
     now: Timestamp,
     (sign_key, out): (Option<&Path>, &mut dyn Write),
 ) -> Result<(), CommandFailure> {
     let key = sign_key.map(keys::signing_key).transpose()?;
     while next <= last {
-        let manifest = segment(store, folder, (next, last), now, key.as_ref()).await?;
+        let manifest = segment(store, place, (next, last), now, key.as_ref()).await?;
         writeln!(out, "{}: positions {} to {}", manifest.file, manifest.first, manifest.last)?;
         next = manifest.last + 1;
     }
@@ -158,21 +166,22 @@ async fn write_to(
 }
 
 /// The first position that the archive lacks. Refuses the archive of another log.
-async fn continues(store: &dyn EventStore, folder: &Path, known: &[Manifest]) -> Result<u64, CommandFailure> {
+async fn continues(store: &dyn EventStore, place: &dyn FilePlace, known: &[Manifest]) -> Result<u64, CommandFailure> {
     if let Some(newest) = known.last()
         && hash_at(store, newest.last).await?.to_string() != newest.end
     {
-        let text = format!("the archive in {} belongs to another log", folder.display());
+        let text = format!("the archive in {} belongs to another log", place.address());
         return Err(CommandFailure::Usage(text));
     }
     Ok(known.last().map_or(1, |newest| newest.last.saturating_add(1)))
 }
 
-/// Creates the folder if it is not there, and locks it until the returned file is closed.
-fn locked(folder: &Path) -> Result<File, CommandFailure> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(at(folder))?;
-    let lock = File::open(folder).map_err(at(folder))?;
-    taken(lock.try_lock(), folder, "writes to this archive")?;
+/// Creates the archive's folder if it is not there, and locks it until the returned file is closed. For an archive in an
+/// object store it is the folder of the drafts. So the commands of one machine exclude each other.
+fn locked(place: &dyn FilePlace) -> Result<File, CommandFailure> {
+    let folder = place.prepare().map_err(at(Path::new(&place.address().to_string())))?;
+    let lock = File::open(&folder).map_err(at(&folder))?;
+    taken(lock.try_lock(), &folder, "writes to this archive")?;
     Ok(lock)
 }
 
@@ -197,7 +206,7 @@ pub async fn first_at(store: &dyn EventStore, after: Position, time: Timestamp) 
 /// manifest with `key`.
 pub async fn segment(
     store: &dyn EventStore,
-    folder: &Path,
+    place: &dyn FilePlace,
     (first, last): (u64, u64),
     now: Timestamp,
     key: Option<&SigningKey>,
@@ -206,7 +215,7 @@ pub async fn segment(
     let mut progress = ProgressLine::new(&format!("writes {}", name_of(first, end)), first.saturating_sub(1), end);
     let sign = key.map(|key| move |text: &str| STANDARD.encode(key.sign(text.as_bytes()).to_bytes()));
     let sign = sign.as_ref().map(|sign| sign as SignText<'_>);
-    Ok(write(store, folder, (first, last), now, sign, |position| progress.at(position)).await?)
+    Ok(write(store, place, (first, last), now, sign, |position| progress.at(position)).await?)
 }
 
 /// Creates a file that only its owner may read, like the log itself. Replaces a file that a crash left.
@@ -214,20 +223,15 @@ pub fn begin(path: &Path) -> Result<File, CommandFailure> {
     Ok(chronova_events::archive::begin(path)?)
 }
 
-/// The hash of a file's bytes, in hexadecimal digits.
-pub fn sha256(path: &Path) -> Result<String, CommandFailure> {
-    Ok(chronova_events::archive::sha256(path)?)
-}
-
 /// Calls `each` for every event of a segment, one at a time, and shows the progress.
 pub fn read_segment(
-    folder: &Path,
+    place: &dyn FilePlace,
     manifest: &Manifest,
     mut each: impl FnMut(ExportEntry) -> Result<(), CommandFailure>,
 ) -> Result<(), CommandFailure> {
     let what = format!("reads {}", printable(&manifest.file));
     let mut progress = ProgressLine::new(&what, manifest.first.saturating_sub(1), manifest.last);
-    entries(folder, manifest, |entry| {
+    entries(place, manifest, |entry| {
         progress.at(entry.position);
         each(entry)
     })
@@ -235,12 +239,12 @@ pub fn read_segment(
 
 /// Calls `each` for every event of a segment, one at a time.
 fn entries(
-    folder: &Path,
+    place: &dyn FilePlace,
     manifest: &Manifest,
     mut each: impl FnMut(ExportEntry) -> Result<(), CommandFailure>,
 ) -> Result<(), CommandFailure> {
-    let path = manifest.path(folder);
-    let file = File::open(&path).map_err(at(&path))?;
+    let path = place.path_of(manifest.file_name());
+    let file = place.reader(manifest.file_name()).map_err(at(&path))?;
     let mut lines = BufReader::new(zstd::Decoder::new(file).map_err(at(&path))?);
     let mut line = Vec::new();
     loop {
@@ -258,21 +262,21 @@ fn entries(
 /// Verifies an archive by itself, and against the log if there is one. With a key, each segment must be signed.
 pub async fn verify(
     store: Option<&dyn EventStore>,
-    folder: &Path,
+    place: &dyn FilePlace,
     key: Option<&VerifyingKey>,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let all = manifests(folder)?;
-    // The folder may be the wrong one, or somebody has removed the manifests.
+    let all = manifests(place)?;
+    // The place may be the wrong one, or somebody has removed the manifests.
     if all.is_empty() {
-        writeln!(out, "NOT valid: {} has no segments", folder.display())?;
+        writeln!(out, "NOT valid: {} has no segments", place.address())?;
         return Ok(Exit::No);
     }
     let mut chain = all.first().map_or_else(String::new, |first| first.before.clone());
     let mut next = all.first().map_or(1, |first| first.first);
     let mut exit = Exit::Yes;
     for manifest in &all {
-        let mut problem = match check(folder, manifest, &chain, next) {
+        let mut problem = match check(place, manifest, &chain, next) {
             Ok(problem) => problem,
             Err(failure) => Some(failure.to_string()),
         };
@@ -311,11 +315,11 @@ async fn differs(store: &dyn EventStore, manifest: &Manifest) -> Result<Option<S
 }
 
 /// The position of the last event of a damaged segment that can be read and follows the chain.
-fn last_whole(folder: &Path, manifest: &Manifest) -> u64 {
+fn last_whole(place: &dyn FilePlace, manifest: &Manifest) -> u64 {
     let (mut hash, mut last) =
         (manifest.before.parse::<EventHash>().unwrap_or_default(), manifest.first.saturating_sub(1));
     // The reading ends where the damage is. The damage is known, so the error tells nothing more.
-    let _ = read_segment(folder, manifest, |entry| {
+    let _ = read_segment(place, manifest, |entry| {
         hash = entry.follows(&hash, last + 1).map_err(CommandFailure::Usage)?;
         last += 1;
         Ok(())
@@ -324,13 +328,17 @@ fn last_whole(folder: &Path, manifest: &Manifest) -> u64 {
 }
 
 /// The fault of a segment, if it has one.
-pub fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Result<Option<String>, CommandFailure> {
+pub fn check(
+    place: &dyn FilePlace,
+    manifest: &Manifest,
+    chain: &str,
+    next: u64,
+) -> Result<Option<String>, CommandFailure> {
     if manifest.first != next || manifest.before != chain {
         return Ok(Some(format!("it does not follow position {}", next.saturating_sub(1))));
     }
-    let path = manifest.path(folder);
-    if sha256(&path)? != manifest.sha256 {
-        let whole = match last_whole(folder, manifest) {
+    if sha256_in(place, manifest.file_name())? != manifest.sha256 {
+        let whole = match last_whole(place, manifest) {
             last if last < manifest.first => "no event in it is whole".to_owned(),
             last if last >= manifest.last => "all its events are whole".to_owned(),
             last => format!("only the events up to position {last} are whole"),
@@ -339,7 +347,7 @@ pub fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Resu
     }
     let Ok(mut hash) = manifest.before.parse::<EventHash>() else { return Ok(Some("malformed".to_owned())) };
     let (mut position, mut problem) = (manifest.first, None);
-    read_segment(folder, manifest, |entry| {
+    read_segment(place, manifest, |entry| {
         if problem.is_none() {
             match entry.follows(&hash, position) {
                 Ok(next) => hash = next,
@@ -358,18 +366,18 @@ pub fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Resu
 /// Lists the events of an archive, as `chronova audit` does for the log.
 pub fn list(
     args: &super::AuditArgs,
-    folder: &Path,
+    place: &dyn FilePlace,
     keys: &Arc<KeyRing>,
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let mut criteria = args.criteria(now, ids(&args.server, "server")?, ids(&args.host, "host")?);
-    let all = manifests(folder)?;
+    let all = manifests(place)?;
     let within = |recorded: &Recorded| recorded.position > args.after() && recorded.position <= args.last();
     let each = |look: &mut dyn FnMut(&Recorded) -> Result<(), CommandFailure>| {
         for manifest in &all {
             // The listing may go to the same terminal, where a line of progress would mix with it.
-            entries(folder, manifest, |entry| {
+            entries(place, manifest, |entry| {
                 let recorded = entry.recorded(Some(keys));
                 look(&recorded.ok_or_else(|| CommandFailure::Usage(format!("{} is malformed", manifest.file)))?)
             })?;

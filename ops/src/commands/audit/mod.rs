@@ -21,6 +21,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::place::PlaceAddress;
 use chronova_events::store::EventStore;
 use chronova_events::store::criteria::Criteria;
 use chronova_web::audit::line::Format;
@@ -124,9 +125,9 @@ pub struct AuditArgs {
     /// The form of the listing
     #[arg(long, short = 'o', value_enum, value_name = "FORM", default_value_t)]
     pub output: OutputFormat,
-    /// List the archive in this folder instead of the log
+    /// List the archive in this folder, or at s3://BUCKET/PREFIX, instead of the log
     #[arg(long, value_name = "DIR", conflicts_with = "follow")]
-    pub archive: Option<std::path::PathBuf>,
+    pub archive: Option<PlaceAddress>,
     /// Read the whole log, and neither use nor write the index (log.db.index). A forged index could hide events
     #[arg(long, conflicts_with = "archive")]
     pub without_index: bool,

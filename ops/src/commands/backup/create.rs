@@ -8,18 +8,18 @@
 //! A killed command leaves no backup. The next command continues the segments of the log that the killed one wrote.
 
 use std::io::Write;
-use std::path::Path;
 
 use chronova_events::chain::Anchor;
 use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::place::FilePlace;
 use chronova_events::store::EventStore;
 
-use super::super::audit::archive::{Manifest, manifests, segment, sha256};
+use super::super::audit::archive::{Manifest, manifests, segment};
 use super::super::audit::export::hash_at;
 use super::super::{CommandFailure, Exit, LogPlace};
 use super::files::{CopiedFiles, KEYS};
 use super::folder::{BackupWriter, store as store_file};
-use super::manifest::{BackupManifest, StoredFile};
+use super::manifest::{BackupManifest, StoredFile, sha256_of};
 use super::prune::prune;
 use super::{BackupCreateArgs, at};
 
@@ -35,8 +35,9 @@ pub(super) async fn run(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let dir = args.place.dir.as_path();
-    if let (Ok(dir), Ok(data)) = (std::path::absolute(dir), std::path::absolute(&place.data.0))
+    let address = args.place.completed(place)?;
+    if let Some(Ok(dir)) = address.folder().map(std::path::absolute)
+        && let Ok(data) = std::path::absolute(&place.data.0)
         && dir.starts_with(&data)
     {
         let told = format!("{} is in the data directory and would be lost with it: name another folder", dir.display());
@@ -44,16 +45,15 @@ pub(super) async fn run(
     }
     // Without a log there is nothing to back up, and no folder is made.
     drop(place.read().await?);
-    let writer = BackupWriter::open(dir)?;
+    let writer = BackupWriter::open(&address, &place.data)?;
     let backups = writer.folder.backups()?;
     match make(&writer, &backups, place, now, out).await {
         Err(failure) if failure.is_full() => {
             writer.remove_unfinished()?;
             return Err(CommandFailure::Usage(format!(
-                "{failure}: no backup was made; the {} older backups in {} are whole. Free space, then run the command \
-                 again: it continues where it stopped",
-                backups.len(),
-                dir.display()
+                "{failure}: no backup was made; the {} older backups in {address} are whole. Free space, then run the \
+                 command again: it continues where it stopped",
+                backups.len()
             )));
         }
         made => made?,
@@ -72,13 +72,12 @@ async fn make(
     out: &mut dyn Write,
 ) -> Result<(), CommandFailure> {
     let newest = backups.last();
-    let mut files = CopiedFiles::after(newest);
-    let log = writer.folder.log();
+    let mut files = CopiedFiles::after(newest, &writer.folder)?;
     files.collect(&place.data, writer)?;
     for _ in 0..ROUNDS {
         // Opening the log makes its events durable, so that the backup has no event that the log may yet lose.
         let store = place.read().await?;
-        let segments = extend(&*store, &log, now).await?;
+        let segments = extend(&*store, writer.folder.log(), now).await?;
         let head = store.anchor().await?.unwrap_or(Anchor::START);
         files.collect(&place.data, writer)?;
         // A log in a database does not show events that were appended after it was opened.
@@ -88,8 +87,8 @@ async fn make(
         }
         let (recorded_at, bytes) = (time_of(&*store, head.position).await?, files.bytes);
         let mut manifest = BackupManifest::new(now, head, recorded_at);
-        manifest.segments = descriptions(&log, &segments, newest)?;
-        manifest.keys = store_file(&place.data.keys(), &writer.folder.keys(), KEYS.to_owned())?;
+        manifest.segments = descriptions(writer.folder.log(), &segments, newest)?;
+        manifest.keys = store_file(&place.data.keys(), writer.folder.keys(), KEYS.to_owned())?;
         manifest.files = files.list();
         writer.complete(&manifest)?;
         let all: Vec<BackupManifest> = backups.iter().cloned().chain([manifest.clone()]).collect();
@@ -107,7 +106,7 @@ async fn make(
 }
 
 /// Continues the archive up to the end of the log. Returns all segments.
-async fn extend(store: &dyn EventStore, log: &Path, now: Timestamp) -> Result<Vec<Manifest>, CommandFailure> {
+async fn extend(store: &dyn EventStore, log: &dyn FilePlace, now: Timestamp) -> Result<Vec<Manifest>, CommandFailure> {
     let mut segments = manifests(log)?;
     check_same_log(store, log, segments.last()).await?;
     let (mut next, last) = (segments.last().map_or(1, |newest| newest.last + 1), store.head().0);
@@ -121,7 +120,11 @@ async fn extend(store: &dyn EventStore, log: &Path, now: Timestamp) -> Result<Ve
 
 /// Refuses a log that does not continue the log in the backups: the log of another cloud, or a log that was restored to
 /// an earlier position and has new events since.
-async fn check_same_log(store: &dyn EventStore, log: &Path, newest: Option<&Manifest>) -> Result<(), CommandFailure> {
+async fn check_same_log(
+    store: &dyn EventStore,
+    log: &dyn FilePlace,
+    newest: Option<&Manifest>,
+) -> Result<(), CommandFailure> {
     let Some(newest) = newest else { return Ok(()) };
     if newest.last <= store.head().0 && hash_at(store, newest.last).await?.to_string() == newest.end {
         return Ok(());
@@ -129,23 +132,23 @@ async fn check_same_log(store: &dyn EventStore, log: &Path, newest: Option<&Mani
     Err(CommandFailure::Usage(format!(
         "{} has another log, which reaches position {}: a log that was restored to an earlier position needs a backup \
          folder of its own",
-        log.display(),
+        log.address(),
         newest.last
     )))
 }
 
 /// The descriptions of the segments after the newest backup.
 fn descriptions(
-    log: &Path,
+    log: &dyn FilePlace,
     segments: &[Manifest],
     newest: Option<&BackupManifest>,
 ) -> Result<Vec<StoredFile>, CommandFailure> {
     let before = newest.map_or(0, |newest| newest.position);
     let describe = |segment: &Manifest| {
         let name = segment.described_in();
-        let path = log.join(&name);
-        let size = path.metadata().map_err(at(&path))?.len();
-        Ok(StoredFile { path: name, size, sha256: sha256(&path)?, modified: None })
+        let content = log.get(&name).map_err(at(&log.path_of(&name)))?;
+        let (size, sha256) = (content.len() as u64, sha256_of(&content));
+        Ok(StoredFile { path: name, size, sha256, modified: None })
     };
     segments.iter().filter(|segment| segment.first > before).map(describe).collect()
 }

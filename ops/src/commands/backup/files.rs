@@ -12,6 +12,7 @@
 //! Everything else is rebuilt from the log (`views/`, `views.keys`, `log.db.seals`, `log.db.witness`,
 //! `log.db.tree`, `log.db.index`), belongs to a running process (`log.db.lock`, `log.db-wal`), is in the backup of the
 //! log (`archive/`: a backup reads archived events through the log, and a restored log has all events in its file),
+//! can be read from an object store again (`archive.s3/`, `backups.s3/`),
 //! identifies the file of the log (`log.db.home`), or simulates hosts (`sim/`).
 
 use std::collections::BTreeMap;
@@ -25,7 +26,8 @@ use uuid::Uuid;
 
 use super::super::log_pages::payload;
 use super::super::{CommandFailure, DataDir};
-use super::folder::{BackupWriter, modified, names, store};
+use super::at;
+use super::folder::{BackupFolder, BackupWriter, modified, names, store};
 use super::manifest::{BackupManifest, StoredFile};
 
 const SINGLE: [&str; 3] = ["token.key", "clouds.yaml", "log.db.holds"];
@@ -42,14 +44,18 @@ pub(super) struct CopiedFiles {
     copies: BTreeMap<String, StoredFile>,
     /// The copies of the newest earlier backup.
     known: BTreeMap<String, StoredFile>,
+    /// The sizes of the files that earlier backups have stored, by name.
+    stored: BTreeMap<String, u64>,
     pub(super) bytes: u64,
 }
 
 impl CopiedFiles {
     /// `newest`: the newest backup, whose copies of unchanged files are used again.
-    pub(super) fn after(newest: Option<&BackupManifest>) -> Self {
+    pub(super) fn after(newest: Option<&BackupManifest>, folder: &BackupFolder) -> Result<Self, CommandFailure> {
         let known = newest.map(|backup| backup.files.iter().map(|file| (file.path.clone(), file.clone())).collect());
-        Self { known: known.unwrap_or_default(), ..Self::default() }
+        let files = folder.files();
+        let stored = files.sizes().map_err(at(Path::new(&files.address().to_string())))?.into_iter().collect();
+        Ok(Self { known: known.unwrap_or_default(), stored, ..Self::default() })
     }
 
     pub(super) fn list(self) -> Vec<StoredFile> {
@@ -80,13 +86,10 @@ impl CopiedFiles {
         if self.copies.get(&path).is_some_and(|copied| same(&copied)) {
             return Ok(());
         }
-        let is_stored = |file: &&StoredFile| {
-            let copy = writer.folder.files().join(&file.sha256);
-            copy.metadata().is_ok_and(|copy| copy.len() == file.size)
-        };
+        let is_stored = |file: &&StoredFile| self.stored.get(&file.sha256) == Some(&file.size);
         if let Some(known) = self.known.get(&path).filter(same).filter(is_stored) {
             self.copies.insert(path, known.clone());
-        } else if let Some(copied) = store(&source, &writer.folder.files(), path.clone())? {
+        } else if let Some(copied) = store(&source, writer.folder.files(), path.clone())? {
             self.bytes += copied.size;
             self.copies.insert(path, copied);
         }

@@ -5,13 +5,13 @@ use std::io::Write;
 use serde_json::json;
 
 use super::super::audit::archive::manifests;
-use super::super::{CommandFailure, Exit};
+use super::super::{CommandFailure, Exit, LogPlace};
 use super::BackupListArgs;
 use super::folder::BackupFolder;
 use super::manifest::BackupManifest;
 
-pub(super) fn run(args: &BackupListArgs, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
-    let folder = BackupFolder::open(&args.place.dir)?;
+pub(super) fn run(args: &BackupListArgs, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let folder = BackupFolder::open(&args.place.completed(place)?, &place.data)?;
     let backups = folder.backups()?;
     let all: Vec<_> = backups.iter().map(as_json).collect();
     if args.form.write(&json!({"backups": all}), out)? {
@@ -30,7 +30,7 @@ pub(super) fn run(args: &BackupListArgs, out: &mut dyn Write) -> Result<Exit, Co
         )?;
     }
     let end = backups.last().map_or(0, |newest| newest.position);
-    if let Some(left) = manifests(&folder.log())?.last().filter(|newest| newest.last > end) {
+    if let Some(left) = manifests(folder.log())?.last().filter(|newest| newest.last > end) {
         let told = "an unfinished backup has copied the log up to position";
         writeln!(out, "{told} {}: the next `chronova backup create` continues it", left.last)?;
     }

@@ -100,7 +100,7 @@ impl BackupManifest {
     }
 }
 
-fn sha256_of(bytes: &[u8]) -> String {
+pub(super) fn sha256_of(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 

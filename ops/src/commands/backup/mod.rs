@@ -1,4 +1,4 @@
-//! `chronova backup`: copies of a control plane's data in a folder, made while the server runs.
+//! `chronova backup`: copies of a control plane's data in a folder or in an object store, made while the server runs.
 //!
 //! | file | contents |
 //! |---|---|
@@ -25,9 +25,10 @@ mod restore;
 mod verify;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use chronova_events::envelope::Timestamp;
+use chronova_events::place::PlaceAddress;
 use clap::{Args, Subcommand};
 
 use super::list_form::ListFormArgs;
@@ -47,15 +48,21 @@ pub enum BackupSubcommand {
     /// List the backups in a folder.
     List {
         #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
         args: BackupListArgs,
     },
     /// Read every byte of the backups in a folder, and name each damaged file.
     Verify {
         #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
         args: BackupPlace,
     },
     /// Remove all backups but the newest, and the files that only they need.
     Prune {
+        #[command(flatten)]
+        place: ConfigPaths,
         #[command(flatten)]
         args: BackupPruneArgs,
     },
@@ -80,9 +87,21 @@ pub enum BackupCommand {
 
 #[derive(Debug, Args)]
 pub struct BackupPlace {
-    /// The folder of the backups
-    #[arg(value_name = "DIR", value_parser = backup_dir)]
-    pub dir: PathBuf,
+    /// The folder of the backups, or s3://BUCKET/PREFIX
+    #[arg(value_name = "PLACE")]
+    pub address: PlaceAddress,
+}
+
+impl BackupPlace {
+    /// The address with all that the configuration says about it.
+    fn completed(&self, place: &LogPlace) -> Result<PlaceAddress, CommandFailure> {
+        self.address.clone().completed(&place.s3).map_err(CommandFailure::Usage)
+    }
+
+    /// The configuration, if it says how to reach the backups.
+    fn config(&self, paths: ConfigPaths) -> Option<ConfigPaths> {
+        self.address.folder().is_none().then_some(paths)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -132,25 +151,14 @@ pub struct BackupRestoreArgs {
     pub without_keys: bool,
 }
 
-/// Refuses URLs. Otherwise the mistake would create a folder with a strange name.
-fn backup_dir(text: &str) -> Result<PathBuf, String> {
-    match text.split_once("://") {
-        Some((scheme, _)) => Err(format!(
-            "backups go to a directory, and {scheme}:// is a URL: back up to a directory and copy it to the object \
-             store, or mount the store as a file system"
-        )),
-        None => Ok(PathBuf::from(text)),
-    }
-}
-
 impl BackupSubcommand {
     /// The command, and the configuration that it needs.
     pub fn parts(self) -> (Option<ConfigPaths>, BackupCommand) {
         match self {
             Self::Create { place, args } => (Some(place), BackupCommand::Create(args)),
-            Self::List { args } => (None, BackupCommand::List(args)),
-            Self::Verify { args } => (None, BackupCommand::Verify(args)),
-            Self::Prune { args } => (None, BackupCommand::Prune(args)),
+            Self::List { place, args } => (args.place.config(place), BackupCommand::List(args)),
+            Self::Verify { place, args } => (args.config(place), BackupCommand::Verify(args)),
+            Self::Prune { place, args } => (args.place.config(place), BackupCommand::Prune(args)),
             Self::Restore { place, args } => (Some(place), BackupCommand::Restore(args)),
         }
     }
@@ -164,9 +172,9 @@ pub async fn run(
 ) -> Result<Exit, CommandFailure> {
     match command {
         BackupCommand::Create(args) => create::run(args, place, now, out).await,
-        BackupCommand::List(args) => list::run(args, out),
-        BackupCommand::Verify(args) => verify::run(&args.dir, out),
-        BackupCommand::Prune(args) => prune::run(&args.place.dir, args.keep, out),
+        BackupCommand::List(args) => list::run(args, place, out),
+        BackupCommand::Verify(args) => verify::run(args, place, out),
+        BackupCommand::Prune(args) => prune::run(args, place, out),
         BackupCommand::Restore(args) => restore::run(args, place, now, out).await,
     }
 }
@@ -177,14 +185,16 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> CommandFailure + '_ {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
-    fn a_url_is_refused_with_a_way_out() {
-        for url in ["s3://bucket/prefix", "https://store/bucket", "file:///srv"] {
-            let told = backup_dir(url).map_err(|told| told.contains("directory"));
-            assert_eq!(told, Err(true), "{url}");
-        }
-        assert_eq!(backup_dir("/srv/backups"), Ok(PathBuf::from("/srv/backups")));
+    fn only_an_object_store_needs_the_configuration() {
+        let config = |address: &str| {
+            let place = BackupPlace { address: address.parse().unwrap() };
+            place.config(ConfigPaths::default()).is_some()
+        };
+        assert!(!config("/srv/backups"));
+        assert!(config("s3://cold/backups"));
     }
 }

@@ -9,14 +9,14 @@
 //! backup whole. The next prune removes the rest.
 
 use std::io::Write;
-use std::path::Path;
 
-use super::super::{CommandFailure, Exit};
+use super::super::{CommandFailure, Exit, LogPlace};
+use super::BackupPruneArgs;
 use super::folder::{BackupFolder, BackupWriter};
 
-pub(super) fn run(dir: &Path, keep: usize, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
-    let writer = BackupWriter::of(BackupFolder::open(dir)?)?;
-    let removed = prune(&writer, keep)?;
+pub(super) fn run(args: &BackupPruneArgs, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let writer = BackupWriter::of(BackupFolder::open(&args.place.completed(place)?, &place.data)?)?;
+    let removed = prune(&writer, args.keep)?;
     let left = writer.folder.backups()?.len();
     writeln!(out, "removed {removed} backups, {left} are left")?;
     Ok(Exit::Yes)

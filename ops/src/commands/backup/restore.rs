@@ -15,6 +15,7 @@ use std::path::Path;
 use chronova_events::chain::Anchor;
 use chronova_events::envelope::{Recorded, Timestamp};
 use chronova_events::installation::CopyOrigin;
+use chronova_events::place::FilePlace;
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::StoreError;
 use chronova_events::store::sqlite::import::LogImport;
@@ -26,7 +27,7 @@ use super::super::locks::taken;
 use super::super::moments::AsOf;
 use super::super::{CommandFailure, DataDir, Exit, LogPlace, log_home};
 use super::files::{IMAGES, KEYS, SECRETS};
-use super::folder::{BackupFolder, BackupReader, distinct, names, remove, sync};
+use super::folder::{BackupFolder, BackupReader, distinct, names, names_in, remove, sync};
 use super::manifest::{BackupManifest, StoredFile, hexadecimal};
 use super::{BackupRestoreArgs, at};
 
@@ -75,10 +76,10 @@ pub(super) async fn run(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     place.in_file("backup restore")?;
-    let reader = BackupReader::open(&args.place.dir)?;
+    let reader = BackupReader::open(&args.place.completed(place)?, &place.data)?;
     let folder = &reader.folder;
     let (backups, mut damages) = readable(folder)?;
-    let none = || CommandFailure::Usage(format!("there is no backup in {}", folder.display()));
+    let none = || CommandFailure::Usage(format!("there is no backup in {}", folder.address()));
     let newest = backups.last().ok_or_else(none)?;
     let bound = RestoreBound::of(args, newest, now)?;
     let data = &place.data;
@@ -112,7 +113,7 @@ pub(super) async fn run(
 /// Copies the keys of the personal fields. If they are damaged, the failure names the option that leaves them out.
 fn take_keys(folder: &BackupFolder, data: &DataDir, backups: &[BackupManifest]) -> Result<(), CommandFailure> {
     let Some(keys) = keys(folder, backups)? else { return Ok(()) };
-    take(&folder.keys(), &data.0, &keys, KEYS).map_err(|failure| match failure {
+    take(folder.keys(), &data.0, &keys, KEYS).map_err(|failure| match failure {
         damaged if is_damage(&damaged) => CommandFailure::Usage(format!(
             "{damaged}: restore from another copy of the backup; if no copy has whole keys, --without-keys restores \
              everything but the personal fields"
@@ -134,11 +135,11 @@ fn is_damage(failure: &CommandFailure) -> bool {
 /// is damaged, the folder still has its keys. The name of their file is their hash.
 fn keys(folder: &BackupFolder, backups: &[BackupManifest]) -> Result<Option<StoredFile>, CommandFailure> {
     let Some(named) = backups.iter().rev().find_map(|backup| backup.keys.clone()) else { return Ok(None) };
-    if folder.keys().join(&named.sha256).exists() {
+    let there = names_in(folder.keys())?;
+    if there.contains(&named.sha256) {
         return Ok(Some(named));
     }
-    let there = names(&folder.keys())?.into_iter().find(|name| !name.contains('.'));
-    Ok(Some(match there {
+    Ok(Some(match there.into_iter().find(|name| !name.contains('.')) {
         Some(sha256) => StoredFile { sha256, ..named },
         None => named,
     }))
@@ -187,11 +188,11 @@ fn write_log(
 ) -> Result<Anchor, CommandFailure> {
     let mut import = LogImport::create(&data.log())?;
     let (mut batch, mut over) = (Vec::with_capacity(BATCH), false);
-    for segment in manifests(&folder.log())?.iter().filter(|segment| segment.first <= newest.position) {
+    for segment in manifests(folder.log())?.iter().filter(|segment| segment.first <= newest.position) {
         if over {
             break;
         }
-        read_segment(&folder.log(), segment, |entry| {
+        read_segment(folder.log(), segment, |entry| {
             if over {
                 return Ok(());
             }
@@ -217,7 +218,7 @@ fn write_log(
     if let RestoreBound::Position(last) = bound
         && end.position.0 != last
     {
-        let (folder, end) = (folder.display(), end.position);
+        let (folder, end) = (folder.address(), end.position);
         let told = format!("the log in the backup ends at position {end}: chronova backup verify {folder} shows why");
         return Err(CommandFailure::Usage(told));
     }
@@ -249,7 +250,7 @@ fn take_files(
     }
     let mut whole = 0;
     for file in files {
-        match take(&folder.files(), &data.0, file, &file.path) {
+        match take(folder.files(), &data.0, file, &file.path) {
             Ok(()) => whole += 1,
             Err(failure) if failure.is_full() => return Err(failure),
             Err(failure) => damages.push(format!("{} was not restored: {failure}", file.path)),
@@ -262,14 +263,15 @@ fn take_files(
 }
 
 /// Copies one file out of the backup, and compares its hash.
-fn take(from: &Path, data: &Path, file: &StoredFile, path: &str) -> Result<(), CommandFailure> {
+fn take(from: &dyn FilePlace, data: &Path, file: &StoredFile, path: &str) -> Result<(), CommandFailure> {
     let plain = Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-    let damaged = |what: &str| CommandFailure::Usage(format!("{}: {path} {what}", from.join(&file.sha256).display()));
+    let damaged =
+        |what: &str| CommandFailure::Usage(format!("{}: {path} {what}", from.path_of(&file.sha256).display()));
     if !plain {
         return Err(damaged("is no path in a data directory"));
     }
     let target = data.join(path);
-    let copied = copy(&from.join(&file.sha256), &target)
+    let copied = copy(from, &file.sha256, &target)
         .and_then(|hash| if hash == file.sha256 { Ok(()) } else { Err(damaged("was changed after it was written")) });
     if copied.is_err() {
         // The control plane must not serve half of an image.
@@ -279,8 +281,9 @@ fn take(from: &Path, data: &Path, file: &StoredFile, path: &str) -> Result<(), C
 }
 
 /// Copies a file. Returns the hash of its content.
-fn copy(source: &Path, target: &Path) -> Result<String, CommandFailure> {
-    let mut source_file = File::open(source).map_err(at(source))?;
+fn copy(from: &dyn FilePlace, name: &str, target: &Path) -> Result<String, CommandFailure> {
+    let source = &from.path_of(name);
+    let mut source_file = from.reader(name).map_err(at(source))?;
     let mut target_file = begin(target)?;
     let (mut hash, mut chunk) = (Sha256::new(), vec![0; 1 << 18]);
     loop {

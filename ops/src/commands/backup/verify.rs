@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
 
-use super::super::audit::archive::{check, manifests, sha256};
-use super::super::{CommandFailure, Exit};
+use chronova_events::archive::sha256_in;
+use chronova_events::place::FilePlace;
+
+use super::super::audit::archive::{check, manifests};
+use super::super::{CommandFailure, Exit, LogPlace};
+use super::BackupPlace;
 use super::folder::{BackupFolder, ReadManifest, distinct};
 use super::manifest::StoredFile;
 
-pub(super) fn run(dir: &Path, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
-    let folder = BackupFolder::open(dir)?;
+pub(super) fn run(args: &BackupPlace, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let folder = BackupFolder::open(&args.completed(place)?, &place.data)?;
     loop {
         let before = folder.manifests()?;
         let seen = survey(&folder, &before)?;
@@ -43,8 +46,8 @@ fn survey(folder: &BackupFolder, manifests: &[ReadManifest]) -> Result<BackupSur
     let backups = distinct(backups);
     let log = folder.log();
     let described: Vec<&StoredFile> = backups.iter().flat_map(|backup| &backup.segments).collect();
-    damages.extend(described.iter().filter_map(|file| damage(&log, &file.path, file, "log")));
-    let ends = check_log(&log, &mut damages)?;
+    damages.extend(described.iter().filter_map(|file| damage(log, &file.path, file, "log")));
+    let ends = check_log(log, &mut damages)?;
     for backup in &backups {
         if backup.position > 0 && ends.get(&backup.position) != Some(&backup.hash) {
             damages.push(format!("log: it does not reach position {} with the hash of that backup", backup.position));
@@ -52,9 +55,9 @@ fn survey(folder: &BackupFolder, manifests: &[ReadManifest]) -> Result<BackupSur
     }
     let files: BTreeMap<&str, &StoredFile> =
         backups.iter().flat_map(|backup| &backup.files).map(|file| (file.sha256.as_str(), file)).collect();
-    damages.extend(files.values().filter_map(|file| damage(&folder.files(), &file.sha256, file, "files")));
+    damages.extend(files.values().filter_map(|file| damage(folder.files(), &file.sha256, file, "files")));
     if let Some(keys) = backups.iter().rev().find_map(|backup| backup.keys.as_ref()) {
-        damages.extend(damage(&folder.keys(), &keys.sha256, keys, "keys"));
+        damages.extend(damage(folder.keys(), &keys.sha256, keys, "keys"));
     }
     damages.sort();
     Ok(BackupSurvey { backups: backups.len(), files: files.len(), ends, damages })
@@ -66,7 +69,7 @@ fn tell(folder: &BackupFolder, seen: &BackupSurvey, out: &mut dyn Write) -> Resu
         writeln!(out, "DAMAGE  {damage}")?;
     }
     let end = ends.keys().next_back().copied().unwrap_or_default();
-    let dir = folder.display();
+    let dir = folder.address();
     writeln!(out, "{count} backups in {dir}: the log up to position {end}, {files} files")?;
     if damages.is_empty() && *count > 0 {
         writeln!(out, "the backups are whole")?;
@@ -77,11 +80,11 @@ fn tell(folder: &BackupFolder, seen: &BackupSurvey, out: &mut dyn Write) -> Resu
 }
 
 /// The damage of a copy, if it has any.
-fn damage(dir: &Path, name: &str, file: &StoredFile, shown: &str) -> Option<String> {
-    let what = match sha256(&dir.join(name)) {
+fn damage(place: &dyn FilePlace, name: &str, file: &StoredFile, shown: &str) -> Option<String> {
+    let what = match sha256_in(place, name) {
         Ok(found) if found == file.sha256 => return None,
         Ok(_) => "it was changed after it was written".to_owned(),
-        Err(failure) => failure.to_string(),
+        Err(fault) => fault.to_string(),
     };
     Some(match name == file.path {
         true => format!("{shown}/{name}: {what}"),
@@ -90,7 +93,7 @@ fn damage(dir: &Path, name: &str, file: &StoredFile, shown: &str) -> Option<Stri
 }
 
 /// Checks the segments of the log, and returns the chain's hash at the end of each.
-fn check_log(log: &Path, damages: &mut Vec<String>) -> Result<BTreeMap<u64, String>, CommandFailure> {
+fn check_log(log: &dyn FilePlace, damages: &mut Vec<String>) -> Result<BTreeMap<u64, String>, CommandFailure> {
     let segments = match manifests(log) {
         Ok(segments) => segments,
         Err(failure @ CommandFailure::Usage(_)) => {

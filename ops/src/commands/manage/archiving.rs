@@ -49,11 +49,12 @@ async fn archive(request: &ArchiveRequest, config: &Config) -> Result<PruneEnd, 
     };
     let before = request.before.map_or(Timestamp(i64::MAX), |before| Timestamp(before.and_utc().timestamp_micros()));
     let policy = RetentionPolicy { before: Some(before), keep_bytes: None, at_most: request.most };
+    let archives = place.retention_archive.clone().map(|address| address.completed(&place.s3)).transpose();
     let run = LogPrune {
         log: &log,
         data: &place.data,
-        archives: place.archive.clone(),
-        sign_key: place.archive_key.as_deref(),
+        archives: archives.map_err(CommandFailure::Usage)?,
+        sign_key: place.retention_key.as_deref(),
         policy,
         least: 1,
     };

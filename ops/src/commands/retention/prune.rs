@@ -16,6 +16,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::place::PlaceAddress;
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
 use chronova_projections::checkpoint::OpenedViews;
@@ -42,10 +43,10 @@ pub struct LogPruneArgs {
     /// Move the oldest events until the used part of the log's file has at most this size: 10GiB, 500MiB
     #[arg(long, value_name = "SIZE")]
     pub keep_size: Option<KeptSize>,
-    /// The archive's folder [default: retention_archive of the configuration, the folder that the log names, or `archive`
-    /// in the data directory]
-    #[arg(long, value_name = "DIR")]
-    pub archives: Option<PathBuf>,
+    /// The archive's folder, or s3://BUCKET/PREFIX [default: retention_archive of the configuration, the archive that the
+    /// log names, or `archive` in the data directory]
+    #[arg(long, value_name = "PLACE")]
+    pub archives: Option<PlaceAddress>,
     /// Sign the manifests with this private key, in PEM: see `chronova audit keygen` [default:
     /// retention_sign_key of the configuration]
     #[arg(long, value_name = "FILE")]
@@ -75,8 +76,8 @@ impl FromStr for KeptSize {
 pub struct LogPrune<'a> {
     pub log: &'a Arc<SqliteStore>,
     pub data: &'a DataDir,
-    /// The archive's folder, unless the log names one.
-    pub archives: Option<PathBuf>,
+    /// The complete address of the archive, unless the log names one.
+    pub archives: Option<PlaceAddress>,
     pub sign_key: Option<&'a Path>,
     pub policy: RetentionPolicy,
     /// Fewer events than this stay in the file.
@@ -111,8 +112,10 @@ pub async fn run(
         return plan(&place.data, policy, out).await;
     }
     let log = lock(place).await?;
-    let archives = args.archives.clone().or_else(|| place.archive.clone());
-    let sign_key = args.sign_key.as_deref().or(place.archive_key.as_deref());
+    let archives = args.archives.clone().or_else(|| place.retention_archive.clone());
+    let archives = archives.map(|address| address.completed(&place.s3)).transpose();
+    let archives = archives.map_err(CommandFailure::Usage)?;
+    let sign_key = args.sign_key.as_deref().or(place.retention_key.as_deref());
     let run = LogPrune { log: &log, data: &place.data, archives, sign_key, policy, least: 1 };
     let done = run.run(now, out).await;
     log.close().await;
@@ -194,8 +197,10 @@ impl LogPrune<'_> {
             writeln!(out, "nothing was moved: `chronova rebuild --replace` writes a right checkpoint")?;
             return Ok(PruneEnd::Different);
         }
-        let folder = self.archives.clone().or(facts.archived.folder).unwrap_or_else(|| self.data.archive());
-        let _locked = extend(store, &folder, reach.to.0, now, (self.sign_key, &mut *out)).await?;
+        let here = || PlaceAddress::Folder(self.data.archive());
+        let address = self.archives.clone().or(facts.archived.archive).unwrap_or_else(here);
+        let archive = self.data.open_place(&address)?;
+        let _locked = extend(store, &*archive, reach.to.0, now, (self.sign_key, &mut *out)).await?;
         let mut progress = ProgressLine::new("moves events into the archive", reach.from.0, reach.to.0);
         let tell = |at: Position| {
             progress.at(at.0);
@@ -203,7 +208,7 @@ impl LogPrune<'_> {
             if store.holds().is_ok_and(|now| now == holds) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let end = if store.holds()? == holds {
-            self.log.move_to_archive(reach.to, &folder, tell).await?.position
+            self.log.move_to_archive(reach.to, archive, tell).await?.position
         } else {
             reach.from
         };
@@ -211,19 +216,26 @@ impl LogPrune<'_> {
         if end < reach.to {
             writeln!(out, "stopped at position {end}: the legal holds have changed; run the command again")?;
         }
-        writeln!(out, "moved: positions 1 to {end} are in {}", folder.display())?;
+        writeln!(out, "moved: positions 1 to {end} are in {address}")?;
         tell_size(&self.facts().await?, out)?;
         Ok(PruneEnd::Moved(end.0.saturating_sub(reach.from.0)))
     }
 
-    /// Notes another folder in the log, if the archive was moved there.
+    /// Notes another address in the log, if the archive was moved there.
     async fn name_archive(&self, out: &mut dyn Write) -> Result<(), CommandFailure> {
-        let (Some(folder), known) = (&self.archives, self.log.archived().await?) else { return Ok(()) };
-        let whole = std::path::absolute(folder).ok();
-        let is_moved = known.folder.is_some() && known.folder != whole && folder.is_dir();
-        if is_moved && manifests(folder)?.last().is_some_and(|newest| newest.last >= known.end.position.0) {
-            self.log.move_to_archive(known.end.position, folder, |_| ControlFlow::Continue(())).await?;
-            writeln!(out, "the log reads its archive in {} from now on", folder.display())?;
+        let (Some(address), known) = (&self.archives, self.log.archived().await?) else { return Ok(()) };
+        let whole = match address {
+            PlaceAddress::Folder(folder) => std::path::absolute(folder).ok().map(PlaceAddress::Folder),
+            in_s3 @ PlaceAddress::S3(_) => Some(in_s3.clone()),
+        };
+        let is_there = address.folder().is_none_or(Path::is_dir);
+        if known.archive.is_none() || known.archive == whole || !is_there {
+            return Ok(());
+        }
+        let archive = self.data.open_place(address)?;
+        if manifests(&*archive)?.last().is_some_and(|newest| newest.last >= known.end.position.0) {
+            self.log.move_to_archive(known.end.position, archive, |_| ControlFlow::Continue(())).await?;
+            writeln!(out, "the log reads its archive in {address} from now on")?;
         }
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use chronova_events::place::PlaceAddress;
+
 use super::super::option::{
     Default::{HostAddress, Text},
     Multi, Words,
@@ -167,9 +169,9 @@ section! {
             help: "Size of the file of the log beyond which its oldest events leave it for the archive. 0: no limit. \
                    The file does not shrink: later events use the space.",
         }
-        retention_archive: Option<PathBuf> => here {
-            help: "Folder of the archive that takes the events. Unset: the folder that the log names already, or \
-                   `archive` in the data directory.",
+        retention_archive: Option<PlaceAddress> => here {
+            help: "The archive that takes the events: a folder, or s3://BUCKET/PREFIX in an object store. Unset: the \
+                   archive that the log names already, or the folder `archive` in the data directory.",
         }
         retention_sign_key: Option<PathBuf> => here {
             help: "Private key in PEM that signs the archive's manifests, as `chronova audit keygen` makes it. Unset: they \
@@ -179,6 +181,20 @@ section! {
             default: Text("24"), min: Some(1.0), max: Some(8760.0), unit: "hours",
             help: "Time between two moves of old events into the archive. Each move first rebuilds the read models from \
                    the whole log and compares them with the newest checkpoint.",
+        }
+        s3_endpoint: Option<String> => here {
+            help: "URL of the object store for addresses of the form s3://BUCKET/PREFIX: https://HOST or \
+                   http://HOST:PORT, without a path. Unset: Amazon's store in s3_region.",
+        }
+        s3_region: Option<String> => here {
+            help: "Region of the object store. Unset: us-east-1, which stores without regions accept.",
+        }
+        s3_key_file: Option<PathBuf> => here {
+            help: "File with the key of the object store, in the lines `aws_access_key_id = ...` and \
+                   `aws_secret_access_key = ...`. It is read for each request, so the key may be changed at any time.",
+        }
+        s3_ca_file: Option<PathBuf> => here {
+            help: "File with the certificate authorities of the object store, in PEM. Unset: those of the system.",
         }
         log_batch: u32 => store.batch_requests by Whole {
             min: Some(1.0), max: Some(65536.0),

@@ -4,16 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use chronova_events::authorities;
 use thiserror::Error;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-
-/// The files in which systems keep the certificate authorities that they trust.
-const AUTHORITIES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
 /// The files of TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,9 +59,8 @@ impl TlsTrust {
 
     /// The trusted authorities. A system without a file of authorities trusts none; then only plain HTTP can be called.
     fn roots(&self) -> Result<RootCertStore, TrustError> {
-        let system = || AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file());
         let mut roots = RootCertStore::empty();
-        if let Some(path) = self.ca_file.clone().or_else(system) {
+        if let Some(path) = self.ca_file.clone().or_else(authorities::system_file) {
             // A system's file may hold an authority in a form that rustls cannot read. Such an authority is left out.
             let (taken, _) = roots.add_parsable_certificates(certificates(&path)?);
             if taken == 0 {

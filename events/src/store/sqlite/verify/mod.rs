@@ -30,7 +30,6 @@ use super::data_file::DataFile;
 use super::row::{Kinds, unsigned};
 use super::witness::NoteState;
 use super::{floor, reader, schema};
-use crate::archive::cold::ColdEvents;
 use crate::chain::{Anchor, EventHash};
 use crate::envelope::{Position, StreamId};
 use crate::store::StoreError;
@@ -227,8 +226,8 @@ fn check_database(
     }
     found.chained_until = chained_until(&connection).map_err(explain)?;
     if floor != Position::START {
-        let (folder, how) = (floor::folder(&connection)?, if options.quick { " (not checked)" } else { "" });
-        found.remarks.push(format!("positions 1 to {floor} are in the archive in {}{how}", folder.display()));
+        let (address, how) = (floor::address(&connection)?, if options.quick { " (not checked)" } else { "" });
+        found.remarks.push(format!("positions 1 to {floor} are in the archive in {address}{how}"));
     }
     if !options.quick {
         options.progress.expect(head.0);
@@ -267,7 +266,13 @@ fn check_archive(connection: &Connection, floor: Position, findings: &Findings) 
     if floor == Position::START {
         return Ok(());
     }
-    let cold = ColdEvents::new(floor::folder(connection)?);
+    let cold = match floor::open(connection) {
+        Ok(cold) => cold,
+        Err(error) => {
+            findings.of_log(error.to_string());
+            return Ok(());
+        }
+    };
     match cold.changed_files(floor.0) {
         Ok(changed) => {
             for path in changed {

@@ -1,25 +1,26 @@
-//! `chronova audit anchor`: a signed line about the head of the log, for a file that is kept elsewhere.
+//! `chronova audit anchor`: a signed line about the head of the log, for a file that is kept elsewhere ([`kept`]).
 //!
 //! A timer runs the command. Each line has the chain's hash and the tree's root at a position. So a file of anchors
 //! proves later that nobody changed an event up to that position, and that each anchor continues the one before. A time
 //! stamp of an authority ([`stamp`]) proves that the anchor existed at that time, also to those who do not trust the
 //! signer.
 
+mod kept;
 mod stamp;
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronova_events::chain::Anchor;
 use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::place::PlaceAddress;
 use chronova_events::store::EventStore;
 use ed25519_dalek::{Signature, Signer as _, Verifier as _, VerifyingKey};
 use serde::{Deserialize, Serialize};
 
-use super::super::locks::taken;
+use self::kept::KeptAnchors;
 use super::super::{CommandFailure, Exit};
 use super::export::{hash_at, keys};
 use super::prove::merkle::TreeHead;
@@ -33,9 +34,9 @@ pub struct AnchorArgs {
     /// The private key that signs, in PEM: see `chronova audit keygen`
     #[arg(long, value_name = "FILE")]
     pub sign_key: PathBuf,
-    /// The file to which the anchor is appended; it is created
+    /// The file to which the anchor is appended, or s3://BUCKET/PREFIX; it is created
     #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
+    pub out: PlaceAddress,
     /// The address of a time-stamping authority (RFC 3161), which confirms the time
     #[arg(long, value_name = "URL")]
     pub tsa: Option<String>,
@@ -46,9 +47,9 @@ pub struct AnchorArgs {
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct AnchorVerifyArgs {
-    /// The file of anchors, one a line
+    /// The file of anchors, one a line, or s3://BUCKET/PREFIX
     #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    pub file: PlaceAddress,
     /// The public key of the expected signer, in PEM
     #[arg(long, value_name = "FILE")]
     pub public_key: PathBuf,
@@ -124,19 +125,19 @@ pub async fn run(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let key = keys::signing_key(&args.sign_key)?;
-    let mut file = AnchorFile::open(&args.out)?;
+    let mut kept = KeptAnchors::open(&args.out, cache)?;
     let wrong = |problem: &str| CommandFailure::Usage(problem.to_owned());
     // The first event is read first. If the log begins in between, the command only says that the log is empty.
     let log = first_event(store).await?.ok_or_else(|| wrong("the log is empty"))?;
     let chain = store.anchor().await?.ok_or_else(|| wrong("the log has no hash chain"))?;
     let mut tree = LogTree::of(store, cache, chain.position.0).await?;
-    if let Some(last) = &file.last {
+    if let Some(last) = &kept.last {
         if let Err(problem) = continues(last, store, &log, &mut tree, chain).await? {
-            writeln!(out, "NOT valid: the last anchor in {}: {problem}", args.out.display())?;
+            writeln!(out, "NOT valid: the last anchor in {}: {problem}", args.out)?;
             return Ok(Exit::No);
         }
         if last.chain == chain.to_string() {
-            writeln!(out, "{chain} is the last anchor in {}", args.out.display())?;
+            writeln!(out, "{chain} is the last anchor in {}", args.out)?;
             return Ok(Exit::Yes);
         }
     }
@@ -156,7 +157,7 @@ pub async fn run(
         let reply = stamp::request(url, args.cacert.as_deref(), anchor.text().as_bytes())?;
         anchor.stamp = Some(STANDARD.encode(reply));
     }
-    file.append(&anchor)?;
+    kept.append(&anchor, chain)?;
     writeln!(out, "{chain}")?;
     Ok(Exit::Yes)
 }
@@ -181,42 +182,6 @@ async fn first_event(store: &dyn EventStore) -> Result<Option<String>, CommandFa
     Ok(store.read_all(Position::START, 1).await?.first().map(|recorded| recorded.id.0.to_string()))
 }
 
-/// The file of anchors, open for one more.
-struct AnchorFile {
-    path: PathBuf,
-    file: File,
-    last: Option<SignedAnchor>,
-}
-
-impl AnchorFile {
-    /// Opens the file. If a crash has left a part of a line at its end, the part is removed.
-    fn open(path: &Path) -> Result<Self, CommandFailure> {
-        let fail = |error| CommandFailure::File { path: path.to_owned(), error };
-        let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
-        let mut file = opened.map_err(fail)?;
-        taken(file.try_lock(), path, "appends to this file")?;
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(fail)?;
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        if whole < text.len() {
-            file.set_len(whole as u64).map_err(fail)?;
-        }
-        let last = text.get(..whole).and_then(|text| text.lines().last()).map(SignedAnchor::read).transpose();
-        let wrong = |problem| CommandFailure::Usage(format!("the last line of {}: {problem}", path.display()));
-        Ok(Self { path: path.to_owned(), file, last: last.map_err(wrong)? })
-    }
-
-    fn append(&mut self, anchor: &SignedAnchor) -> Result<(), CommandFailure> {
-        let line = serde_json::to_string(anchor).map_err(std::io::Error::from)? + "\n";
-        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_all());
-        // The entry of a new file in its folder must last, too.
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let kept =
-            || if self.last.is_none() { File::open(folder).and_then(|folder| folder.sync_all()) } else { Ok(()) };
-        written.and_then(|()| kept()).map_err(|error| CommandFailure::File { path: self.path.clone(), error })
-    }
-}
-
 /// Verifies a file of anchors: signatures, order, and the log if there is one. Time stamps are for `openssl ts`.
 pub async fn verify(
     args: &AnchorVerifyArgs,
@@ -225,8 +190,7 @@ pub async fn verify(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let key = keys::verifying_key(&args.public_key)?;
-    let fail = |error| CommandFailure::File { path: args.file.clone(), error };
-    let text = std::fs::read_to_string(&args.file).map_err(fail)?;
+    let text = kept::all(&args.file, cache)?;
     let mut before = Anchor::START;
     let mut all: Vec<SignedAnchor> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -255,7 +219,7 @@ pub async fn verify(
         return not_valid(number, &problem, out);
     }
     if all.is_empty() {
-        writeln!(out, "NOT valid: {} has no anchor", args.file.display())?;
+        writeln!(out, "NOT valid: {} has no anchor", args.file)?;
         return Ok(Exit::No);
     }
     let with = if store.is_some() { ", as the log has them" } else { "" };

@@ -1,0 +1,104 @@
+//! Backups and archives in an object store.
+
+#[allow(dead_code, reason = "shared with the tests of the archive")]
+#[path = "../../../events/tests/s3/server.rs"]
+mod object_server;
+
+use object_server::{BUCKET, ObjectServer};
+
+use super::cloud::Cloud;
+use super::{FLEET, at_rest, chronova, count, create, done, head, images_are_whole, restored, run, servers};
+
+/// The first key with this beginning and this end.
+fn key(server: &ObjectServer, begin: &str, end: &str) -> String {
+    let mut keys = server.keys().into_iter().filter(|key| key.starts_with(begin) && key.ends_with(end));
+    keys.next().unwrap_or_else(|| panic!("no object {begin}...{end} in {:?}", server.keys()))
+}
+
+#[test]
+fn backups_in_an_object_store_are_listed_verified_pruned_and_restored() {
+    let server = ObjectServer::start();
+    let mut cloud = Cloud::new(FLEET);
+    cloud.start();
+    let place = server.address("backups/here", cloud.folder.path());
+    let goods = cloud.furnish();
+    let first = create(&cloud.client(), &goods, "first");
+    done(cloud.command(&["backup", "create", &place]));
+    let middle = head(&cloud);
+    at_rest(&mut cloud);
+    done(cloud.command(&["backup", "create", &place]));
+    assert_eq!(count(&place), 2);
+    let whole = done(chronova(&["backup", "verify", &place]));
+    assert!(
+        whole.contains("the backups are whole") && whole.contains(&format!("s3://{BUCKET}/backups/here")),
+        "{whole}"
+    );
+    // A flipped byte is found, and its object is named.
+    let segment = key(&server, "backups/here/log/", ".zst");
+    let content = server.object(&segment).unwrap();
+    let mut damaged = content.clone();
+    let middle_byte = damaged.len() / 2;
+    damaged[middle_byte] ^= 1;
+    server.put(&segment, &damaged);
+    let (code, told) = chronova(&["backup", "verify", &place]);
+    assert!(code == 1 && told.contains("DAMAGE  log/") && told.contains("NOT whole"), "{told}");
+    server.put(&segment, &content);
+    let mut earlier = restored(&place, &["--at", &middle.to_string()]);
+    run(&mut earlier, |client| assert!(images_are_whole(client) > 0));
+    let told = done(cloud.command(&["backup", "prune", &place, "--keep", "1"]));
+    assert!(told.contains("removed 1 backups, 1 are left"), "{told}");
+    assert_eq!(count(&place), 1);
+    cloud.stop();
+    let mut again = restored(&place, &[]);
+    run(&mut again, |client| assert!(servers(client).iter().any(|(id, _)| *id == first)));
+    // Nothing of a backup is left beside the log but the folder for drafts.
+    let drafts = std::fs::read_dir(cloud.data().join("backups.s3")).unwrap();
+    let names: Vec<String> = drafts.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(names, ["lock"]);
+}
+
+#[test]
+fn a_log_with_its_archive_in_an_object_store_answers_every_command() {
+    let server = ObjectServer::start();
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let goods = cloud.furnish();
+    let id = create(&cloud.client(), &goods, "one");
+    at_rest(&mut cloud);
+    cloud.stop();
+    let place = server.address("archive", cloud.folder.path());
+    let before = done(cloud.command(&["audit", "--without-index"]));
+    let told = done(cloud.command(&["log", "prune", "--older-than", "0s", "--archives", &place]));
+    assert!(told.contains(&format!("are in s3://{BUCKET}/archive\n")), "{told}");
+    assert_eq!(done(cloud.command(&["audit", "--without-index"])), before);
+    assert!(done(cloud.command(&["inspect", &id])).contains("instance."));
+    let verified = done(cloud.command(&["audit", "verify"]));
+    assert!(
+        verified.contains("the log is whole") && verified.contains(&format!("s3://{BUCKET}/archive")),
+        "{verified}"
+    );
+    assert!(done(cloud.command(&["audit", "verify-archive", &place])).starts_with("valid: "));
+    assert!(!done(cloud.command(&["audit", "--archive", &place, "--server", &id])).is_empty());
+    // Anchors are objects of their own, and the next one continues the last one.
+    let anchors = server.address("anchors", cloud.folder.path());
+    let signing = cloud.folder.path().join("signing").display().to_string();
+    done(chronova(&["audit", "keygen", "--out", &signing]));
+    let anchor = |cloud: &Cloud| done(cloud.command(&["audit", "anchor", "--sign-key", &signing, "--out", &anchors]));
+    anchor(&cloud);
+    assert!(anchor(&cloud).contains("is the last anchor in s3://"), "the anchor was made twice");
+    let public = format!("{signing}.pub");
+    let told = done(cloud.command(&["audit", "verify-anchors", &anchors, "--public-key", &public]));
+    assert!(told.starts_with("valid: 1 anchors, up to position "), "{told}");
+    // The archive moves to a folder, and the log is told.
+    let folder = cloud.folder.path().join("here");
+    std::fs::create_dir(&folder).unwrap();
+    for key in server.keys().into_iter().filter(|key| key.starts_with("archive/")) {
+        std::fs::write(folder.join(key.rsplit('/').next().unwrap()), server.object(&key).unwrap()).unwrap();
+    }
+    let folder = folder.display().to_string();
+    let told = done(cloud.command(&["log", "prune", "--older-than", "36500d", "--archives", &folder]));
+    assert!(told.contains("the log reads its archive in "), "{told}");
+    server.requests();
+    assert_eq!(done(cloud.command(&["audit", "--without-index"])), before);
+    assert!(server.requests().is_empty());
+}
