@@ -8,7 +8,7 @@ use virt::connect::Connect;
 
 use super::cpu_models::{self, HostCpu};
 use super::error::Context;
-use super::{cells, mdevs, node, pci, pmem, pool, storage};
+use super::{cells, mdevs, node, pci, pmem, pool, storage, versions};
 use crate::domain_xml::{CpuModel, ForeignArch, HostFacts, IommuModel};
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
@@ -21,6 +21,8 @@ use crate::traits;
 
 const CALL: &str = "capabilities";
 const GIB: u64 = 1 << 30;
+/// libvirt's name of the driver of QEMU and KVM. The versions of other drivers have another meaning.
+const QEMU: &str = "QEMU";
 
 /// The mode if `[libvirt] cpu_mode` is not set. libvirt has no `host-model` for AArch64.
 fn default_cpu_mode(kvm: bool, arch: &str) -> CpuMode {
@@ -322,10 +324,14 @@ pub(super) fn capabilities(
     let space = storage::pool_of_new_disks(connect, options)?.info().during(CALL)?;
     let (hypervisor_version, libvirt_version) =
         (connect.hyp_version().during(CALL)?, connect.lib_version().during(CALL)?);
+    let hypervisor_type = connect.driver_type().during(CALL)?;
+    if hypervisor_type == QEMU {
+        versions::check(options, libvirt_version, hypervisor_version).map_err(DriverError::Unsupported)?;
+    }
     Ok(HostCapabilities {
         host: HostId(pool.uuid().during(CALL)?),
         hostname: connect.hostname().during(CALL)?,
-        hypervisor_type: connect.driver_type().during(CALL)?,
+        hypervisor_type,
         hypervisor_version,
         libvirt_version,
         host_ip: options.host_ip.clone().unwrap_or_else(|| host_of(uri)),

@@ -403,15 +403,26 @@ fn overcommits_memory(config: &Config) -> bool {
     (ratio.unwrap_or(initial) - 1.0).abs() > f64::EPSILON
 }
 
-/// Guests cannot overcommit file-backed memory, so Nova demands an allocation ratio of 1.0.
+/// Guests cannot overcommit file-backed memory, so Nova demands an allocation ratio of 1.0. The host's own programs use no
+/// memory of these files, so memory that is reserved for the host is lost.
 fn memory_in_files(config: &Config) -> Vec<Clash> {
-    match config.libvirt.file_backed_memory > 0 && overcommits_memory(config) {
-        true => vec![error(
-            ("libvirt", "file_backed_memory"),
-            "[libvirt] file_backed_memory needs [DEFAULT] ram_allocation_ratio = 1.0",
-        )],
-        false => vec![],
+    const AT: (&str, &str) = ("libvirt", "file_backed_memory");
+    if config.libvirt.file_backed_memory == 0 {
+        return vec![];
     }
+    let reserved = config.default.reserved_host_memory_mb;
+    let overcommitted = error(AT, "[libvirt] file_backed_memory needs [DEFAULT] ram_allocation_ratio = 1.0");
+    let lost = Clash {
+        severity: Severity::Warning,
+        at: AT,
+        message: format!(
+            "[libvirt] file_backed_memory: no guest gets the {reserved} MiB of [DEFAULT] reserved_host_memory_mb, which the \
+             host does not need there either; set reserved_host_memory_mb = 0"
+        )
+        .into(),
+    };
+    let found = [(overcommits_memory(config), overcommitted), (reserved > 0, lost)];
+    found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
 }
 
 /// Checks the namespaces of virtual persistent memory.

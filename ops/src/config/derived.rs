@@ -107,13 +107,15 @@ fn log_file(config: &Config, to: &mut Targets) {
     }
 }
 
+const MEMORY: &str = "MEMORY_MB";
+
 /// As in Nova, a ratio that is 0.0 or unset leaves the initial ratio in effect. Any other ratio overwrites the ratio of
 /// the provider's inventory at each report of a host.
 fn ratios(config: &Config, to: &mut Targets) {
     let (default, hosts) = (&config.default, &mut to.runtime.hosts);
     let set = [
         ("DISK_GB", default.disk_allocation_ratio, &mut hosts.disk_allocation_ratio),
-        ("MEMORY_MB", default.ram_allocation_ratio, &mut hosts.ram_allocation_ratio),
+        (MEMORY, default.ram_allocation_ratio, &mut hosts.ram_allocation_ratio),
         ("VCPU", default.cpu_allocation_ratio, &mut hosts.cpu_allocation_ratio),
     ];
     for (class, imposed, initial) in set {
@@ -121,6 +123,12 @@ fn ratios(config: &Config, to: &mut Targets) {
             *initial = ratio;
             hosts.imposed_ratios.push((class.to_owned(), ratio));
         }
+    }
+    // Memory in files cannot be overcommitted. So the ratio that a client of Placement gives a host, or all hosts of an
+    // aggregate, does not last.
+    let is_imposed = hosts.imposed_ratios.iter().any(|(class, _)| class == MEMORY);
+    if config.libvirt.file_backed_memory > 0 && !is_imposed {
+        hosts.imposed_ratios.push((MEMORY.to_owned(), 1.0));
     }
 }
 
