@@ -83,6 +83,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         event_store(config),
         identity(config),
         services::service_user(config),
+        services::vendor_data(config),
         network(config),
         ovn::ovn(config),
         unused_keystone(config, texts),

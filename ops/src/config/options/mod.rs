@@ -196,6 +196,7 @@ configuration! {
     mdev_groups: devices::MdevGroups,
     keystone_authtoken: keystone::KeystoneAuthtoken,
     service_user: keystone::ServiceUser,
+    vendordata_dynamic_auth: keystone::VendorDataAuth,
     /// Options of the embedded identity service.
     token: services::Token,
     security_compliance: services::SecurityCompliance,
