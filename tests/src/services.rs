@@ -13,6 +13,7 @@ use chronova_actors::ports::{
     PortAllocations, PortError, PortGrants, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo,
     ServiceCaller,
 };
+use chronova_actors::topology::networks::NetworkCarrier;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{FixedIp, ImageSnapshot, NicInfo, RequestedNetworks, RequestedNic};
@@ -369,6 +370,15 @@ impl NetworkService for OneNetwork {
             Some(DevicePort { port: *port, vnic: vnic_of(*port)?, network, policy: None, trusted: false })
         });
         Ok(wanted.collect())
+    }
+
+    async fn carriers(
+        &self,
+        _: &[NetworkId],
+        _: &[PortId],
+        _: &Arc<Meta>,
+    ) -> Result<BTreeSet<NetworkCarrier>, PortError> {
+        Ok([NetworkCarrier::Physical("physnet1".to_owned())].into())
     }
 
     async fn find_ports(&self, _: &[PortId], _: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {

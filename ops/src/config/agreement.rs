@@ -2,6 +2,7 @@
 //!
 //! Each rule reports the problem at the option that is set, and says which change solves it.
 
+mod affinity;
 mod consoles;
 mod ovn;
 mod services;
@@ -71,6 +72,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         reserved(config),
         processors(config),
         devices(config),
+        affinity::networks(config),
         provider_configs(config, texts),
         extra_specs(config),
         scheduler_hook(config),

@@ -13,12 +13,14 @@ use chronova_actors::pci::HostPciOptions;
 use chronova_actors::pci::alias::PciAliases;
 use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_actors::topology::host::{CpuSets, HostCpus, ReservedHugePages};
+use chronova_actors::topology::networks::NetworkCells;
 use chronova_hypervisor::options::{ImagesType, Spice};
 use chronova_hypervisor::pmem::PmemOptions;
 use chronova_web::auth::Secret;
 use chronova_web::identity::LockoutRule;
 
 use super::Config;
+use super::options::physnets;
 use super::targets::Targets;
 use super::{extra_spec_file, provider_files};
 use crate::telemetry;
@@ -34,6 +36,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     to.runtime.hosts.fenced = true;
     to.runtime.servers.metadata.vfat = config.default.config_drive_format == "vfat";
     devices(config, to);
+    to.runtime.scheduler.network_cells = network_cells(config).unwrap_or_default();
     // The check in `agreement.rs` has already refused unusable files.
     let files = provider_files::read(&config.compute.provider_config_location).unwrap_or_default();
     to.runtime.hosts.provider_configs = Arc::new(files.configs);
@@ -165,6 +168,14 @@ pub(super) fn pci_aliases(config: &Config) -> Result<PciAliases, String> {
 pub(super) fn mdevs(config: &Config) -> Result<MdevOptions, String> {
     let names = config.devices.enabled_mdev_types.iter().filter(|name| !name.is_empty());
     MdevOptions::of(names.map(|name| config.mdev_groups.of(name)).collect())
+}
+
+/// `[neutron] physnets`, `[neutron_tunnel]`, and the sections of the physical networks.
+pub(super) fn network_cells(config: &Config) -> Result<NetworkCells, String> {
+    let named = config.neutron.physnets.iter().filter(|name| !name.is_empty());
+    let physical = named.map(|name| (name.clone(), config.physnet_groups.of(name))).collect();
+    let tunnels = physnets::cells(config.neutron_tunnel.numa_nodes.iter().map(String::as_str))?;
+    Ok(NetworkCells { physical, tunnels })
 }
 
 fn devices(config: &Config, to: &mut Targets) {
