@@ -33,6 +33,8 @@ pub struct ConnectedHost {
     cached: AtomicU64,
     /// The hosts that left their marks on this host's storage.
     sharers: RwLock<BTreeSet<HostId>>,
+    /// The account of the host's emulators.
+    account: RwLock<Option<String>>,
 }
 
 impl std::fmt::Debug for ConnectedHost {
@@ -296,6 +298,21 @@ impl ConnectedHosts {
         }
     }
 
+    /// Records the account of a host's emulators. Returns the names and accounts of the hosts that share the directory of
+    /// its guests' disks, and whose emulators have another account.
+    pub(crate) fn note_account(&self, host: HostId, account: Option<&str>) -> Vec<(String, String)> {
+        if let Some(member) = self.member(host) {
+            *member.account.write().unwrap_or_else(PoisonError::into_inner) = account.map(str::to_owned);
+        }
+        let others =
+            self.members().into_iter().filter(|other| other.host != host && self.share_files(host, other.host));
+        let of = |other: Arc<ConnectedHost>| {
+            let theirs = other.account.read().unwrap_or_else(PoisonError::into_inner).clone()?;
+            account.is_some_and(|own| own != theirs).then(|| (other.hostname.clone(), theirs))
+        };
+        others.filter_map(of).collect()
+    }
+
     /// The number for a host never seen before.
     pub(crate) fn next_number(&self) -> u64 {
         self.numbers.next()
@@ -322,6 +339,7 @@ impl ConnectedHosts {
                 metrics: RwLock::default(),
                 cached: AtomicU64::new(0),
                 sharers: RwLock::default(),
+                account: RwLock::default(),
             })
         });
         Arc::clone(member)

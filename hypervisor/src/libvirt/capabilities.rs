@@ -8,7 +8,7 @@ use virt::connect::Connect;
 
 use super::cpu_models::{self, HostCpu};
 use super::error::Context;
-use super::{cells, mdevs, node, pci, pmem, pool, storage, versions};
+use super::{account, cells, mdevs, node, pci, pmem, pool, storage, versions};
 use crate::domain_xml::{CpuModel, ForeignArch, HostFacts, IommuModel};
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
@@ -58,6 +58,8 @@ pub(super) struct ProbedHost {
     /// See [`HostCapabilities::guest_flags`].
     guest_flags: Vec<String>,
     iommu: bool,
+    /// See [`HostCapabilities::emulator_account`].
+    account: Option<String>,
 }
 
 pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult<ProbedHost> {
@@ -120,7 +122,8 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         sev: sev(secure_domain.root_element()).filter(|_| kvm),
         foreign,
     };
-    Ok(ProbedHost { facts, cpu, emulates_because, guest_features, guest_flags, iommu: has_iommu(&document) })
+    let (iommu, account) = (has_iommu(&document), account::of_emulators(&document));
+    Ok(ProbedHost { facts, cpu, emulates_because, guest_features, guest_flags, iommu, account })
 }
 
 /// The other architectures that the host can emulate.
@@ -349,6 +352,7 @@ pub(super) fn capabilities(
         pci: if options.reads_pci { pci::learn(connect)? } else { HostPci::default() },
         mdevs: if options.reads_mdevs { mdevs::learn(connect)? } else { Vec::new() },
         iommu: known.iommu,
+        emulator_account: known.account.clone(),
     })
 }
 
