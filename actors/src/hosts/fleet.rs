@@ -15,6 +15,7 @@ use super::metrics::{self, HostMetrics, MetricsOfHost};
 use crate::coordination::SuspectServers;
 use crate::coordination::host_numbers::HostNumbers;
 use crate::coordination::host_turns::{ConcurrencyLimits, HostTurns};
+use crate::pci::cards::HostCards;
 
 /// A host that answered at least once since start-up.
 pub struct ConnectedHost {
@@ -35,6 +36,8 @@ pub struct ConnectedHost {
     sharers: RwLock<BTreeSet<HostId>>,
     /// The account of the host's emulators.
     account: RwLock<Option<String>>,
+    /// The cards of the host's last report.
+    cards: RwLock<Arc<HostCards>>,
 }
 
 impl std::fmt::Debug for ConnectedHost {
@@ -60,6 +63,15 @@ impl ConnectedHost {
     /// Records the bytes of the host's image cache; returns whether they have changed.
     pub(crate) fn note_cached(&self, bytes: u64) -> bool {
         self.cached.swap(bytes, Ordering::Relaxed) != bytes
+    }
+
+    pub(crate) fn note_cards(&self, cards: HostCards) {
+        *self.cards.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(cards);
+    }
+
+    /// The cards of the host, by the names of their interfaces.
+    pub(crate) fn cards(&self) -> Arc<HostCards> {
+        Arc::clone(&self.cards.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn beat(&self, usage: HostUsage, at: i64) {
@@ -340,6 +352,7 @@ impl ConnectedHosts {
                 cached: AtomicU64::new(0),
                 sharers: RwLock::default(),
                 account: RwLock::default(),
+                cards: RwLock::default(),
             })
         });
         Arc::clone(member)

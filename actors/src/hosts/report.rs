@@ -19,6 +19,7 @@ use super::fleet::ConnectedHost;
 use crate::aggregate::AggregateRoot as _;
 use crate::host::{HostCommand, HostRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci, provider_config};
+use crate::pci::cards;
 use crate::pci::host::{warn_of_kept, warn_of_old_libvirt};
 use crate::reconcile::placement;
 
@@ -107,6 +108,9 @@ impl HostReporter<'_> {
         found: &HostCapabilities,
     ) -> Result<[LedgerCommand; 4], String> {
         let (options, provider) = (&self.context.options, ProviderId(found.host.0));
+        if let Some(member) = self.member {
+            member.note_cards(cards::of_host(&found.pci));
+        }
         let report = resources(found, options, self.look_at_cache().await)?;
         let configs = Arc::clone(&options.provider_configs);
         let apply = LedgerCommand::ApplyProviderConfig { host: provider, configs };

@@ -278,7 +278,7 @@ pub trait NetworkService: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// What carries these networks, and the networks of these ports. Unknown ids are left out. The service is asked for
+    /// The carriers of these networks, and of the networks of these ports. Unknown ids are left out. The service is asked for
     /// Chronova, because users cannot see the physical networks of networks.
     async fn carriers(
         &self,

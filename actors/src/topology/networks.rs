@@ -16,7 +16,7 @@ pub struct NetworkCells {
     pub tunnels: BTreeSet<u32>,
 }
 
-/// What carries a network on hosts.
+/// The means by which hosts carry a network.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NetworkCarrier {
     /// A physical network, of this name.

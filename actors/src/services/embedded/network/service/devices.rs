@@ -38,7 +38,7 @@ pub(super) fn requested(view: &NetworksView, ports: &[PortId]) -> Vec<DevicePort
         .collect()
 }
 
-/// What carries these networks, and the networks of these ports.
+/// The carriers of these networks, and of the networks of these ports.
 pub(super) fn carriers(view: &NetworksView, networks: &[NetworkId], ports: &[PortId]) -> BTreeSet<NetworkCarrier> {
     let of_ports = ports.iter().filter_map(|port| Some(view.port(*port)?.created.network));
     let known = networks.iter().copied().chain(of_ports).filter_map(|network| view.network(network));
