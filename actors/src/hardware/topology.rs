@@ -28,7 +28,7 @@ pub(super) fn check_product(flavor: &FlavorSnapshot) -> Result<(), String> {
     let spec = |name: &str| super::wishes::find(&flavor.extra_specs, name);
     let given: Vec<(String, u32)> = ["hw:cpu_sockets", "hw:cpu_cores", "hw:cpu_threads"]
         .into_iter()
-        .filter_map(|name| spec(name)?.trim().parse().ok().map(|count| (format!("{name} = {count}"), count)))
+        .filter_map(|name| spec(name)?.trim().parse::<u32>().ok().map(|count| (format!("{name} = {count}"), count)))
         .filter(|(_, count)| *count > 0)
         .collect();
     let product = given.iter().fold(1, |product: u32, (_, count)| product.saturating_mul(*count));

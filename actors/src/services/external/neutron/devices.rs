@@ -1,4 +1,4 @@
-//! Ports whose interfaces are PCI devices of their hosts (SR-IOV, vDPA), and what carries networks on hosts.
+//! Ports whose interfaces are PCI devices of their hosts (SR-IOV, vDPA), and the carriers of networks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Ports whose interfaces are PCI devices of their hosts, and what carries networks on hosts.
+//! Ports whose interfaces are PCI devices of their hosts, and the carriers of networks.
 //!
 //! A device is in the port's `binding:profile` as long as the port is bound to the device's host.
 
