@@ -127,6 +127,9 @@ pub fn is_device_port(port: PortId) -> bool {
 }
 
 fn vnic_of(port: PortId) -> Option<DeviceVnic> {
+    if bandwidth::is_card_port(port) {
+        return Some(DeviceVnic::Direct);
+    }
     let id = port.0.as_u128();
     let kind = usize::try_from((id >> 80) & 0xffff).unwrap();
     (id >> 96 == DEVICE_PORT).then(|| DeviceVnic::of_word(VNICS[kind]).unwrap())
