@@ -1,8 +1,8 @@
 //! TLS with rustls: certificates and keys from files, for every listener that has them.
 //!
-//! TLS 1.2 and 1.3 are offered (some listeners offer 1.3 alone), with the cipher suites that rustls considers safe. The files are read at start-up. If a
-//! file cannot be used, the start fails with an error that names the file. The certificates of the listeners are read
-//! again on request ([`ServedCertificate`]).
+//! TLS 1.2 and 1.3 are offered (some listeners offer 1.3 alone), with the cipher suites that rustls considers safe. The
+//! files are read at start-up. If a file cannot be used, the start fails with an error that names the file. The
+//! certificates of the listeners are read again on request ([`ServedCertificate`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};

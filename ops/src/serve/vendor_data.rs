@@ -3,8 +3,8 @@
 //!
 //! The services are external, so Chronova limits the time to connect, the time to answer, the length of an answer and
 //! the number of concurrent calls. With an account in `[vendordata_dynamic_auth]`, each call carries a token of that
-//! account, so that a service can verify its caller. A service that fails, or does not answer in time, gives `{}` under its name. With
-//! `vendordata_dynamic_failure_fatal`, the guest gets an error instead.
+//! account, so that a service can verify its caller. A service that fails, or does not answer in time, gives `{}` under
+//! its name. With `vendordata_dynamic_failure_fatal`, the guest gets an error instead.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
