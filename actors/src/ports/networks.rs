@@ -278,8 +278,8 @@ pub trait NetworkService: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// The carriers of these networks, and of the networks of these ports. Unknown ids are left out. The service is asked for
-    /// Chronova, because users cannot see the physical networks of networks.
+    /// The carriers of these networks, and of the networks of these ports. Unknown ids are left out. The service is
+    /// asked for Chronova, because users cannot see the physical networks of networks.
     async fn carriers(
         &self,
         _networks: &[NetworkId],

@@ -30,8 +30,8 @@ impl Default for FitLimits {
     }
 }
 
-/// The most assignments of nodes to cells that are tried for the guest's PCI devices and networks. A search without a bound
-/// could keep the ledger busy.
+/// The most assignments of nodes to cells that are tried for the guest's PCI devices and networks. A search without a
+/// bound could keep the ledger busy.
 const MOST_TRIED: usize = 1_000;
 /// The most nodes that the search places on a cell. An image can describe nodes of which each fits somewhere, but not
 /// all together; then the number of partial assignments grows exponentially with the number of cells.
