@@ -171,7 +171,7 @@ ended_is_not_alive() {
     within 10 test -s "$DIR/child" && child=$(cat "$DIR/child") || exit 1
     within 10 eval '! alive one' || { echo "a process counts as alive, although only its child runs"; stop one; exit 1; }
     spawn one sleep 60
-    alive one && ! kill -0 "$child" 2>/dev/null || { echo "the child of the process that has ended still runs"; status=1; }
+    alive one && ! still_runs -p "$child" || { echo "the child of the process that has ended still runs"; status=1; }
     stop one
     ! alive one && exit $status
   ) || status=1

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Calls every public method of the SDK's compute proxy at least once, on a simulated fleet. See tests/testbed/sdk.py.
+# Calls the public methods of the SDK's compute proxy on a simulated fleet. tests/testbed/sdk.py lists the methods that
+# it does not call, with reasons.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 command -v openstack >/dev/null || cannot "no openstack client on the PATH"

@@ -33,7 +33,7 @@ impl World {
     }
 }
 
-/// The flavor with further extra specs.
+/// The flavor with these extra specs instead of its own.
 fn with_specs(flavor: FlavorSnapshot, specs: &[(&str, &str)]) -> FlavorSnapshot {
     let extra_specs = specs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     FlavorSnapshot { extra_specs, ..flavor }
@@ -51,7 +51,7 @@ impl Life {
         self.build_of(request_with_specs(instance, &[("resources:VGPU", &number.to_string())])).await
     }
 
-    /// Requests more memory and disk, and two virtual GPUs.
+    /// Resizes the server to a larger flavor with two virtual GPUs.
     pub async fn resize_with_gpus(&self, instance: InstanceId) -> Result<(), String> {
         self.resize_to(instance, with_specs(larger(), &[("resources:VGPU", "2")])).await
     }
@@ -63,8 +63,8 @@ pub fn gpus(fleet: &SimFleet, instance: InstanceId) -> BTreeMap<usize, Vec<Guest
     (0..fleet.len()).filter_map(has).collect()
 }
 
-/// Checks invariants when no work is under way: every guest has the devices that its server, or its server's move, has
-/// allocated on the host.
+/// Checks that every guest has the devices that its server, or a move of its server, has allocated on the host. Call it
+/// when no work is under way.
 pub fn check(fleet: &SimFleet, ledger: &Ledger, options: &MdevOptions) {
     for host in 0..fleet.len() {
         let provider = ProviderId(fleet.uri().host_id(host).0);

@@ -1,7 +1,7 @@
 //! A network service in two parts: servers get their ports from [`OneNetwork`], and users' requests go to the embedded
 //! service.
 //!
-//! Most test worlds need one port for each server only. Their users can still create networks, groups and floating
+//! Most test worlds need only one port for each server. Their users can still create networks, groups and floating
 //! addresses through the network API, and see them on their servers.
 
 use std::collections::BTreeSet;

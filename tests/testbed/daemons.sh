@@ -3,7 +3,9 @@
 #
 #   within SECONDS COMMAND...   waits until the command succeeds, or fails after three times SECONDS; a quiet machine needs
 #                               SECONDS at most
-#   alive NAME                  whether the process NAME itself runs; a zombie does not run
+#   alive NAME                  whether the process NAME itself runs
+#   still_runs -p PID           whether the process runs; `-s SESSION`: whether a process of the session runs. A zombie
+#                               does not run
 #   spawn NAME COMMAND...       starts COMMAND as the process NAME, unless NAME runs; first ends what is left of NAME
 #   stop NAME...                ends the processes, and those that they started
 
@@ -15,11 +17,10 @@ within() {
   done
 }
 
-# Where nothing waits for orphans, an ended process stays as a zombie, and `kill -0` finds it.
-alive() { local pid; pid=$(cat "$DIR/$1.pid" 2>/dev/null) && [ "$(ps -o stat= -p "$pid" | cut -c1)" != Z ] && kill -0 "$pid" 2>/dev/null; }
-
-# Whether a process of the session runs.
-session_runs() { ps -o stat= -s "$1" | grep -qv '^Z'; } # session
+# Where nothing waits for orphans, an ended process stays as a zombie, and `kill -0` finds it. Not `grep -q`: it ends at
+# the first match, and then `ps` may fail.
+still_runs() { [ -n "$(ps -o stat= "$@" 2>/dev/null | grep -v '^Z')" ]; }
+alive() { local pid; pid=$(cat "$DIR/$1.pid" 2>/dev/null) && still_runs -p "$pid"; }
 
 spawn() {
   local name=$1; shift
@@ -35,7 +36,7 @@ stop() {
     pid=$(cat "$DIR/$name.pid" 2>/dev/null) || continue
     kill -CONT -- "-$pid" 2>/dev/null || true
     kill -TERM -- "-$pid" 2>/dev/null || true
-    for i in $(seq 50); do session_runs "$pid" || break; sleep 0.1; done
+    for i in $(seq 50); do still_runs -s "$pid" || break; sleep 0.1; done
     kill -KILL -- "-$pid" 2>/dev/null || true
     rm -f "$DIR/$name.pid"
   done

@@ -81,7 +81,7 @@ migration_over() { ! moves_of "$1" -c Status | tail -n 1 | grep -qE 'accepted|qu
 # ------------------------------------------------------------------------------------------------- a volume of a server
 
 # give_volume attaches a volume to a server as its second disk. write_on and read_on let the guest write and read a word
-# in a sector of the volume that no file system uses.
+# in a sector of the volume that no file system uses. With an empty name of the disk, nothing is read or written.
 give_volume() { # server
   os volume create --size 1 "$NAME-volume" >"$WORK/volume" 2>&1 || bad "a volume is requested" "$(tail -n 5 "$WORK/volume")"
   within 60 "a volume is available" volume_is available
@@ -90,8 +90,8 @@ give_volume() { # server
 }
 volume_is() { [ "$(get volume "$NAME-volume" status)" = "$1" ]; }
 attached_to() { os volume show "$1" -f json -c attachments 2>/dev/null | grep -oE '"server_id": "[^"]*"' | cut -d '"' -f 4; } # volume
-write_on() { at "$1" "$2" "echo $3 | dd of=/dev/${4:-vdb} bs=512 seek=200 conv=fsync 2>/dev/null"; } # host, uuid, word, disk
-read_on() { at "$1" "$2" "dd if=/dev/${3:-vdb} bs=512 skip=200 count=1 iflag=direct 2>/dev/null | head -n 1"; } # host, uuid, disk
+write_on() { at "$1" "$2" "echo $3 | dd of=/dev/${4-vdb} bs=512 seek=200 conv=fsync 2>/dev/null"; } # host, uuid, word, disk
+read_on() { at "$1" "$2" "dd if=/dev/${3-vdb} bs=512 skip=200 count=1 iflag=direct 2>/dev/null | head -n 1"; } # host, uuid, disk
 drop_volume() {
   within 60 "the volume is available again" volume_is available
   os volume delete "$NAME-volume"

@@ -58,7 +58,7 @@ house_last() {
 
 asked() { os "$@" >"$WORK/did" 2>&1; }
 volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status
-no_volume() { ! os volume show "$1" >/dev/null 2>&1; }
+no_volume() { local names; names=$(os volume list -f value -c Name 2>/dev/null) && ! grep -qxF -- "$1" <<<"$names"; } # volume
 sees() { [ "$(at "$1" "$2" '[ -e /sys/block/vdb ] && echo yes || echo no' | tail -n 1)" = "$3" ]; } # host, uuid, yes or no
 attach() { # server, uuid, host
   expect "the volume is attached to $1" asked server add volume "$1" data
@@ -124,7 +124,7 @@ refused() { # name, pattern
   expect "an attachment of the volume $1 is requested" asked server add volume "$TWO" "$1"
   within 90 "the volume is available after the failed attachment" is_unattached "$1"
   like "the server's action gives the reason" "$(failure_of "$TWO")" "$2"
-  unlike "the guest has no disk after the failed attachment" "$(on h2 dumpxml "$SECOND")" "$SPOILT"
+  unlike "the guest has no disk after the failed attachment" "$(on h2 dumpxml "$SECOND" || echo "libvirt says nothing about $SPOILT")" "$SPOILT"
   same "the server is ACTIVE after the failed attachment" "$(status_of "$TWO")" ACTIVE
 }
 discarded() { # name
@@ -136,7 +136,7 @@ leaves_nothing() {
   expect "the servers are deleted" asked server delete --wait "$ONE" "$TWO"
   within 60 "the volume is available after the deletion" volume_is data available
   discarded data
-  same "no file of a volume is left" "$(ls "$SERVED_FOLDER")" ""
+  same "no file of a volume is left" "$(ls "$SERVED_FOLDER" 2>&1)" ""
   same "no attachment is left in Cinder" "$(attachments)" ""
 }
 

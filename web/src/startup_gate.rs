@@ -2,7 +2,7 @@
 //!
 //! The listeners are bound before the read models are complete. A replay of a long log, or a rebuild after an upgrade,
 //! takes a while. Requests wait meanwhile, and are served as soon as the control plane is ready. A request that has
-//! waited for too long is asked to retry. `/healthz` reports the progress from the beginning.
+//! waited for too long is asked to retry. `/healthz` is answered at once, with the progress of the start-up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +69,8 @@ impl StartupGate {
         self.app.borrow().clone()
     }
 
-    /// Waits for the control plane. Returns the answer for the client if the control plane does not start in time.
+    /// Waits for the control plane. Returns the answer for the client if the control plane does not start in time. A
+    /// request for `/healthz` does not wait.
     pub(crate) async fn enter(&self, path: &str) -> Result<Arc<App>, Reply> {
         if let Some(app) = &*self.app.borrow() {
             return Ok(Arc::clone(app));

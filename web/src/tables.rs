@@ -6,7 +6,8 @@ use crate::route::Route;
 use crate::router::{OperationRouter, TableError};
 use crate::service::Service;
 
-/// The tables of a service: its own module lists them.
+/// The route tables of a service. The service's module lists them. Chronova's own API has several modules, so its list
+/// is here.
 pub const fn of(service: Service) -> &'static [&'static [Route]] {
     match service {
         Service::Compute => crate::compute::ROUTES,
@@ -86,7 +87,7 @@ mod tests {
         assert!(missing.is_empty(), "{missing:?}");
     }
 
-    /// In each version of an operation, a status has one body of each media type, and every schema is valid.
+    /// In each version of an operation, a status has at most one body of each media type, and every schema is valid.
     #[test]
     fn every_description_is_unambiguous_and_compiles() {
         for route in Service::ALL.into_iter().flat_map(|service| of(service).iter().copied().flatten()) {

@@ -100,7 +100,8 @@ impl PendingClaims {
         let mut changed = false;
         self.entries.retain(|_, entry| {
             let holds_amounts = !(entry.resources.is_empty() && entry.elsewhere.is_empty());
-            if entry.claimed_at.is_some_and(|at| at <= seen) && holds_amounts {
+            let holds_parts = !(entry.fitted.is_empty() && entry.devices.is_empty());
+            if entry.claimed_at.is_some_and(|at| at <= seen) && (holds_amounts || holds_parts) {
                 entry.resources.clear();
                 entry.elsewhere.clear();
                 entry.fitted.clear();
@@ -170,6 +171,7 @@ impl PendingClaims {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn entry(slot: Slot) -> PendingClaim {
@@ -217,5 +219,16 @@ mod tests {
         pending.claimed(ticket, Position(7));
         pending.forget(Position(7));
         assert_eq!(pending.of_provider(provider, "VGPU"), 0);
+    }
+
+    #[test]
+    fn a_claim_of_devices_alone_is_forgotten_too() {
+        let device = HeldPciDevice { address: "0000:81:00.1".parse().unwrap(), alias: "gpu".to_owned(), tracked: None };
+        let mut pending = PendingClaims::default();
+        let ticket = pending.add(PendingClaim { resources: vec![], devices: vec![device], ..entry(3) });
+        assert_eq!(pending.devices(3).count(), 1);
+        pending.claimed(ticket, Position(7));
+        pending.forget(Position(7));
+        assert_eq!(pending.devices(3).count(), 0);
     }
 }

@@ -36,7 +36,7 @@ fn device(address: &str, ids: &str, kind: PciDeviceType, parent: Option<&str>, c
     }
 }
 
-/// A physical function with two virtual ones on cell 1, two GPUs on cell 0 and cell 1, and a card without a cell.
+/// A physical function with two virtual functions on cell 1, one GPU each on cells 0 and 1, and a card without a cell.
 fn found() -> HostPci {
     use PciDeviceType::{Pci, Pf, Vf};
     let parent = Some("0000:81:00.0");
@@ -379,7 +379,7 @@ fn the_device_of_a_port_is_near_the_guest_by_its_policy() {
     assert!(of_port(&policy("near"), None, &[]).is_err(), "an unknown policy");
 }
 
-/// A flavor gets no vDPA device and no remote-managed one, and neither counts as free for flavors.
+/// Only ports get vDPA and remote-managed devices, so such devices do not count as free for flavors.
 #[test]
 fn some_devices_are_for_ports_alone() {
     let parent = Some("0000:82:00.0");

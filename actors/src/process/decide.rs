@@ -1,7 +1,8 @@
-//! The decisions of a process. They refuse a record that `plan` never leads to after the earlier records.
+//! The decisions of a process. They refuse a record that cannot follow the earlier records, because `plan` never leads
+//! there.
 //!
-//! They do not know the names of the process's steps, so they accept any name in a record of a step that is done or
-//! stuck. If `plan` does not know the name, the process does not continue.
+//! They do not know the names of the process's steps, so they accept any name in a record of a step that is done,
+//! failed or stuck. If `plan` has to undo a step whose name it does not know, the process is stuck.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold as _;
@@ -80,14 +81,15 @@ fn record(running: &RunningProcess, command: ProcessCommand) -> Result<Option<Pr
     }))
 }
 
-/// Whether the step failed or is done. After a cancellation without a failure, the next step is undone, too.
+/// Whether the step is done or failed. After a cancellation without a failure, this is true of every step, because the
+/// next step may have begun.
 fn may_be_undone(running: &RunningProcess, step: &str) -> bool {
     let failed = running.failure.as_ref().map(|failure| failure.step == step);
     running.is_done(step) || failed.unwrap_or(running.called_off)
 }
 
-/// Whether the process can end in this way. A process can also succeed after a cancellation, which may come while it
-/// records its end. The log may lack steps of a process that succeeded.
+/// Whether the process can end in this way. A process can succeed although it was cancelled, because the cancellation
+/// may come while the process records its end. A success is accepted even if the log has no record of some steps.
 fn is_reached(running: &RunningProcess, outcome: ProcessOutcome) -> bool {
     match (outcome, &running.failure) {
         (ProcessOutcome::Succeeded, failure) => failure.is_none(),

@@ -204,7 +204,13 @@ async fn compare_interfaces(
     // Only a missing interface needs the names of devices, for which the host is asked.
     let devices = match missing.is_empty() {
         true => Vec::new(),
-        false => port_devices::of_server(&context.views, driver, host, id, server).await.unwrap_or_default(),
+        false => match port_devices::of_server(&context.views, driver, host, id, server).await {
+            Ok(devices) => devices,
+            Err(error) => {
+                tracing::debug!(%host, server = %id, reason = error.fault().details, "devices of ports are unknown, retrying");
+                return Ok(false);
+            }
+        },
     };
     // A whole card has its own MAC address. It is in the guest as a device, and the guest keeps it.
     let is_card = |nic: &NicInfo| devices.iter().any(|device| device.port == nic.port && device.is_whole_card());

@@ -1,8 +1,9 @@
-//! The parts of the APIs in a member that does not lead. They query the member's read models. Their gateway refuses
+//! The runtime of a member that does not lead. It gives the APIs the member's read models, and a gateway that refuses
 //! every command.
 //!
-//! The APIs of a follower answer most reads. They forward everything else to the leader, so they send no command; the
-//! refusing gateway ensures this. A member that begins to lead builds all these parts again from its [`Leadership`].
+//! The APIs of a follower answer most reads. They forward all other requests to the leader, so they send no command.
+//! The refusing gateway ensures this. When a member begins to lead, it builds these parts again from its
+//! [`Leadership`].
 
 use std::sync::Arc;
 

@@ -53,7 +53,7 @@ const fn passes() -> bool {
 
 impl HookAnswers {
     /// Reads an answer. A host of the question that the answer leaves out passes, with weight 0. A host that the
-    /// question does not have is passed over.
+    /// question does not have is ignored.
     ///
     /// # Errors
     /// The answer does not have the documented form.

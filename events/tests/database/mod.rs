@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test uses another part of this module")]
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;

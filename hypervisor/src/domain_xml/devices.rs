@@ -55,13 +55,13 @@ fn host_address(at: PciAddress) -> Element {
         .attr("function", format!("0x{:x}", at.function))
 }
 
-/// The address in the source of an interface, whose type libvirt needs.
+/// The PCI address in the source of an interface. There libvirt requires the address's type.
 pub(super) fn source_address(at: PciAddress) -> Element {
     host_address(at).attr("type", "pci")
 }
 
-/// An interface that is a PCI device of the host. The device has no queues, filters or limits of the host. A whole card
-/// keeps its own MAC address, so the guest gets it as a device.
+/// An interface on a PCI device of the host, without elements for queues, filters and limits. A whole card keeps its
+/// own MAC address, so the guest gets it as a `hostdev`.
 fn device_interface(nic: &Nic, plugged: &NicDevice, hardware: &Hardware) -> Element {
     if let (NicDeviceForm::WholeCard, Some(device)) = (plugged.form, plugged.device) {
         return passed(device);
@@ -98,12 +98,12 @@ impl DeviceNames {
         Self(volumes.iter().map(|disk| disk.device.clone()).collect())
     }
 
+    /// The first free name: `vda` to `vdz`, then `vdaa` to `vdzz`.
     fn next(&mut self, bus: DiskBus) -> String {
-        let prefix = bus.prefix();
-        let free = |name: &String| !self.0.contains(name);
-        let name = (b'a'..=b'z').map(|letter| format!("{prefix}{}", char::from(letter))).find(free);
-        // A server with more than 26 local disks was refused earlier.
-        let name = name.unwrap_or_else(|| format!("{prefix}aa"));
+        let letters = || (b'a'..=b'z').map(char::from);
+        let pairs = letters().flat_map(|first| letters().map(move |second| format!("{first}{second}")));
+        let mut names = letters().map(String::from).chain(pairs).map(|letters| format!("{}{letters}", bus.prefix()));
+        let name = names.find(|name| !self.0.contains(name)).unwrap_or_else(|| format!("{}zz", bus.prefix()));
         self.0.push(name.clone());
         name
     }
@@ -111,12 +111,16 @@ impl DeviceNames {
 
 fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
     let mut names = DeviceNames::beside(&guest.volumes);
+    if guest.config_drive.as_ref().is_some_and(|image| vfat::is_image(image)) {
+        names.0.push(vfat_name(hardware.disk_bus));
+    }
     let mut disks = Vec::new();
     let path = |volume: String| format!("{}/{volume}", host.pool_path);
     let own = |name: String, bus: DiskBus, names: &mut DeviceNames| {
         disk(&place_of(host, &name), host, (bus, hardware), names.next(bus)).children(hardware.tuning.disk())
     };
-    // In Nova's older form of a rescue the guest has only the rescue disk and its root disk.
+    // In Nova's older form of a rescue, the guest has the rescue disk and its root disk, but no ephemeral or swap
+    // disks.
     let only_root = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_none());
     if only_root {
         disks.push(own(volumes::rescue(guest.instance), hardware.disk_bus, &mut names));
@@ -187,7 +191,8 @@ fn disk(source: &DiskSource, host: &HostFacts, (bus, hardware): (DiskBus, &Hardw
         .child(Element::new("target").attr("dev", name).attr("bus", bus.name()))
 }
 
-/// Renders a volume as a disk. A running guest identifies it by its serial number.
+/// Renders a volume as a disk. The driver finds the disk in a domain by the volume's name in the source, or else by the
+/// serial number.
 pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts, encrypted: bool) -> Element {
     let in_pool = || Element::new("source").attr("pool", &disk.pool).attr("volume", &disk.volume);
     let (kind, source, cache) = match &disk.network {
@@ -232,16 +237,20 @@ fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut DeviceNames) -> Element 
 /// guest's volumes do not depend on it. QEMU has no read-only disks on IDE and SATA.
 fn vfat_drive(source: &DiskSource, host: &HostFacts, hardware: &Hardware) -> Element {
     let bus = hardware.disk_bus;
-    let last = if bus == DiskBus::Ide { 'd' } else { 'z' };
-    let drive = disk(source, host, (bus, hardware), format!("{}{last}", bus.prefix()));
+    let drive = disk(source, host, (bus, hardware), vfat_name(bus));
     match bus {
         DiskBus::Ide | DiskBus::Sata => drive,
         _ => drive.child(Element::new("readonly")),
     }
 }
 
+fn vfat_name(bus: DiskBus) -> String {
+    format!("{}{}", bus.prefix(), if bus == DiskBus::Ide { 'd' } else { 'z' })
+}
+
 /// The SCSI controller, if a disk needs one. Current systems have no driver for libvirt's default, an LSI model. A guest
-/// with encrypted memory also gets the controller of its channels, because libvirt's own would not use the IOMMU.
+/// with encrypted memory also gets the controller of its channels, because the one that libvirt adds does not use the
+/// IOMMU.
 fn controllers(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
     let cdrom = guest.config_drive.is_some() && hardware.cdrom_bus == DiskBus::Scsi;
     let volume = guest.volumes.iter().any(|disk| disk.bus == DiskBus::Scsi.name());
@@ -348,7 +357,7 @@ fn rng(host: &HostFacts, hardware: &Hardware) -> Element {
         .child(Element::leaf("backend", &host.guests.rng_device).attr("model", "random"))
 }
 
-/// The watchdog model of Nova's driver. All common systems have a driver for it.
+/// The watchdog has the model that Nova's driver uses.
 fn watchdog(action: &str, host: &HostFacts) -> Element {
     let model = if host.arch == "s390x" { "diag288" } else { "i6300esb" };
     Element::new("watchdog").attr("model", model).attr("action", action)

@@ -147,7 +147,7 @@ impl SimFleet {
         on.into_iter().filter(|(_, hosts)| *hosts > 1).map(|(instance, _)| instance).collect()
     }
 
-    /// Guests whose disk has a copy that some host set aside.
+    /// Guests with a copy of their disk that a host has set aside.
     pub fn kept(&self) -> Vec<InstanceId> {
         (0..self.len()).flat_map(|host| self.machine(host).kept.clone()).collect()
     }
@@ -159,7 +159,7 @@ impl SimFleet {
             .collect()
     }
 
-    /// Copies of guests' disks that are still on the hosts.
+    /// Copies of guests' disks for new images, while they are on the hosts. Each comes with its host, guest and image.
     pub fn copies(&self) -> Vec<(usize, InstanceId, ImageId)> {
         let of =
             |host| self.machine(host).copies().iter().map(|(guest, copy)| (host, *guest, *copy)).collect::<Vec<_>>();
@@ -176,7 +176,7 @@ impl SimFleet {
         (0..self.len()).filter(|host| self.machine(*host).tpms.contains_key(&instance)).collect()
     }
 
-    /// Running guests with an unfinished copy for a swap.
+    /// Running guests with an unfinished copy for a volume swap.
     pub fn copying(&self) -> Vec<InstanceId> {
         let of = |host| {
             let machine = self.machine(host);
@@ -255,7 +255,7 @@ impl SimFleet {
         }
     }
 
-    /// Makes all hosts share one volume pool, before there is a volume.
+    /// Makes all hosts share one empty volume pool. Existing volumes would be lost, so call this first.
     pub fn share_volumes(&self) {
         let pool = SimPool::default();
         for host in 0..self.len() {

@@ -1,4 +1,4 @@
-//! The credentials of the `openstack` client, and a client of another server of the same cloud.
+//! The credentials of the `openstack` client, and a client that sends GET requests to a running Nova or Placement.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -103,7 +103,8 @@ impl Auth {
     }
 }
 
-/// A client of another server of the same cloud, with a token or with the password in the environment.
+/// A client of the API of a running Nova or Placement. It uses a given token, or gets one with the password in the
+/// environment.
 pub(super) struct CloudClient {
     agent: Agent,
     /// The address of the API.
@@ -138,13 +139,13 @@ impl CloudClient {
         Ok(())
     }
 
-    /// Asks at a version: the value of the header `OpenStack-API-Version`.
+    /// Sends a GET request. `version` is the value of the header `OpenStack-API-Version`.
     ///
     /// # Errors
-    /// The server does not answer.
+    /// The server does not answer, or the token has expired and the client gets no new one.
     pub(super) fn get_at(&self, path: &str, version: &str) -> Result<(u16, Value), CommandFailure> {
         match self.get(path, version)? {
-            // The token has ended meanwhile.
+            // The token has expired.
             (401, _) if self.auth.is_some() => {
                 self.log_in()?;
                 self.get(path, version)

@@ -131,7 +131,7 @@ pub fn files_of(folder: &Path) -> Result<Vec<PathBuf>, InvalidConfig> {
     })
 }
 
-/// The place of the options of the command line in messages.
+/// Messages about options of the command line show this text instead of the name of a file.
 const COMMAND_LINE: &str = "command line";
 
 fn load_from(machine: &MachineDefaults, files: &[PathBuf], said: &str) -> Result<Loaded, InvalidConfig> {
@@ -222,7 +222,7 @@ impl NamedGroups {
     }
 }
 
-/// Sets an option of a group. Returns the problem with it.
+/// Sets an option of a group such as `[mdev_nvidia-35]`. Returns the problem if the option is wrong.
 fn set_in_group(groups: &mut NamedGroups, entry: &ini::IniAssignment) -> Option<Problem> {
     let (severity, reason) = match groups.set(entry) {
         Ok(()) => return None,
@@ -286,7 +286,7 @@ pub fn check(files: &[PathBuf]) -> (String, bool) {
     (lines.map(|line| line + "\n").collect(), usable)
 }
 
-/// A control plane without hosts starts, and builds no server.
+/// Warns if the configuration names no host. Such a control plane starts, but cannot build servers.
 fn no_hosts(config: &Config) -> Vec<Problem> {
     if !config.chronova.hypervisors.0.is_empty() {
         return Vec::new();

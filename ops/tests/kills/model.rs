@@ -51,8 +51,8 @@ fn volumes(client: &Client) -> Vec<Value> {
     }
 }
 
-/// Volumes with unfinished work. A volume of a shelved server is not among them, because it stays `reserved` until the
-/// unshelve.
+/// Volumes with unfinished work. The volumes of a shelved and offloaded server are not among them, because they stay
+/// `reserved` until the unshelve.
 pub fn restless_volumes(client: &Client) -> Vec<Value> {
     let away = detail(client).into_iter().filter(|server| server["status"] == "SHELVED_OFFLOADED");
     let kept: BTreeSet<String> = away.flat_map(|server| volumes_of(&server)).collect();

@@ -8,8 +8,8 @@
 //! personal fields and password hashes. The table is not encrypted. It holds the mark, and the name, version, length
 //! and CRC-32 of each read model. The table's own CRC-32 covers the head of the file and the table. The checksums
 //! cover the sealed bytes, so damage is found even without the key. The lengths must add up to the length of the file,
-//! so every byte is covered by a checksum. Numbers are little-endian. Read models and table are in the compact codec of
-//! snapshots.
+//! so no byte before the table escapes a checksum. Numbers are little-endian. Read models and table are in the compact
+//! codec of snapshots.
 //!
 //! A file of format 1 has no seal: its read models are not encrypted. Chronova still reads such a file, so that the
 //! first start after an upgrade need not fold the whole log. The next checkpoint replaces every such file.
@@ -101,8 +101,8 @@ impl Outline {
         self.table.ranges(self.head.len())
     }
 
-    /// The bytes that are authenticated with a read model. They bind the read model to this file, its name and its
-    /// mark.
+    /// The bytes that are authenticated with a read model. They bind the sealed bytes to this file, to the mark of the
+    /// file, and to the name of the read model.
     pub(super) fn bound(&self, name: &str) -> Result<Vec<u8>, CheckpointError> {
         bound(&self.head, &self.table.mark, name)
     }
@@ -334,7 +334,7 @@ pub(super) fn write_clear(views: &Views, path: &Path) {
     assert!(fs::write(path, clear.0).is_ok());
 }
 
-/// Encodes the table and the end of the file.
+/// The encoded table, and the end of the file after it.
 fn tail(head: &[u8], table: &[u8]) -> io::Result<Vec<u8>> {
     let mut sum = FileChecksum::new();
     sum.update(head);

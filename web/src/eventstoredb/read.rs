@@ -2,7 +2,8 @@
 //!
 //! Clients rely on EventStoreDB's rules about the start of a read. A forward read includes the event at its start; a
 //! subscription does not. A backward read includes the event at a start revision, but not the event at a start
-//! position. The server reads a page of events when the client takes it. So a slow client costs the memory of one page.
+//! position. The server reads further events when the client has taken the earlier ones. So a slow client costs the
+//! memory of one page, or of one batch of a live subscription.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use super::wire::{
     RevisionOption, Standing, StreamNotFound, SubscriptionConfirmation, UuidForm,
 };
 
-/// Events read at once.
+/// The number of events that are read at once.
 const PAGE: usize = 256;
 
 pub(super) type ReadResponses = BoxStream<'static, Result<ReadResp, Status>>;
@@ -294,8 +295,8 @@ fn confirmation() -> ReadItem {
     ReadItem::Other(ReadContent::Confirmation(SubscriptionConfirmation { subscription_id }))
 }
 
-/// Waits for events until the server stops. Then returns an error status, because clients do not expect a subscription
-/// to end without one.
+/// Waits for the next events. If the server stops meanwhile, returns an error status, because clients do not expect a
+/// subscription to end without one.
 async fn newest(live: &mut Subscription, ending: &mut ShutdownSignal) -> Result<Vec<Arc<Recorded>>, Status> {
     tokio::select! {
         batch = live.next() => batch.map_err(|error| status::of_store(&error)),

@@ -33,7 +33,7 @@ fn named() -> Schema {
     object([req("id", shape::string()), req("name", shape::string())])
 }
 
-/// A service with its endpoints, as tokens have them.
+/// The services with their endpoints, as a token shows them.
 fn catalog() -> Schema {
     let endpoint = object([
         req("id", shape::string()),
@@ -59,7 +59,8 @@ fn token_credential() -> Schema {
     named().plus([req("restricted", shape::boolean()), opt("access_rules", array(access_rule()))])
 }
 
-/// A token shows one scope. A token without a scope has neither roles nor a catalogue.
+/// A token has at most one scope: a project, a domain or the system. A token without a scope has no roles and no
+/// catalogue.
 fn token() -> Schema {
     let user = named().plus([req("domain", named()), req("password_expires_at", shape::time_or_null())]);
     one(
@@ -201,7 +202,7 @@ pub(super) fn project_created() -> Answers {
     json(201, one("project", project()))
 }
 
-/// The projects above and below it are shown on request, as a list or as a tree of ids.
+/// On request, the answer shows the projects above and below this one, as a list or as a tree of ids.
 pub(super) fn project_shown() -> Answers {
     ok(one("project", project().plus([opt("parents", any()), opt("subtree", any())])))
 }
@@ -308,7 +309,7 @@ pub(super) fn access_rule_shown() -> Answers {
     ok(one("access_rule", access_rule_with_links()))
 }
 
-/// A credential without access rules permits all requests.
+/// If the credential has no access rules, only its roles and `unrestricted` limit the requests that it permits.
 fn application_credential() -> Schema {
     let role = named().plus([req("domain_id", shape::string_or_null())]);
     named().plus([

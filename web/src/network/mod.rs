@@ -1,8 +1,8 @@
 //! The embedded network service: the part of Neutron's v2.0 API that clients need.
 //!
-//! One file per resource, each with a route table. The dispatcher knows this list of tables only. [`attributes`] reads
-//! bodies, and [`listing`] answers collections. [`targets`] holds the attributes for policy rules. [`faults`] maps the
-//! aggregates' refusals to Neutron's errors.
+//! Each resource has a file with a route table. The dispatcher knows only the list of these tables, [`ROUTES`].
+//! [`attributes`] reads bodies, and [`listing`] answers collections. [`targets`] holds the attributes for policy rules.
+//! [`faults`] maps the aggregates' refusals to Neutron's errors.
 //!
 //! Invariant: a resource that the caller may not see is 404 everywhere.
 

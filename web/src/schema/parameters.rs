@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Schema, array, integer, object, one_of, string};
 
-/// The largest number that Nova stores.
+/// The largest value of an integer column in Nova's database.
 const MAX_INT: i64 = 0x7FFF_FFFF;
 
 /// A name: printable, not empty, without white space at either end.
@@ -78,7 +78,7 @@ pub fn loose_boolean_or<const N: usize>(words: [&str; N]) -> Schema {
     Schema::default().types(["boolean", "string"]).one_among(values)
 }
 
-/// The boolean that a value means; [`loose_boolean`] has accepted the value.
+/// Converts a value that [`loose_boolean`] accepted to a boolean.
 pub fn is_true(value: &serde_json::Value) -> bool {
     match value {
         serde_json::Value::Bool(truth) => *truth,
@@ -108,17 +108,17 @@ pub fn quota_limit() -> Schema {
     loose_integer("^-?[0-9]+$").min(-1).max(MAX_INT)
 }
 
-/// The size of a flavor: 1 to 2^31-1.
+/// A size in a flavor or of a volume, from 1 to 2^31-1.
 pub fn flavor_positive() -> Schema {
     loose_integer("^[0-9]+$").min(1).max(MAX_INT)
 }
 
-/// The size of a flavor: 0 to 2^31-1.
+/// A size in a flavor, from 0 to 2^31-1.
 pub fn flavor_non_negative() -> Schema {
     loose_integer("^[0-9]+$").min(0).max(MAX_INT)
 }
 
-/// Keys and values of a server's metadata.
+/// The metadata of a server, or of the image that an action of the server creates.
 pub fn metadata() -> Schema {
     object([]).pattern_property("^[a-zA-Z0-9-_:. ]{1,255}$", string().max_length(255))
 }

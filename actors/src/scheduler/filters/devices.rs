@@ -21,7 +21,7 @@ pub(super) const PCI_PASSTHROUGH: Filter = Filter {
     name: "PciPassthroughFilter",
     always: true,
     applies: |context| !matches!(&context.devices, Ok(devices) if devices.is_empty()),
-    // The filter on NUMA cells looks for devices near the guest's nodes.
+    // The list of cells is empty, because the filter on NUMA cells checks which devices are near the guest's nodes.
     passes: |host| host.passed(&[]).is_ok(),
     says: |host| host.passed(&[]).err().unwrap_or_default(),
     lacks: |context| context.lacks_devices(),

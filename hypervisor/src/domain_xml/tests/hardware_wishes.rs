@@ -229,6 +229,20 @@ fn a_vfat_config_drive_is_the_last_disk_of_its_bus() {
     assert!(xml.contains("device='cdrom'"), "{xml}");
 }
 
+#[test]
+fn each_of_many_disks_has_a_name_of_its_own() {
+    let image = bytes::Bytes::from(crate::vfat::write("config-2", &[]).unwrap());
+    let many = GuestSpec { ephemerals_gib: vec![1; 30], config_drive: Some(image), ..guest() };
+    let xml = render(&many, &host()).unwrap();
+    let mut names: Vec<&str> =
+        xml.split("<target dev='vd").skip(1).map(|rest| rest.split('\'').next().unwrap()).collect();
+    assert_eq!((names[0], names[24], names[25], names[30]), ("a", "y", "aa", "af"), "root and ephemeral disks");
+    assert_eq!(names[31], "z", "the config drive");
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 32);
+}
+
 /// A host with persistent memory of two sizes.
 fn with_pmem() -> HostFacts {
     let mut facts = host();

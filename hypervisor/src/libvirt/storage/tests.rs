@@ -1,4 +1,4 @@
-//! The table of back ends, and what they define on a host.
+//! Tests of the table of back ends, and of the XML of their pools and volumes.
 
 use super::*;
 

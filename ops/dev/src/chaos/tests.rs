@@ -37,7 +37,8 @@ fn equal_seeds_give_equal_logs_and_others_do_not() {
 
 #[test]
 fn a_planted_defect_is_found_in_each_run_of_its_seed() {
-    // A crash between the step and its record repeats the step, so not every planted defect leaves something behind.
+    // After a crash between a step and its record, the process repeats the step. So not every planted defect leaves
+    // something behind.
     let planted = (1..10).map(|n| format!("delete_instance.release_claim@{n}"));
     let runs = planted.map(|plant| {
         let settings = Settings { plant: plant.parse().ok(), ..settings(4, 120) };
@@ -71,7 +72,7 @@ fn server(wanted: fn(&InstanceEvent) -> bool) -> Alive {
     state.alive().unwrap().clone()
 }
 
-/// A rescued server refuses the reboot that creates other guests again.
+/// A hard reboot creates a vanished guest again. A rescued server refuses a hard reboot, so it is unrescued.
 #[test]
 fn a_rescued_server_without_its_guest_is_unrescued_at_the_end() {
     use InstanceEvent as E;
@@ -87,7 +88,7 @@ fn a_rescued_server_without_its_guest_is_unrescued_at_the_end() {
     assert_eq!((request.method, request.body), ("POST", Some(json!({"unrescue": null}))));
 }
 
-/// Runs only with `CHRONOVA_SOAK=1`: several seeds with thousands of operations each.
+/// Several seeds with thousands of operations each. Runs only if `CHRONOVA_SOAK` is set.
 #[test]
 fn thousands_of_operations_over_several_seeds() {
     if std::env::var_os("CHRONOVA_SOAK").is_none() {

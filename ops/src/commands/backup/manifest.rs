@@ -17,27 +17,31 @@ pub(super) struct BackupManifest {
     version: u32,
     /// Microseconds since 1970.
     pub made_at: i64,
-    /// The newest event: its position, the chain's hash and its time in microseconds since 1970.
+    /// The position of the newest event in the backup.
     pub position: u64,
+    /// The chain's hash at that event.
     pub hash: String,
+    /// When that event was recorded, in microseconds since 1970.
     pub recorded_at: i64,
-    /// The descriptions of the log's segments that this backup added.
+    /// The descriptions of the segments that this backup added to the archive of the log. After a prune, the oldest
+    /// backup also has the descriptions of the removed backups.
     pub segments: Vec<StoredFile>,
     /// The keys of the personal fields.
     pub keys: Option<StoredFile>,
-    /// The other files of the data folder.
+    /// The copies of other files of the data folder.
     pub files: Vec<StoredFile>,
 }
 
-/// A copied file.
+/// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredFile {
-    /// The path in the data folder; for a segment, the name in the folder of the log.
+    /// The path in the data folder; for the description of a segment, its name in the archive of the log.
     pub path: String,
     pub size: u64,
     /// In hexadecimal digits.
     pub sha256: String,
-    /// When the file was last changed, in nanoseconds since 1970. A file with another size or time is read again.
+    /// When the source was last changed, in nanoseconds since 1970. The next backup copies the file again if its size
+    /// or this time differs. `None` for the description of a segment.
     pub modified: Option<i64>,
 }
 

@@ -35,7 +35,8 @@ pub struct InspectArgs {
     /// `scheduling SERVER` (why it is on its host, or on none); or `reconcilers` (what each would repair now)
     #[arg(required = true, num_args = 1..=2, value_name = "[KIND] NAME")]
     pub subject: Vec<String>,
-    /// The history as of then: a time (2026-01-31T12:00:00Z, 15m ago as `15m`) or a position of the log
+    /// Show the history as it was then: a time (2026-01-31T12:00:00Z, or `15m` for 15 minutes ago) or a position of
+    /// the log
     #[arg(long, value_name = "WHEN")]
     pub as_of: Option<AsOf>,
     #[command(flatten)]

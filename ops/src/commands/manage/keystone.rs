@@ -1,5 +1,5 @@
-//! The limits in the Keystone of `[keystone_authtoken]`, as its administrator sees them. Without such a Keystone, those
-//! in the embedded identity service.
+//! Reads and sets the unified limits in the Keystone that `[keystone_authtoken]` names, with the account of that
+//! section. Without such a Keystone, the limits are those in the embedded identity service.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use super::cloud::{RunningCloud, plain};
 use crate::commands::credentials::{agent, token, usage};
 use crate::config::account::HasAccount as _;
 
-/// The service whose limits they are: Nova's program looks for it by this name.
+/// The name of the service that the limits belong to. `nova-manage` looks for the service by this name, too.
 const SERVICE: &str = "nova";
 
-/// The limits of one service, in one region or without a region.
+/// The limits of one service, in one region or in all.
 pub(super) trait UnifiedLimits {
     /// The registered limits by resource. With `own`, only those of the service.
     fn registered(&self, own: bool) -> Result<BTreeMap<String, i64>, CommandFailure>;
-    /// The limits of a project by resource.
+    /// The limits of a project by resource, for all services.
     fn of_project(&self, project: &str) -> Result<BTreeMap<String, i64>, CommandFailure>;
     fn register(&self, resource: &str, limit: i64) -> Result<(), CommandFailure>;
     fn set(&self, project: &str, resource: &str, limit: i64) -> Result<(), CommandFailure>;
@@ -93,7 +93,7 @@ impl LimitStore for &RunningCloud<'_> {
     }
 }
 
-/// The limits of one service, in one region or without a region.
+/// The limits of one service. Without `region`, entries of every region are read, and new entries have no region.
 struct ServiceLimits<S> {
     store: S,
     service: String,

@@ -6,7 +6,7 @@ use super::super::Multi;
 use super::super::option::Default::Text;
 
 section! {
-    /// Nova's section: which notifications there are.
+    /// Nova's section. Its options choose the form, the topics and the content of notifications.
     Notifications = "notifications" from Nova {
         notification_format: String => here {
             default: Text("unversioned"), choices: &["unversioned", "versioned", "both"],
@@ -35,8 +35,8 @@ section! {
     OsloMessagingNotifications = "oslo_messaging_notifications" from Oslo {
         driver: Multi => here {
             default: Text(""),
-            help: "How notifications are sent: `messagingv2` or `messaging` to RabbitMQ (with or without oslo's envelope), `log` to \
-                   the log, `noop` not at all. May be repeated. Unset: not at all.",
+            help: "How notifications are sent: `messagingv2` sends them to RabbitMQ with oslo's envelope, `messaging` without it. \
+                   `log` writes them to the log, `noop` sends none. May be repeated. Unset: none are sent.",
         }
         transport_url: Option<String> => here {
             secret: true,

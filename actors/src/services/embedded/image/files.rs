@@ -27,7 +27,7 @@ use crate::services::image_inspection::{InspectError, OpenFile, inspect};
 
 /// The upload fails if the sender sends nothing for this time.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The most chunks between the sender and the disk.
+/// The most chunks that wait in the channel to the writer, and the most that it writes at once.
 const DEPTH: usize = 16;
 /// Bytes read at once when an image is sent.
 const CHUNK: usize = 256 * 1024;
@@ -102,7 +102,7 @@ impl ImageFiles {
         }
         let (sender, receiver) = mpsc::channel(DEPTH);
         let (written, fed) = tokio::join!(self.write(incoming, receiver), feed(bytes, sender));
-        // The writer's error is the cause, because the sender fails in this way only if the writer has stopped.
+        // The writer's error is the cause, because `feed` fails with `Io` only if the writer has stopped.
         match (written, fed) {
             (Err(error), Ok(()) | Err(ReceiveError::Io(_))) => Err(error),
             (_, Err(error)) => Err(error),
@@ -160,7 +160,7 @@ impl ImageFiles {
         })
     }
 
-    /// The data of an image from `offset` on.
+    /// The data of an image from `offset` on, at most `length` bytes.
     pub async fn read(&self, image: ImageId, offset: u64, length: Option<u64>) -> io::Result<ByteStream> {
         let mut file = tokio::fs::File::open(self.path(image)).await?;
         file.seek(io::SeekFrom::Start(offset)).await?;
@@ -272,7 +272,7 @@ impl DraftFile {
         Ok(Self { file, path, kept: false })
     }
 
-    /// Moves the file to its place in the folder. If the folder cannot be synced, the drop removes the file there.
+    /// Moves the file to its place in the folder. If the folder cannot be synced, the drop removes the moved file.
     fn keep_as(&mut self, place: &Path, folder: &Path) -> io::Result<()> {
         fs::rename(&self.path, place)?;
         place.clone_into(&mut self.path);

@@ -1,4 +1,4 @@
-//! Implements the port of the image service: images in Glance, and their bytes.
+//! Implements [`ImageService`] and [`ImageSource`] with Glance's images and their bytes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const MOST_PAGES: usize = 20;
 /// The longest wait until Glance gives up an interrupted upload. The timeout of a call limits the wait, too.
 const GIVES_UP: Duration = Duration::from_secs(10);
 
-/// Real Glance.
+/// The image service of the cloud, Glance.
 #[derive(Debug)]
 pub struct GlanceImages {
     service: Arc<CalledService>,
@@ -190,8 +190,8 @@ impl GlanceImages {
     }
 }
 
-/// The caller of a process's requests. This is the user whose request began the process. If the user's token is not
-/// known any more, for example after a restart, it is Chronova's own account.
+/// The account that makes a process's requests to Glance: the user whose request began the process, if the user's token
+/// is still known. Otherwise, for example after a restart, Chronova's own account makes them.
 fn asker_of(user: Option<&UserToken>) -> Asker<'_> {
     user.map_or(Asker::Own, Asker::User)
 }

@@ -9,11 +9,12 @@ use chronova_projections::networks::NetworksView;
 
 use super::NetworkQuotaCommand;
 
-/// Quota that is older than this and has no resource is abandoned. Its request died, or the log was not available. A
-/// creation takes milliseconds.
+/// Quota that was reserved longer ago than this and has no resource is abandoned: its request died, or the log was not
+/// available. A creation takes milliseconds.
 const ABANDONED_MICROS: i64 = 10 * 60 * 1_000_000;
 
-/// Reserves quota for `things` of the project, and releases abandoned quota.
+/// The command that reserves quota for `things` of the project. It also releases the quota of deleted resources, and
+/// abandoned quota.
 pub fn take(
     view: &NetworksView,
     project: &ProjectId,

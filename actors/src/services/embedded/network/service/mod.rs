@@ -1,14 +1,14 @@
-//! The embedded network service: the implementation of its port.
+//! Implements [`NetworkService`] with the embedded network service.
 //!
 //! [`check`] refuses requests with Nova's messages, before a server is accepted. [`allocate`] creates and binds the
 //! ports of a new server, [`attach`] those of an existing server. [`groups`] changes the security groups of ports.
-//! [`devices`] knows the ports that are PCI devices of their hosts. [`reads`] answers questions of compute,
-//! [`resources`] those of users. [`realise`] describes the networks and filters that a host needs. Invariants:
+//! [`devices`] handles ports whose interfaces are PCI devices of their hosts. [`reads`] answers the compute service,
+//! [`resources`] answers users. [`realise`] describes the networks and filters that a host needs. Invariants:
 //!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
 //!    call finds the same ports;
 //!  - release misses no port. It goes to every network with a port of the server in the views, and to every network
-//!    that got an allocation from this operating-system process. After a restart, the views are complete before the
-//!    service is called.
+//!    on which this operating-system process has requested a port that the views may not show yet. After a restart, the
+//!    views are complete before the service is called.
 
 mod allocate;
 mod attach;
@@ -91,7 +91,7 @@ impl EmbeddedNetworks {
         Arc::new(Self { gateway, views, clock, ovn, is_past: false, touched, floating_ip_turns })
     }
 
-    /// How OVN carries the networks; `None`: libvirt does.
+    /// OVN's options; `None` if libvirt carries the networks.
     fn carried(&self) -> Option<&OvnOptions> {
         self.ovn.as_deref().map(OvnPlane::options)
     }
@@ -193,7 +193,7 @@ impl NetworkService for EmbeddedNetworks {
         caller: &ServiceCaller,
     ) -> Result<(), PortError> {
         check::chosen_address(&self.views, project, nic, caller)?;
-        // A part of Chronova that asks for no user has the rights of the project.
+        // If a part of Chronova calls without a user, it has the rights of the project.
         let by_administrator = caller.is_admin && caller.rights.is_some();
         attach::check(&self.views, project, nic, by_administrator).map(drop)
     }
@@ -385,7 +385,8 @@ impl NetworkService for EmbeddedNetworks {
         realise::realise(&self.views, nics, self.carried())
     }
 
-    /// A port keeps its binding. OVN lets the destination bind it, too, as soon as the log has the destination.
+    /// A port keeps its binding. OVN allows the port at the destination, too, as soon as the log records the
+    /// destination.
     async fn bind_destination(
         &self,
         instance: InstanceId,

@@ -45,7 +45,7 @@ impl StepRun {
         }
     }
 
-    /// The present state of the volume; `None` if it is deleted.
+    /// The present state of the volume; `None` if it does not exist or is deleted.
     pub(super) async fn volume(&self) -> Result<Option<Arc<VolumeRecord>>, StepError> {
         match self.context.gateway.look::<VolumeRoot>(&self.volume_id()).await? {
             Volume::Here(record) => Ok(Some(record)),
@@ -57,7 +57,7 @@ impl StepRun {
         self.volume().await?.ok_or_else(|| StepError::fatal(404, "The volume is gone.", ""))
     }
 
-    /// A snapshot of the volume. If it is gone, the error is fatal (404).
+    /// The volume with one of its snapshots. If the volume or the snapshot is gone, the error is fatal (404).
     pub(super) async fn present_snapshot(
         &self,
         id: SnapshotId,
@@ -67,7 +67,8 @@ impl StepRun {
         known.map(|known| (record, known)).ok_or_else(|| StepError::fatal(404, "The snapshot is gone.", ""))
     }
 
-    /// Records the result with the volume. A refusal because the process was overtaken is no error.
+    /// Sends a result of the process to the volume. It is no error if the volume or the snapshot is gone, or if another
+    /// process has taken the place of this one.
     pub(super) async fn tell_volume(&self, command: VolumeCommand) -> Result<(), StepError> {
         let sent = self.context.gateway.send::<VolumeRoot>(&self.volume_id(), command, self.meta.clone()).await;
         match sent {
@@ -112,7 +113,8 @@ pub(super) fn user(volume: &VolumeRecord) -> Option<InstanceId> {
     volume.attachments.values().find(|attachment| attachment.complete).and_then(|attachment| attachment.instance)
 }
 
-/// Maps an error of the driver: the same call may succeed soon, or never.
+/// Maps an error of the driver. The process tries the step again after a transient error. Any other error is final,
+/// because the step can succeed on no other host.
 pub(super) fn here(error: DriverError) -> StepError {
     match error.is_transient() {
         true => StepError::again(error),
