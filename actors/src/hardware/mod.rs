@@ -8,7 +8,7 @@
 //! | [`iommu`] | the virtual IOMMU |
 //! | [`memory`] | locked memory, the memory of the graphics card, the number of serial ports |
 //! | [`switches`] | switches that flavor and image may both set |
-//! | [`topology`] | sockets, cores and threads, and their limits |
+//! | [`topology`] | limits of sockets, cores and threads |
 //! | [`wishes`] | reads the values from flavor and image |
 //! | [`refused`] | requests that no host here can meet |
 //!
@@ -50,7 +50,6 @@ pub fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(
     memory::check_locked(&wishes)?;
     memory::check_video(&wishes)?;
     memory::check_serial_ports(&wishes)?;
-    topology::check_product(flavor)?;
     topology::check_limits(&wishes)
 }
 

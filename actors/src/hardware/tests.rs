@@ -122,30 +122,6 @@ fn an_image_stays_within_the_flavors_bounds() {
 }
 
 #[test]
-fn a_flavors_sockets_cores_and_threads_multiply_to_its_cpus() {
-    let of = |vcpus: u32, [sockets, cores, threads]: [&str; 3]| {
-        let specs = [("hw:cpu_sockets", sockets), ("hw:cpu_cores", cores), ("hw:cpu_threads", threads)];
-        let flavor = FlavorSnapshot { vcpus, ..flavor(&specs) };
-        check(&flavor, Some(&image(&[])))
-    };
-    for (vcpus, parts) in
-        [(8, ["2", "2", "2"]), (8, ["2", "", ""]), (8, ["", "2", "4"]), (8, ["", "", "8"]), (1, ["1", "1", "1"])]
-    {
-        assert_eq!(of(vcpus, parts), Ok(()), "{vcpus} {parts:?}");
-    }
-    for (vcpus, parts, named) in [
-        (7, ["2", "", ""], "hw:cpu_sockets = 2, which"),
-        (10, ["", "2", "4"], "hw:cpu_cores = 2, hw:cpu_threads = 4, which"),
-        (8, ["2", "2", "1"], "its 8 CPUs"),
-        (2, ["", "4", ""], "hw:cpu_cores = 4, which"),
-    ] {
-        let refusal = of(vcpus, parts).unwrap_err();
-        assert!(refusal.contains(named), "{vcpus} {parts:?}: {refusal}");
-    }
-    assert_eq!(asked(&[], &[("hw_cpu_cores", "3")]), Ok(()), "an image has preferences");
-}
-
-#[test]
 fn a_virtual_iommu_needs_a_board_that_has_it() {
     let (q35, virt) = (("hw_machine_type", "q35"), ("hw_machine_type", "virt"));
     let (arm, spec) = (("hw_architecture", "aarch64"), |model| ("hw:viommu_model", model));
