@@ -3,12 +3,11 @@
 //! A server gets this record with its first host. A server that another control plane built, or an older version, may
 //! lack it. Then another value of `[libvirt] hw_machine_type` would change the guest the next time it is defined.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::Alive;
-use chronova_projections::views::Views;
 
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::process::machine;
@@ -16,19 +15,17 @@ use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
+/// The most servers of one run. The run at the start must not delay the first request by the appends of a whole cloud;
+/// the periodic runs record the rest.
+const MOST: usize = 1_000;
+
 /// Servers at rest on a host without a recorded machine type, each with the type that its guest has got so far.
 #[derive(Debug)]
 pub struct UnsetMachineTypes;
 
-/// The servers without a machine type, and their hosts. The image of most adopted servers names the type.
-fn unset(views: &Views) -> Vec<(InstanceId, HostId, Alive)> {
-    views.servers.read(|servers| {
-        let alive = servers.all().filter_map(|row| row.instance.alive().map(|server| (row.id, server)));
-        let lacking = alive.filter(|(_, server)| {
-            server.machine_type().is_none() && server.launched_at.is_some() && server.ongoing.is_none()
-        });
-        lacking.filter_map(|(id, server)| Some((id, server.placement.as_ref()?.host, server.clone()))).collect()
-    })
+/// Whether the server has run, and has no machine type. The image of most adopted servers names the type.
+fn is_unset(server: &Alive) -> bool {
+    server.machine_type().is_none() && server.launched_at.is_some() && server.ongoing.is_none()
 }
 
 impl Reconciler for UnsetMachineTypes {
@@ -40,15 +37,19 @@ impl Reconciler for UnsetMachineTypes {
     const AT_START: bool = true;
 
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
-        let found = unset(situation.views);
         let types = &situation.server_options.machine_types;
-        situation.views.hosts.read(|hosts| {
-            let named = found.into_iter().filter_map(|(id, host, server)| {
-                // The architecture of a host that never answered is unknown.
-                let arch = hosts.get(host).map(|host| &host.capabilities.cpu_arch).filter(|arch| !arch.is_empty())?;
-                Some((id, machine::of_new_guest(&server, arch, types)))
+        // The architecture of a host that never answered is unknown.
+        let arches: BTreeMap<HostId, String> = situation.views.hosts.read(|hosts| {
+            let known = hosts.all().filter(|host| !host.capabilities.cpu_arch.is_empty());
+            known.map(|host| (host.id, host.capabilities.cpu_arch.clone())).collect()
+        });
+        situation.views.servers.read(|servers| {
+            let alive = servers.all().filter_map(|row| row.instance.alive().map(|server| (row.id, server)));
+            let named = alive.filter(|(_, server)| is_unset(server)).filter_map(|(id, server)| {
+                let arch = arches.get(&server.placement.as_ref()?.host)?;
+                Some((id, machine::of_new_guest(server, arch, types)))
             });
-            named.collect()
+            named.take(MOST).collect()
         })
     }
 
