@@ -407,14 +407,16 @@ fn overcommits_memory(config: &Config) -> bool {
 }
 
 /// Guests cannot overcommit file-backed memory, so Nova demands an allocation ratio of 1.0. The host's own programs use no
-/// memory of these files, so memory that is reserved for the host is lost.
+/// memory of these files, so memory that is reserved for the host is lost. As in Nova, some must be left.
 fn memory_in_files(config: &Config) -> Vec<Clash> {
     const AT: (&str, &str) = ("libvirt", "file_backed_memory");
     if config.libvirt.file_backed_memory == 0 {
         return vec![];
     }
-    let reserved = config.default.reserved_host_memory_mb;
+    let (files, reserved) = (config.libvirt.file_backed_memory, config.default.reserved_host_memory_mb);
     let overcommitted = error(AT, "[libvirt] file_backed_memory needs [DEFAULT] ram_allocation_ratio = 1.0");
+    let nothing_left =
+        error(AT, "[libvirt] file_backed_memory has to be greater than [DEFAULT] reserved_host_memory_mb");
     let lost = Clash {
         severity: Severity::Warning,
         at: AT,
@@ -424,7 +426,9 @@ fn memory_in_files(config: &Config) -> Vec<Clash> {
         )
         .into(),
     };
-    let found = [(overcommits_memory(config), overcommitted), (reserved > 0, lost)];
+    let takes_all = reserved >= u64::from(files);
+    let found =
+        [(overcommits_memory(config), overcommitted), (takes_all, nothing_left), (reserved > 0 && !takes_all, lost)];
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
 }
 

@@ -194,6 +194,12 @@ fn memory_in_files_is_not_overcommitted_and_none_is_reserved() {
     assert_eq!(warned.len(), 1, "{warned:?}");
     assert!(warned[0].contains("warning: [libvirt] file_backed_memory: no guest gets the 512 MiB"), "{warned:?}");
     assert_eq!(problems_in(&[&format!("{files}0\n")]), [""; 0]);
+    let all = problems_in(&[&format!("{files}1024\n")]);
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(
+        all[0].contains("error: [libvirt] file_backed_memory has to be greater than [DEFAULT] reserved"),
+        "{all:?}"
+    );
     // Each report of a host gives its inventory this ratio again, whatever a client of Placement has chosen.
     let imposed = |text: &str| good(&[text]).config.targets().runtime.hosts.imposed_ratios;
     assert_eq!(imposed(&format!("{files}0\n")), [("MEMORY_MB".to_owned(), 1.0)]);
