@@ -413,6 +413,8 @@ pub struct HostCapabilities {
     pub mdevs: Vec<MdevParent>,
     /// Whether the host has an IOMMU that is on, without which no guest can have a PCI device.
     pub iommu: bool,
+    /// The account of the guests' emulators, as `+UID:+GID`; `None`: the host does not tell it.
+    pub emulator_account: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]

@@ -124,7 +124,8 @@ fn the_listener_of_consoles_has_its_own_certificate() {
     std::fs::write(folder.join("self.pem"), text("server.pem") + &text("server.key")).unwrap();
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     cloud.configure(&format!(
-        "[vnc]\nnovncproxy_host = 127.0.0.1\nnovncproxy_port = {}\n[DEFAULT]\ncert = {}\nssl_only = true\n",
+        "[vnc]\nnovncproxy_host = 127.0.0.1\nnovncproxy_port = {}\n[DEFAULT]\ncert = {}\nssl_only = true\n\
+         [console]\nssl_minimum_version = tlsv1_3\n",
         proxy.port(),
         folder.join("self.pem").display()
     ));
@@ -133,6 +134,7 @@ fn the_listener_of_consoles_has_its_own_certificate() {
     let (code, page) = curl(&folder, &TRUST, &url);
     assert!(code == 0 && page.contains("<script"), "{code}: {page}");
     assert_ne!(curl(&folder, &["--cacert", "stranger.pem"], &url).0, 0);
+    assert_ne!(curl(&folder, &[&TRUST[..], &["--tls-max", "1.2"]].concat(), &url).0, 0, "TLS 1.2 is accepted");
     let (code, page) = curl(&folder, &[], &format!("http://{proxy}/vnc_auto.html"));
     assert!(code != 0 || !page.contains("<script"), "the page is served without TLS: {page}");
     cloud.stop();

@@ -25,6 +25,20 @@ pub fn port(n: u64) -> PortId {
     PortId(Uuid::from_u128((MARK << 64) | u128::from(n)))
 }
 
+/// The number of the first port of [`card_port`].
+const OF_CARDS: u64 = 1 << 32;
+
+/// A user's port that requests bandwidth, and is a virtual function of its host.
+pub fn card_port(n: u64) -> PortId {
+    port(OF_CARDS + n)
+}
+
+/// Whether the port is one of [`card_port`].
+pub fn is_card_port(port: PortId) -> bool {
+    let id = port.0.as_u128();
+    id >> 64 == MARK && id & u128::from(u64::MAX) >= u128::from(OF_CARDS)
+}
+
 /// The port's request, if it is a port of [`port`].
 pub fn request_of(port: PortId, bound_to: Option<PortProviders>) -> Option<PortResourceRequest> {
     let group =
@@ -51,33 +65,47 @@ fn nic(port: PortId) -> RequestedNic {
 impl Life {
     /// Gives each host a bridge with this bandwidth, as the agent of a network service does.
     pub async fn add_bridges(&self, kilobits: u64) {
-        let hosts = self.context().views.placement.read(|view| {
+        for host in self.root_providers() {
+            self.add_bandwidth(host, bridge_of(host), format!("{host}:br-physnet"), kilobits).await;
+        }
+    }
+
+    /// Gives each host bandwidth of the card with this interface, as Neutron's SR-IOV agent does.
+    pub async fn add_bandwidth_of_card(&self, interface: &str, kilobits: u64) {
+        for host in self.root_providers() {
+            let (provider, name) =
+                (ProviderId::derive(host.0, interface), format!("{host}:NIC Switch agent:{interface}"));
+            self.add_bandwidth(host, provider, name, kilobits).await;
+        }
+    }
+
+    fn root_providers(&self) -> Vec<ProviderId> {
+        self.context().views.placement.read(|view| {
             let roots = view.ledger.providers.values().filter(|known| known.parent.is_none());
-            roots.map(|known| known.id).collect::<Vec<_>>()
-        });
-        for host in hosts {
-            let provider = bridge_of(host);
-            let inventory = Inventory {
-                class: CLASS.to_owned(),
-                total: kilobits,
-                reserved: 0,
-                min_unit: 1,
-                max_unit: kilobits,
-                step_size: 1,
-                allocation_ratio: 1.0,
-            };
-            let name = format!("{host}:br-physnet");
-            let set = LedgerCommand::SetInventories {
-                provider,
-                generation: Some(0),
-                inventories: vec![inventory],
-                reserve: Reserve::All,
-            };
-            for command in [LedgerCommand::CreateProvider { provider, name, parent: Some(host) }, set] {
-                let sent = self.context().gateway.send::<LedgerRoot>(&CELL, command, Meta::system("agent")).await;
-                let position = sent.unwrap().position;
-                self.until(|context| context.views.position() >= position).await;
-            }
+            roots.map(|known| known.id).collect()
+        })
+    }
+
+    async fn add_bandwidth(&self, host: ProviderId, provider: ProviderId, name: String, kilobits: u64) {
+        let inventory = Inventory {
+            class: CLASS.to_owned(),
+            total: kilobits,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: kilobits,
+            step_size: 1,
+            allocation_ratio: 1.0,
+        };
+        let set = LedgerCommand::SetInventories {
+            provider,
+            generation: Some(0),
+            inventories: vec![inventory],
+            reserve: Reserve::All,
+        };
+        for command in [LedgerCommand::CreateProvider { provider, name, parent: Some(host) }, set] {
+            let sent = self.context().gateway.send::<LedgerRoot>(&CELL, command, Meta::system("agent")).await;
+            let position = sent.unwrap().position;
+            self.until(|context| context.views.position() >= position).await;
         }
     }
 

@@ -4,6 +4,7 @@
 //! Most test worlds need only one port for each server. Their users can still create networks, groups and floating
 //! addresses through the network API, and see them on their servers.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use chronova_actors::ports::{
 };
 use chronova_actors::runtime::Leadership;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
+use chronova_actors::topology::networks::NetworkCarrier;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
@@ -247,6 +249,15 @@ impl NetworkService for MixedNetworks {
 
     async fn device_ports(&self, ports: &[PortId], meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
         self.ports.device_ports(ports, meta).await
+    }
+
+    async fn carriers(
+        &self,
+        networks: &[NetworkId],
+        ports: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<BTreeSet<NetworkCarrier>, PortError> {
+        self.ports.carriers(networks, ports, meta).await
     }
 
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {

@@ -14,6 +14,7 @@ use chronova_actors::ports::{
     PlugState, PortAllocations, PortError, PortGrants, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo,
     ServiceCaller,
 };
+use chronova_actors::topology::networks::NetworkCarrier;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{FixedIp, ImageSnapshot, NicInfo, RequestedNetworks, RequestedNic};
@@ -141,6 +142,9 @@ pub fn is_device_port(port: PortId) -> bool {
 }
 
 fn vnic_of(port: PortId) -> Option<DeviceVnic> {
+    if bandwidth::is_card_port(port) {
+        return Some(DeviceVnic::Direct);
+    }
     let id = port.0.as_u128();
     let kind = usize::try_from((id >> 80) & 0xffff).unwrap();
     (id >> 96 == DEVICE_PORT).then(|| DeviceVnic::of_word(VNICS[kind]).unwrap())
@@ -396,6 +400,15 @@ impl NetworkService for OneNetwork {
             Some(DevicePort { port: *port, vnic: vnic_of(*port)?, network, policy: None, trusted: false })
         });
         Ok(wanted.collect())
+    }
+
+    async fn carriers(
+        &self,
+        _: &[NetworkId],
+        _: &[PortId],
+        _: &Arc<Meta>,
+    ) -> Result<BTreeSet<NetworkCarrier>, PortError> {
+        Ok([NetworkCarrier::Physical("physnet1".to_owned())].into())
     }
 
     async fn find_ports(&self, _: &[PortId], _: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {

@@ -273,6 +273,41 @@ async fn a_guest_that_vanished_is_stopped_and_made_again_at_the_start() {
     world.check().await;
 }
 
+/// Somebody has changed the guest's definition on its host, or the definition names something that the host has lost.
+#[actix_rt::test]
+async fn a_guest_that_does_not_start_as_it_is_defined_is_defined_again() {
+    for (action, call) in [(PowerAction::RebootHard, DriverCall::RebootHard), (PowerAction::Start, DriverCall::Start)] {
+        let world = World::new(1);
+        let life = started(&world).await;
+        built(&life, id(1)).await;
+        life.power(id(1), PowerAction::Stop).await.unwrap();
+        life.shows(id(1), "SHUTOFF").await;
+        life.settled().await;
+        world.fleet.set_all_faults(&always(call, Effect::Refuse));
+        life.power(id(1), action).await.unwrap();
+        life.settled().await;
+        assert_eq!((life.status(id(1)), life.fault(id(1))), ("ACTIVE", String::new()), "{action:?}");
+        assert_eq!(world.fleet.guests(0)[&id(1)].power, PowerState::Running, "{action:?}");
+        assert_eq!(world.fleet.calls(DriverCall::Redefine), 1, "{action:?}");
+        // If the other definition does not start either, the server stays off and says why the first one did not start.
+        life.power(id(1), PowerAction::Stop).await.unwrap();
+        life.shows(id(1), "SHUTOFF").await;
+        life.settled().await;
+        world.fleet.set_all_faults(&always(call, Effect::Refuse).with(
+            DriverCall::Redefine,
+            FaultTrigger::Always,
+            Effect::Refuse,
+        ));
+        life.power(id(1), action).await.unwrap();
+        life.settled().await;
+        assert_eq!(life.status(id(1)), "SHUTOFF", "{action:?}");
+        assert!(!life.fault(id(1)).is_empty(), "{action:?}");
+        world.fleet.set_all_faults(&FaultPlan::default());
+        life.stop().await;
+        world.check().await;
+    }
+}
+
 /// As in Nova, a rescued server refuses a reboot. Its guest comes back when it is unrescued.
 #[actix_rt::test]
 async fn a_rescued_guest_that_vanished_is_made_again_by_an_unrescue() {

@@ -1,8 +1,8 @@
 //! TLS with rustls: certificates and keys from files, for every listener that has them.
 //!
-//! TLS 1.2 and 1.3 are offered, with the cipher suites that rustls considers safe. The files are read at start-up. If a
-//! file cannot be used, the start fails with an error that names the file. The certificates of the listeners are read
-//! again on request ([`ServedCertificate`]).
+//! TLS 1.2 and 1.3 are offered (some listeners offer 1.3 alone), with the cipher suites that rustls considers safe. The
+//! files are read at start-up. If a file cannot be used, the start fails with an error that names the file. The
+//! certificates of the listeners are read again on request ([`ServedCertificate`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,9 +16,12 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error as RustlsError, RootCertStore, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DEFAULT_VERSIONS, DigitallySignedStruct, Error as RustlsError, RootCertStore,
+    ServerConfig, SignatureScheme, SupportedProtocolVersion, version,
 };
+
+/// The versions of a listener for clients with TLS 1.3.
+static NEWEST: &[&SupportedProtocolVersion] = &[&version::TLS13];
 
 /// A certificate (with its chain) and its private key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,12 +50,22 @@ pub struct ServedCertificate(Arc<ServedPair>);
 struct ServedPair {
     files: TlsFiles,
     current: RwLock<Arc<CertifiedKey>>,
+    versions: &'static [&'static SupportedProtocolVersion],
 }
 
 impl ServedCertificate {
     pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        Self::open_with(files, DEFAULT_VERSIONS)
+    }
+
+    /// Like [`open`](Self::open), for listeners that refuse clients without TLS 1.3.
+    pub fn open_for_newest(files: TlsFiles) -> Result<Self, TlsError> {
+        Self::open_with(files, NEWEST)
+    }
+
+    fn open_with(files: TlsFiles, versions: &'static [&'static SupportedProtocolVersion]) -> Result<Self, TlsError> {
         let current = RwLock::new(Arc::new(files.certified()?));
-        Ok(Self(Arc::new(ServedPair { files, current })))
+        Ok(Self(Arc::new(ServedPair { files, current, versions })))
     }
 
     /// Reads the certificate and the key again. After an error the present ones stay. The authorities of clients stay
@@ -65,7 +78,7 @@ impl ServedCertificate {
 
     /// The configuration of a listener that shows the present certificate.
     pub fn server_config(&self) -> Result<ServerConfig, TlsError> {
-        self.0.files.server_config_with(Arc::clone(&self.0) as _)
+        self.0.files.server_config_with(Arc::clone(&self.0) as _, self.0.versions)
     }
 }
 
@@ -92,12 +105,16 @@ impl TlsFiles {
         certified.map_err(|error| self.pair_error(&error))
     }
 
-    fn server_config_with(&self, resolver: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, TlsError> {
+    fn server_config_with(
+        &self,
+        resolver: Arc<dyn ResolvesServerCert>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Result<ServerConfig, TlsError> {
         let pair = |error: tokio_rustls::rustls::Error| self.pair_error(&error);
         // The provider is explicit, because another crate may have installed a different default.
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .map_err(pair)?;
         let builder = match &self.client_ca {
             None => builder.with_no_client_auth(),

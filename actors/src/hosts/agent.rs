@@ -10,7 +10,7 @@ use chronova_events::instance::{Instance, Power};
 use chronova_events::store::EventStore;
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, HostSignal, StopMode};
-use chronova_hypervisor::guest::PowerState;
+use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
@@ -144,6 +144,7 @@ impl Agent {
         let member = self.context.fleet.join(found.host, &found.hostname, &self.driver, at_once);
         self.member = Some(Arc::clone(&member));
         self.see_storage(found.host).await;
+        self.compare_accounts(&found);
         if options.resume_guests && self.suspect && self.caught_up(self.store.head()).await {
             resume::guests(&self.context, found.host, &self.driver).await;
         }
@@ -183,6 +184,22 @@ impl Agent {
         match storage.storage_sharers().await {
             Ok(sharers) => self.context.fleet.note_sharers(host, sharers),
             Err(error) => tracing::warn!(%host, %error, "reading the host's storage marks failed"),
+        }
+    }
+
+    /// Warns of hosts with a common directory whose emulators have different accounts: a guest that moves between them may
+    /// not open its disks.
+    fn compare_accounts(&self, found: &HostCapabilities) {
+        let own = found.emulator_account.as_deref();
+        for (other, theirs) in self.context.fleet.note_account(found.host, own) {
+            tracing::warn!(
+                host = %found.hostname,
+                account = own,
+                other,
+                theirs,
+                "two hosts share the directory of guests' disks, and their emulators run as different users or groups: give \
+                 the account the same uid and gid on both"
+            );
         }
     }
 

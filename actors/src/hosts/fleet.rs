@@ -15,6 +15,7 @@ use super::metrics::{self, HostMetrics, MetricsOfHost};
 use crate::coordination::SuspectServers;
 use crate::coordination::host_numbers::HostNumbers;
 use crate::coordination::host_turns::{ConcurrencyLimits, HostTurns};
+use crate::pci::cards::HostCards;
 
 /// A host that answered at least once since start-up.
 pub struct ConnectedHost {
@@ -33,6 +34,10 @@ pub struct ConnectedHost {
     cached: AtomicU64,
     /// The hosts that left their marks on this host's storage.
     sharers: RwLock<BTreeSet<HostId>>,
+    /// The account of the host's emulators.
+    account: RwLock<Option<String>>,
+    /// The cards of the host's last report.
+    cards: RwLock<Arc<HostCards>>,
 }
 
 impl std::fmt::Debug for ConnectedHost {
@@ -58,6 +63,15 @@ impl ConnectedHost {
     /// Records the bytes of the host's image cache; returns whether they have changed.
     pub(crate) fn note_cached(&self, bytes: u64) -> bool {
         self.cached.swap(bytes, Ordering::Relaxed) != bytes
+    }
+
+    pub(crate) fn note_cards(&self, cards: HostCards) {
+        *self.cards.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(cards);
+    }
+
+    /// The cards of the host, by the names of their interfaces.
+    pub(crate) fn cards(&self) -> Arc<HostCards> {
+        Arc::clone(&self.cards.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn beat(&self, usage: HostUsage, at: i64) {
@@ -296,6 +310,21 @@ impl ConnectedHosts {
         }
     }
 
+    /// Records the account of a host's emulators. Returns the names and accounts of the hosts that share the directory of
+    /// its guests' disks, and whose emulators have another account.
+    pub(crate) fn note_account(&self, host: HostId, account: Option<&str>) -> Vec<(String, String)> {
+        if let Some(member) = self.member(host) {
+            *member.account.write().unwrap_or_else(PoisonError::into_inner) = account.map(str::to_owned);
+        }
+        let others =
+            self.members().into_iter().filter(|other| other.host != host && self.share_files(host, other.host));
+        let of = |other: Arc<ConnectedHost>| {
+            let theirs = other.account.read().unwrap_or_else(PoisonError::into_inner).clone()?;
+            account.is_some_and(|own| own != theirs).then(|| (other.hostname.clone(), theirs))
+        };
+        others.filter_map(of).collect()
+    }
+
     /// The number for a host never seen before.
     pub(crate) fn next_number(&self) -> u64 {
         self.numbers.next()
@@ -322,6 +351,8 @@ impl ConnectedHosts {
                 metrics: RwLock::default(),
                 cached: AtomicU64::new(0),
                 sharers: RwLock::default(),
+                account: RwLock::default(),
+                cards: RwLock::default(),
             })
         });
         Arc::clone(member)

@@ -19,7 +19,8 @@ use super::fleet::ConnectedHost;
 use crate::aggregate::AggregateRoot as _;
 use crate::host::{HostCommand, HostRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci, provider_config};
-use crate::pci::host::warn_of_kept;
+use crate::pci::cards;
+use crate::pci::host::{warn_of_kept, warn_of_old_libvirt};
 use crate::reconcile::placement;
 
 /// Reports one host.
@@ -39,7 +40,7 @@ impl HostReporter<'_> {
         let known = self.known(found.host);
         // The capacity comes first, because the scheduler may choose a host as soon as it is up.
         let resources = self.resources(known.as_ref(), found).await?;
-        self.warn_of_kept_devices(ProviderId(found.host.0), &resources[0]);
+        self.warn_of_devices(found, &resources[0]);
         self.send_to_ledger(resources).await?;
         self.send_to_host(known, found).await?;
         self.warn_of_absent_providers().await;
@@ -107,6 +108,9 @@ impl HostReporter<'_> {
         found: &HostCapabilities,
     ) -> Result<[LedgerCommand; 4], String> {
         let (options, provider) = (&self.context.options, ProviderId(found.host.0));
+        if let Some(member) = self.member {
+            member.note_cards(cards::of_host(&found.pci));
+        }
         let report = resources(found, options, self.look_at_cache().await)?;
         let configs = Arc::clone(&options.provider_configs);
         let apply = LedgerCommand::ApplyProviderConfig { host: provider, configs };
@@ -175,10 +179,12 @@ impl HostReporter<'_> {
     }
 
     /// Logs the devices that guests still have although the options no longer offer them. The guests keep these
-    /// devices.
-    fn warn_of_kept_devices(&self, provider: ProviderId, report: &LedgerCommand) {
+    /// devices. Also logs devices that the host's libvirt may not give to guests.
+    fn warn_of_devices(&self, host: &HostCapabilities, report: &LedgerCommand) {
         let LedgerCommand::Report { pci: ReportedPci { devices: Some(found), .. }, name, .. } = report else { return };
+        let provider = ProviderId(host.host.0);
         self.context.views.placement.read(|view| warn_of_kept(&view.ledger, provider, name, found));
+        warn_of_old_libvirt(found, name, host.libvirt_version);
     }
 
     /// The bytes to reserve for the image cache. If reading the cache fails, the last known number.

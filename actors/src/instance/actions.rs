@@ -288,7 +288,7 @@ mod tests {
              * **refused while locked**: a locked server answers 409 `Instance ID is locked`, unless the user may override the\n\
              lock.\n\
              * **evacuate** is accepted during an operation that the dead host cannot end, such as a reboot. It is refused\n\
-             while the server is being deleted, moved or evacuated.\n\n",
+             while the server is being deleted, moved or evacuated, and while a rebuild changes its disks.\n\n",
         );
         let head = states.map(|state| format!(" {state} |")).concat();
         let _ = writeln!(

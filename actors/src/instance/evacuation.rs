@@ -1,7 +1,9 @@
 //! The decisions on the evacuation of a server from a host that is down.
 
 use chronova_events::ids::ProcessId;
-use chronova_events::instance::{Alive, Evacuated, EvacuationRequested, FlavorSnapshot, OngoingTask, Phase, status};
+use chronova_events::instance::{
+    Alive, Evacuated, EvacuationRequested, FlavorSnapshot, OngoingTask, Phase, WorkStage, status,
+};
 
 use super::actions::{ServerAction, admit};
 use super::decision::{InstanceDecision, InstanceReject, one};
@@ -28,20 +30,29 @@ pub(super) fn arrived(server: &Alive, process: ProcessId, renewed: bool) -> Inst
 }
 
 /// Refuses an evacuation during some tasks. Nova evacuates a server during any task, because a host that is down
-/// completes none. In Chronova, most tasks must end first, because they leave something behind. An evacuation may
-/// overtake a rescue, because the undo of a failed rescue would wait for the host that is down.
+/// completes none. In Chronova, a move must end first, because it has a claim on another host. A rebuild can be overtaken
+/// until it begins to change disks: then nobody knows what the disks hold. The rebuild records that stage before the first
+/// change. A shelve can be overtaken if it makes an image. Without one, it takes the server off its host by itself.
 fn make_evacuable(server: &Alive) -> Result<(), InstanceReject> {
     let harmless = match server.ongoing {
         None => true,
-        Some(ongoing) => {
-            matches!(
-                ongoing,
-                OngoingTask::Power { .. }
-                    | OngoingTask::Snapshot { .. }
-                    | OngoingTask::ChangePassword { .. }
-                    | OngoingTask::Rescue { .. }
-            )
-        }
+        Some(ongoing) => match ongoing {
+            OngoingTask::Power { .. }
+            | OngoingTask::Snapshot { .. }
+            | OngoingTask::ChangePassword { .. }
+            | OngoingTask::Rescue { .. } => true,
+            OngoingTask::Rebuild { stage, .. } => matches!(stage, WorkStage::Begun | WorkStage::AtWork),
+            OngoingTask::Shelve { .. } => server.shelved.is_some(),
+            OngoingTask::Delete { .. }
+            | OngoingTask::SoftDelete { .. }
+            | OngoingTask::Restore { .. }
+            | OngoingTask::Unrescue { .. }
+            | OngoingTask::Offload { .. }
+            | OngoingTask::Unshelve { .. }
+            | OngoingTask::Move { .. }
+            | OngoingTask::Confirm { .. }
+            | OngoingTask::Revert { .. } => false,
+        },
     };
     let shown = status::of_alive(server);
     match (harmless, shown.task_state) {

@@ -146,6 +146,7 @@ mod tests {
             emulator: None,
             pages: None,
             realtime: [].into(),
+            near: vec![],
         };
         ServerClaim {
             claim: Claimed {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 use chronova_events::ledger::{HeldPciDevice, HostPciDevice, PciDeviceType};
+use chronova_events::pci::PciAddress;
 
 use super::ports::DevicePort;
 use super::{class_of_product, nothing_left, objects, resource_class, take_flag, take_id, take_text, traits};
@@ -32,6 +33,8 @@ pub struct PciRequest {
     pub specs: Vec<AliasSpec>,
     pub port: Option<DevicePort>,
     pub policy: PciNumaPolicy,
+    /// The card of the devices, if the port has resources of a card; see [`super::cards`].
+    pub card: Option<PciAddress>,
 }
 
 impl PciRequest {
@@ -43,12 +46,14 @@ impl PciRequest {
             specs: Vec::new(),
             policy: port.policy.or(forced).unwrap_or(PciNumaPolicy::Legacy),
             port: Some(port.clone()),
+            card: None,
         }
     }
 
     pub fn admits(&self, device: &HostPciDevice) -> bool {
+        let is_of_card = self.card.is_none_or(|card| device.parent == Some(card) || device.address == card);
         match &self.port {
-            Some(port) => port.admits(device),
+            Some(port) => is_of_card && port.admits(device),
             // Only ports get a device of a card with its own control plane.
             None => !device.remote_managed && self.specs.iter().any(|spec| spec.admits(device)),
         }
@@ -213,7 +218,7 @@ impl PciAliases {
             total = total.saturating_add(count);
             let policy = forced.unwrap_or(alias.policy);
             let specs = alias.specs.clone();
-            requests.push(PciRequest { alias: name.to_owned(), count, specs, port: None, policy });
+            requests.push(PciRequest { alias: name.to_owned(), count, specs, port: None, policy, card: None });
         }
         if total > MOST_DEVICES {
             return Err(format!("{SPEC} requests {total} devices; a server may have {MOST_DEVICES}"));

@@ -1,6 +1,6 @@
 //! The devices that a host offers to guests. A host offers those of its devices that a device spec names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{HostPciDevice, HostPciReplaced, Ledger, PciDeviceType};
@@ -38,6 +38,42 @@ pub fn warn_of_kept(ledger: &Ledger, host: ProviderId, name: &str, found: &HostP
     }
 }
 
+/// The first libvirt (8.1.0) that goes on if a card refuses to clear the VLAN of a virtual function. A card with its own
+/// control plane does refuse, so an older libvirt cannot start the guest.
+const REFUSED_VLAN_TOLERATED: u32 = 8_001_000;
+
+/// Warns of remote-managed devices on a host whose libvirt may not start guests that have them.
+pub fn warn_of_old_libvirt(found: &HostPciReplaced, name: &str, libvirt_version: u32) {
+    if is_too_old(found, libvirt_version) {
+        tracing::warn!(
+            host = name,
+            "the host has remote-managed PCI devices and a libvirt before 8.1.0: guests with such a device do not start \
+             if the card refuses to clear the VLAN of its functions"
+        );
+    }
+}
+
+fn is_too_old(found: &HostPciReplaced, libvirt_version: u32) -> bool {
+    libvirt_version < REFUSED_VLAN_TOLERATED && found.devices.iter().any(|device| device.remote_managed)
+}
+
+/// The virtual functions for ordinary ports although other functions of the same model are tagged `remote_managed`. Such
+/// a function passes no traffic to an ordinary port.
+fn untagged(devices: &[HostPciDevice]) -> Vec<PciAddress> {
+    let tagged: BTreeSet<_> = devices.iter().filter(|device| device.remote_managed).map(model).collect();
+    let is_untagged = |device: &&HostPciDevice| {
+        device.kind == PciDeviceType::Vf
+            && device.network.is_some()
+            && !device.remote_managed
+            && tagged.contains(&model(device))
+    };
+    devices.iter().filter(is_untagged).map(|device| device.address).collect()
+}
+
+fn model(device: &HostPciDevice) -> (&str, &str) {
+    (&device.vendor, &device.product)
+}
+
 /// The devices of a host that guests may get. `reports`: whether they are in Placement.
 ///
 /// # Errors
@@ -56,6 +92,13 @@ pub fn offered(
         }
     }
     devices.sort_by_key(|device| device.address);
+    for address in untagged(&devices) {
+        tracing::warn!(
+            %address,
+            "[pci] device_spec tags other functions of this model as remote_managed, but not this one: an ordinary port \
+             that gets it may pass no traffic"
+        );
+    }
     if reports {
         track(&mut devices, host)?;
     }
@@ -132,4 +175,50 @@ fn track(devices: &mut [HostPciDevice], host: ProviderId) -> Result<(), String> 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn function(number: u8, product: &str, remote_managed: bool, for_ports: bool) -> HostPciDevice {
+        HostPciDevice {
+            address: format!("0000:82:00.{number}").parse().unwrap(),
+            vendor: "15b3".to_owned(),
+            product: product.to_owned(),
+            kind: PciDeviceType::Vf,
+            parent: None,
+            cell: None,
+            class: class_of_product("15b3", product),
+            traits: vec![],
+            provider: None,
+            network: for_ports.then(|| Some("physnet1".to_owned())),
+            remote_managed,
+            managed: true,
+            offered: true,
+        }
+    }
+
+    #[test]
+    fn a_function_without_the_tag_of_its_model_is_reported() {
+        let numbers = |devices: &[HostPciDevice]| {
+            untagged(devices).into_iter().map(|address| address.function).collect::<Vec<_>>()
+        };
+        let (tagged, other) = (function(0, "101c", true, true), function(3, "101e", false, true));
+        let of_flavors = function(2, "101c", false, false);
+        assert_eq!(numbers(&[tagged.clone(), function(1, "101c", false, true), of_flavors, other.clone()]), [1]);
+        assert_eq!(numbers(&[tagged, other]), [0_u8; 0], "another model");
+        assert_eq!(numbers(&[function(1, "101c", false, true)]), [0_u8; 0], "no function has the tag");
+    }
+
+    #[test]
+    fn remote_managed_devices_need_a_libvirt_that_goes_on_without_a_vlan() {
+        let of = |devices| HostPciReplaced { provider: ProviderId(Uuid::from_u128(1)), sockets: vec![], devices };
+        let remote = of(vec![function(0, "101c", true, true)]);
+        assert!(is_too_old(&remote, 8_000_000) && !is_too_old(&remote, 8_001_000));
+        assert!(!is_too_old(&of(vec![function(0, "101c", false, true)]), 7_009_000));
+    }
 }

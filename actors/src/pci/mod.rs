@@ -13,6 +13,7 @@
 
 pub mod alias;
 pub mod assign;
+pub mod cards;
 pub mod device_spec;
 pub mod host;
 pub mod ports;

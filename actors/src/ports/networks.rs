@@ -27,12 +27,13 @@
 //! | `realise` | `GET ports`: `binding:vif_type` and `binding:vif_details` |
 //! | `realise_at` | the same, and `GET ports/ID/bindings` |
 //! | `await_plugged` | `GET ports`, at each `network-vif-plugged` and from time to time |
-//! | `device_ports` | `GET ports` by `id`, `GET networks` by `id` |
+//! | `device_ports`, `carriers` | `GET ports` by `id`, `GET networks` by `id` |
 //! | `find_ports`, `ports_at` | `GET ports` by `id`, by `fixed_ips` |
 //! | `resource_requests` | `GET ports` by `id`, if Neutron has the extension `port-resource-request` |
 //! | `name_providers` | `GET ports/ID`, `PUT ports` with another `binding:profile` |
 //! | `refresh` | `GET ports` by `device_id` |
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,7 @@ use super::port_grants::PortGrants;
 use super::port_resources::{PortProviders, PortResourceRequest};
 use super::{PortError, ServiceCaller};
 use crate::pci::ports::DevicePort;
+use crate::topology::networks::NetworkCarrier;
 
 /// The request for the interfaces of a new server.
 #[derive(Debug, Clone)]
@@ -285,6 +287,17 @@ pub trait NetworkService: Send + Sync + 'static {
     /// Chronova, because users cannot see the physical networks of networks.
     async fn device_ports(&self, _ports: &[PortId], _meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
         Ok(Vec::new())
+    }
+
+    /// The carriers of these networks, and of the networks of these ports. Unknown ids are left out. The service is
+    /// asked for Chronova, because users cannot see the physical networks of networks.
+    async fn carriers(
+        &self,
+        _networks: &[NetworkId],
+        _ports: &[PortId],
+        _meta: &Arc<Meta>,
+    ) -> Result<BTreeSet<NetworkCarrier>, PortError> {
+        Ok(BTreeSet::new())
     }
 
     /// The ports with these ids; ids without a port are left out.

@@ -2,7 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `claim_device` | claims a PCI device of the host for a port that needs one | releasing it |
+//! | `claim_device` | claims a PCI device of the host for a port that needs one, and the port's resources before | releasing it |
 //! | `allocate_port` | claims the port's resources, creates or binds the port | releasing them, deleting or unbinding it |
 //! | `plug` | creates network and filter on the host, attaches the interface to the guest | detaching it |
 //!
@@ -75,7 +75,12 @@ async fn claim_device(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = staying(work.server().await?).ok_or_else(|| failed(work, "the server is being deleted"))?;
     let Some(port) = wanted(work).and_then(|nic| nic.port) else { return Ok(StepOutput::Nothing) };
     let Some(placed) = &server.placement else { return Err(failed(work, "the server is on no host")) };
-    port_devices::claim(work, &server, placed.host, port).await?;
+    let needy = port_devices::of_ports(work, &[port]).await?;
+    if let Some(wanted) = needy.first() {
+        // The device must be of the card that gives the resources. `conclude` releases them after a failure.
+        let given = port_resources::claim(work, &server, placed.host, port).await?;
+        port_devices::claim(work, &server, placed.host, wanted, &given).await?;
+    }
     Ok(StepOutput::Nothing)
 }
 

@@ -65,7 +65,7 @@ pub(crate) mod guest;
 pub(crate) mod imaging;
 pub mod interference;
 pub mod live_migrate;
-mod machine;
+pub(crate) mod machine;
 pub mod move_instance;
 mod moved_volumes;
 pub(crate) mod moving;

@@ -15,7 +15,9 @@ use super::claim_holder::{ClaimHolder, caught_up, server_consumer};
 use super::definition::{StepError, StepRun};
 use crate::aggregate::CommandError;
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
+use crate::pci::cards;
 use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice};
+use crate::ports::PortAllocations;
 
 /// The ports that users gave to the server. A server that is being built gets the ports that its user named. Only such a
 /// port can need a device or request resources: a port that is created for a server has `vnic_type` `normal`, and the
@@ -202,17 +204,24 @@ pub(super) async fn unplug(
     Ok(())
 }
 
-/// Claims a device for a port that is attached to the server. Does nothing for a port that needs none.
-pub(super) async fn claim(work: &StepRun, server: &Alive, host: HostId, port: PortId) -> Result<(), StepError> {
-    let ports = of_ports(work, &[port]).await?;
-    if ports.is_empty() {
-        return Ok(());
-    }
+/// Claims a device for a port that is attached to the server. `given`: the providers of the port's resources. If one of
+/// them is a card, the device is of that card.
+pub(super) async fn claim(
+    work: &StepRun,
+    server: &Alive,
+    host: HostId,
+    wanted: &DevicePort,
+    given: &PortAllocations,
+) -> Result<(), StepError> {
+    let (port, ports) = (wanted.port, std::slice::from_ref(wanted));
     let options = work.context.scheduler.options();
     let (flavor, image) = (&server.request.flavor, server.hardware_image());
-    let asked = options.pci_aliases.of_server(flavor, image, &ports);
-    let asked = asked.map_err(|reason| StepError::fatal(400, &reason, ""))?;
-    if ask_for_card(&ports) {
+    let asked = options.pci_aliases.of_server(flavor, image, ports);
+    let mut asked = asked.map_err(|reason| StepError::fatal(400, &reason, ""))?;
+    let cards = work.context.fleet.member(host).map(|member| member.cards()).unwrap_or_default();
+    let cards = work.context.views.placement.read(|view| cards::of_ports(given, &view.ledger, &cards));
+    cards::restrict(&mut asked, &cards);
+    if ask_for_card(ports) {
         let message =
             format!("Port {port} has binding:vnic_type direct-physical, which an existing server cannot get.");
         return Err(StepError::fatal(400, &message, ""));

@@ -4,6 +4,9 @@
 //! |---|---|
 //! | `act` | asks the driver for the action; a start or reboot creates a vanished guest again from its disks |
 //!
+//! If the host cannot start the guest as it is defined, a start or a hard reboot defines the guest again from its server's
+//! record. Nova makes the definition of each guest again at each of these actions. Chronova keeps a definition that works.
+//!
 //! As in Nova, a soft reboot becomes a hard one if the guest does not react.
 
 use chronova_events::ids::HostId;
@@ -136,7 +139,37 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
         Err(error @ DriverError::NoSuchGuest(_)) if keeps_memory(action) => Err(error.into()),
         Err(DriverError::NoSuchGuest(_)) => revive(work, placed.host, &server).await,
         Err(error) if error.is_transient() => Err(StepError::again(error)),
+        Err(error @ DriverError::Failed { .. }) if matches!(action, PowerAction::Start | PowerAction::RebootHard) => {
+            define_again(work, placed.host, &server, error).await
+        }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Defines the guest again after its host could not start it, and starts it. Its definition may name something that the
+/// host no longer has, or somebody may have changed it. If that fails, too, the user sees why the guest did not start.
+async fn define_again(
+    work: &StepRun,
+    host: HostId,
+    server: &Alive,
+    error: DriverError,
+) -> Result<StepOutput, StepError> {
+    if work.driver(host)?.redefinition().is_none() {
+        return Err(error.into());
+    }
+    let instance = work.instance_id();
+    tracing::warn!(%instance, %error, "a host cannot start a guest as it is defined, so the guest is defined again");
+    let defined = async {
+        guest::prepare(work, host, server).await?;
+        guest::reshape(work, host, server, Renew::Nothing, None).await
+    };
+    match defined.await {
+        Ok(()) => Ok(StepOutput::Nothing),
+        Err(again @ StepError::Again(_)) => Err(again),
+        Err(failure) => {
+            tracing::warn!(%instance, error = %failure, "another definition of the guest does not start either");
+            Err(error.into())
+        }
     }
 }
 

@@ -89,7 +89,7 @@ async fn write_volume(work: &StepRun) -> Result<StepOutput, StepError> {
     let (Some(volume), Some(image)) = (root_to_write(&server), &server.boot_image) else {
         return Ok(StepOutput::Nothing);
     };
-    turn::advance(work, WorkStage::Disks).await?;
+    changes_disks(work, WorkStage::Disks).await?;
     match work.driver(placed.host)?.stop(work.instance_id(), guest::graceful(work, &server)).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
         Err(error) if error.is_transient() => return Err(StepError::again(error)),
@@ -120,10 +120,16 @@ async fn write_volume(work: &StepRun) -> Result<StepOutput, StepError> {
     }
 }
 
+/// Records the stage that changes disks. After this record, no evacuation overtakes the rebuild. One that came before the
+/// record owns the server already.
+async fn changes_disks(work: &StepRun, stage: WorkStage) -> Result<Alive, StepError> {
+    turn::advance(work, stage).await?;
+    turn::still_mine(work).await
+}
+
 async fn respawn(work: &StepRun) -> Result<StepOutput, StepError> {
-    let server = turn::still_mine(work).await?;
+    let server = changes_disks(work, WorkStage::Spawning).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
-    turn::advance(work, WorkStage::Spawning).await?;
     let renew = match work.running.task {
         Task::Rebuild { preserve_ephemeral: true, .. } => Renew::Root,
         _ => Renew::All,

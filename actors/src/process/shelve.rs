@@ -44,6 +44,10 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             return turn::end(work, WorkOutcome::ShelveFailed(turn::fault(work))).await;
         }
         turn::end(work, WorkOutcome::Shelved { image }).await?;
+        // An evacuation has overtaken the shelve after its last step, so nobody needs the image.
+        if work.server().await?.is_some_and(|server| server.shelved != Some(image)) {
+            return imaging::drop_image(work, image).await;
+        }
         if work.context.server_options.shelved_offload == Some(Duration::ZERO) {
             let process = ProcessId::derive(work.running.process.0, "offload");
             let offload = InstanceRequest::from(WorkRequest::OffloadDue { process, shelved_by: None });

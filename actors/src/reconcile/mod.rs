@@ -11,6 +11,7 @@ pub(crate) mod devices;
 pub mod image_cache;
 pub mod interfaces;
 pub mod leftovers;
+pub mod machine_types;
 pub mod options;
 pub mod orphaned_claims;
 pub mod overdue_reboots;

@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 
 use super::context::ReconcileContext;
 use super::image_cache::UnusedImages;
+use super::machine_types::UnsetMachineTypes;
 use super::orphaned_claims::OrphanedClaims;
 use super::overdue_reboots::OverdueReboots;
 use super::overdue_rescues::OverdueRescues;
@@ -75,6 +76,7 @@ pub static RECONCILERS: &[ReconcilerRow] = &[
     row::<OrphanedNetworkResources>(),
     row::<OutdatedProviders>(),
     row::<OrphanedClaims>(),
+    row::<UnsetMachineTypes>(),
     row::<UnconfirmedMoves>(),
     row::<OverdueReboots>(),
     row::<OverdueRescues>(),

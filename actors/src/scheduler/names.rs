@@ -33,6 +33,7 @@ impl Default for SchedulerOptions {
             disable_fallback_pcpu_query: false,
             packs_cells: true,
             pci_aliases: crate::pci::alias::PciAliases::default(),
+            network_cells: crate::topology::networks::NetworkCells::default(),
             hook: HookOptions::default(),
         }
     }

@@ -8,6 +8,7 @@ use crate::hosts::fleet::ConnectedHosts;
 use crate::hosts::metrics::HostMetrics;
 use crate::pci::alias::PciAliases;
 use crate::ports::scheduler_hook::SchedulerHook;
+use crate::topology::networks::NetworkCells;
 
 /// The options; names and meanings are Nova's.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +48,8 @@ pub struct SchedulerOptions {
     pub packs_cells: bool,
     /// `[pci] alias`.
     pub pci_aliases: PciAliases,
+    /// `[neutron] physnets`, and the sections `[neutron_physnet_NAME]` and `[neutron_tunnel]`.
+    pub network_cells: NetworkCells,
     pub hook: HookOptions,
 }
 

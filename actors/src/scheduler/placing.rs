@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::error_chain::SharedError;
-use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProcessId, ProjectId, ProviderId, UserId};
+use chronova_events::ids::{ConsumerId, HostId, InstanceId, PortId, ProcessId, ProjectId, ProviderId, UserId};
 use chronova_events::instance::{RefusedHost, Scheduled};
 use chronova_events::ledger::{Allocation, Claimed};
+use chronova_events::pci::PciAddress;
 use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::views::Views;
 
@@ -33,6 +34,8 @@ use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
 use crate::gateway::CommandGateway;
 use crate::hosts::fleet::ConnectedHosts;
 use crate::ledger::{CELL, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, LedgerReject, LedgerRoot, ServerClaim};
+use crate::pci::cards;
+use crate::port_resources;
 
 /// The most decisions for one server before the step returns to its process.
 pub(super) const ROUNDS: usize = 4;
@@ -347,8 +350,11 @@ fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost
     // A filter has already refused an impossible topology.
     let topology = asked.request.topology().ok().flatten();
     let (flavor, image) = (&asked.request.flavor, asked.request.image.as_deref());
-    let devices =
+    let mut devices =
         scheduler.options.pci_aliases.of_server(flavor, image, &asked.request.device_ports).unwrap_or_default();
+    if !asked.request.device_ports.is_empty() && !asked.request.port_requests.is_empty() {
+        cards::restrict(&mut devices, &cards_of_ports(scheduler, asked, chosen));
+    }
     let guest = (topology.is_some() || !devices.is_empty()).then(|| GuestClaim {
         host: ProviderId(chosen.host.0),
         topology: topology.map(Arc::new),
@@ -356,6 +362,19 @@ fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost
         packs: scheduler.options.packs_cells,
     });
     ServerClaim { claim, group, guest }
+}
+
+/// The cards of the host from whose providers the server's ports get their resources.
+fn cards_of_ports(
+    scheduler: &Scheduler,
+    asked: &SelectionRequest,
+    chosen: &RankedHost,
+) -> BTreeMap<PortId, PciAddress> {
+    let Some(member) = scheduler.fleet.member(chosen.host) else { return BTreeMap::new() };
+    scheduler.views.placement.read(|view| {
+        let given = port_resources::providers(&asked.request.port_requests, &chosen.allocations, &view.ledger);
+        cards::of_ports(&given.unwrap_or_default(), &view.ledger, &member.cards())
+    })
 }
 
 /// Claims a host for each server. All servers get their claims, or none does.

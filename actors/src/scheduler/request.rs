@@ -13,6 +13,7 @@ use super::hook_answers::HookAnswers;
 use crate::hardware::is_true;
 use crate::pci::ports::{DevicePort, DeviceVnic};
 use crate::ports::PortResourceRequest;
+use crate::topology::networks::NearCells;
 use crate::topology::{self, GuestNumaTopology, MemPageSize};
 
 /// One server that needs a host. Nova: `RequestSpec`.
@@ -32,6 +33,8 @@ pub struct RequestSpec {
     pub page_kib: Option<u64>,
     /// The server's ports that need PCI devices of the host.
     pub device_ports: Vec<DevicePort>,
+    /// The cells of hosts near the server's networks.
+    pub near_networks: Vec<NearCells>,
     /// Hosts that the decision must not choose: hosts that earlier attempts tried, and the present host of a server
     /// that moves.
     pub excluded: BTreeSet<HostId>,
@@ -72,6 +75,7 @@ impl RequestSpec {
             requested_host: None,
             page_kib: None,
             device_ports: Vec::new(),
+            near_networks: Vec::new(),
             excluded: BTreeSet::new(),
             default_zone: default_zone.to_owned(),
             port_requests: Vec::new(),
@@ -140,6 +144,9 @@ impl RequestSpec {
     /// The reason why the topology is impossible.
     pub fn topology(&self) -> Result<Option<GuestNumaTopology>, String> {
         let mut asked = topology::ask(&self.flavor, self.image.as_deref())?;
+        if let Some(topology) = &mut asked {
+            topology.near.clone_from(&self.near_networks);
+        }
         if let (Some(topology), Some(kib)) = (&mut asked, self.page_kib) {
             topology.pages = Some(MemPageSize::Kib(kib));
         }

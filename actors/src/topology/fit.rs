@@ -1,11 +1,13 @@
 //! Fits a guest's NUMA nodes on the NUMA cells of a host.
 //!
 //! Each node of the guest needs its own cell, and the cell must have all resources of the node. The search tries the
-//! cells in an order that packs or spreads guests. If the guest needs all cells, the order is that of their numbers.
+//! cells in an order that packs or spreads guests; cells near the guest's networks come first. If the guest needs all
+//! cells, the order is that of their numbers.
 
 use chronova_events::ledger::FittedNumaCell;
 
 use super::cores::pack;
+use super::networks;
 use super::usage::NumaCellUsage;
 use super::{CpuPolicy, GuestNumaNode, GuestNumaTopology, MemPageSize};
 use crate::pci::alias::PciRequest;
@@ -28,8 +30,8 @@ impl Default for FitLimits {
     }
 }
 
-/// The most assignments of nodes to cells that are tried for the guest's PCI devices. A search without a bound could
-/// keep the ledger busy.
+/// The most assignments of nodes to cells that are tried for the guest's PCI devices and networks. A search without a
+/// bound could keep the ledger busy.
 const MOST_TRIED: usize = 1_000;
 /// The most nodes that the search places on a cell. An image can describe nodes of which each fits somewhere, but not
 /// all together; then the number of partial assignments grows exponentially with the number of cells.
@@ -84,6 +86,7 @@ pub fn fit_beside(
     }
     if cells.len() > wanted {
         order(topology, &mut cells, bounds.packs, devices);
+        cells.sort_by_key(|cell| !networks::is_near(&topology.near, cell.is.id));
     }
     // Whether a node fits on a cell does not depend on the cells of the other nodes.
     let mut fits_by_node: Vec<Vec<Option<FittedNumaCell>>> = Vec::with_capacity(wanted);
@@ -106,7 +109,7 @@ pub fn fit_beside(
     let mut admits = |chosen: &[usize]| {
         tried += 1;
         let cells: Vec<u32> = chosen.iter().map(|cell| ids[*cell]).collect();
-        match devices.admit(&cells) {
+        match devices.admit(&cells).and_then(|()| networks::admit(&topology.near, &ids, &cells)) {
             Ok(()) => Some(true),
             Err(reason) => {
                 refused.get_or_insert(reason);

@@ -7,6 +7,7 @@
 //! | [`usage`] | the free parts of a host's cells | `numa_usage_from_instance_numa` |
 //! | [`fit`] | the cells of a host on which a guest fits | `numa_fit_instance_to_host` |
 //! | [`cores`] | the processors that a guest gets there | `_pack_instance_onto_cores` |
+//! | [`networks`] | the cells near a guest's networks | `_numa_cells_support_network_metadata` |
 //! | [`pinning`] | the pinning of a guest, from its claimed parts of the cells | |
 //!
 //! All functions are pure. The scheduler proposes from a view that may lag. The placement ledger's `decide` fits again
@@ -19,6 +20,7 @@
 pub mod cores;
 pub mod fit;
 pub mod host;
+pub mod networks;
 pub mod pinning;
 pub mod request;
 pub mod usage;
@@ -29,6 +31,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 pub use self::fit::fit;
+use self::networks::NearCells;
 pub use self::request::ask;
 
 /// The guest's request for its host's cells.
@@ -41,6 +44,8 @@ pub struct GuestNumaTopology {
     pub pages: Option<MemPageSize>,
     /// The CPUs that run in real time (`hw:cpu_realtime`).
     pub realtime: BTreeSet<u32>,
+    /// The cells near the guest's networks, one entry for each network that restricts the guest.
+    pub near: Vec<NearCells>,
 }
 
 /// One NUMA node of a guest. The sets have the guest's own CPU numbers.

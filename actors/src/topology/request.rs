@@ -76,7 +76,7 @@ pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> TopologyRe
         CpuPolicy::Mixed => mask.unwrap_or_default(),
     };
     let nodes = split(&asked, nodes.unwrap_or(1), &dedicated)?;
-    Ok(Some(GuestNumaTopology { nodes, policy, threads, emulator, pages, realtime }))
+    Ok(Some(GuestNumaTopology { nodes, policy, threads, emulator, pages, realtime, near: Vec::new() }))
 }
 
 /// `hw:cpu_realtime` and its mask.

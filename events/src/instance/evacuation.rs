@@ -63,6 +63,11 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
     match event {
         E::EvacuationRequested(asked) => {
             let stopped = asked.stop || matches!(server.phase, Phase::Stopped { .. });
+            // The evacuation may overtake a rebuild or a shelve. The overtaken process undoes its work.
+            server.abandon_rebuild();
+            if matches!(server.ongoing, Some(OngoingTask::Shelve { .. })) {
+                server.shelved = None;
+            }
             server.moving = Some(Box::new(Moving {
                 migration: asked.process,
                 kind: MoveKind::Evacuate,

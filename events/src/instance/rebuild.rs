@@ -57,7 +57,21 @@ impl Alive {
     /// `image_ref`.
     pub(super) fn forget_rebuild(&mut self) {
         let untouched = matches!(self.ongoing, Some(OngoingTask::Rebuild { stage: WorkStage::Begun, .. }));
-        let Some(former) = self.former.take().filter(|_| untouched) else { return };
+        if let Some(former) = self.former.take().filter(|_| untouched) {
+            self.restore_image(*former);
+        }
+    }
+
+    /// Restores the former image if an evacuation overtakes a rebuild. Such a rebuild has changed no disk yet.
+    pub(super) fn abandon_rebuild(&mut self) {
+        if matches!(self.ongoing, Some(OngoingTask::Rebuild { .. }))
+            && let Some(former) = self.former.take()
+        {
+            self.restore_image(*former);
+        }
+    }
+
+    fn restore_image(&mut self, former: FormerImage) {
         match self.is_volume_backed() {
             true => self.boot_image = former.image,
             false => self.request.image = former.image,

@@ -4,6 +4,9 @@
 //! meets the most wishes is chosen. If several topologies meet equally many wishes, the one with the fewest threads is
 //! chosen. If several of these are left, the one with the most sockets is chosen. A wish that the number of CPUs does
 //! not allow has no effect.
+//!
+//! Chronova adds one rule of Nova's documentation that Nova's code no longer has: a guest with NUMA nodes of equal size
+//! gets a socket for each node, if no wish contradicts.
 
 /// A number for each part of a topology, if one is given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,6 +21,8 @@ struct TopologyParts {
 pub(super) struct TopologyWish {
     wished: TopologyParts,
     most: TopologyParts,
+    /// The number of NUMA nodes, if all of them have equally many CPUs. A socket must not span two nodes.
+    nodes: Option<u32>,
 }
 
 impl TopologyWish {
@@ -25,6 +30,8 @@ impl TopologyWish {
         let count = |name: String| get(&name).and_then(|value| value.trim().parse().ok()).filter(|n: &u32| *n > 0);
         // For each part, the flavor precedes the image.
         let part = |name: &str| count(format!("hw:cpu_{name}")).or_else(|| count(format!("hw_cpu_{name}")));
+        let nodes = count("hw:numa_nodes".to_owned()).or_else(|| count("hw_numa_nodes".to_owned()));
+        let is_even = get("hw:numa_cpus.0").is_none() && get("hw_numa_cpus.0").is_none();
         Self {
             wished: TopologyParts { sockets: part("sockets"), cores: part("cores"), threads: part("threads") },
             most: TopologyParts {
@@ -32,6 +39,7 @@ impl TopologyWish {
                 cores: part("max_cores"),
                 threads: part("max_threads"),
             },
+            nodes: nodes.filter(|_| is_even),
         }
     }
 
@@ -50,7 +58,7 @@ impl TopologyWish {
         let best = within.max_by_key(|(sockets, cores, threads)| {
             let wished = self.wished;
             let met = met(wished.sockets, *sockets) + met(wished.cores, *cores) + met(wished.threads, *threads);
-            (met, sockets * cores, *sockets)
+            (met, self.nodes == Some(*sockets), sockets * cores, *sockets)
         });
         best.unwrap_or((vcpus, 1, 1))
     }
@@ -73,5 +81,18 @@ mod tests {
         assert_eq!(best(8, &[("hw_cpu_max_sockets", "1")]), (1, 8, 1), "an image's limits apply, too");
         assert_eq!(best(8, &[("hw:cpu_max_sockets", "4"), ("hw:cpu_threads", "2")]), (4, 1, 2));
         assert_eq!(best(7, &[("hw:cpu_max_sockets", "2")]), (1, 7, 1), "the product must be the number of CPUs");
+    }
+
+    #[test]
+    fn a_guest_has_a_socket_for_each_of_its_nodes() {
+        let two = ("hw:numa_nodes", "2");
+        assert_eq!(best(8, &[two]), (2, 4, 1));
+        assert_eq!(best(8, &[("hw_numa_nodes", "4")]), (4, 2, 1), "an image may choose the nodes");
+        assert_eq!(best(4, &[("hw:numa_nodes", "1")]), (1, 4, 1));
+        assert_eq!(best(8, &[two, ("hw:cpu_threads", "2")]), (2, 2, 2), "wishes that do not contradict are met, too");
+        assert_eq!(best(8, &[two, ("hw:cpu_sockets", "4")]), (4, 2, 1), "a wish precedes the nodes");
+        assert_eq!(best(8, &[two, ("hw:cpu_max_sockets", "1")]), (1, 8, 1), "a limit precedes the nodes");
+        let unequal = [two, ("hw:numa_cpus.0", "0,1"), ("hw:numa_cpus.1", "2-5")];
+        assert_eq!(best(6, &unequal), (6, 1, 1), "a socket would span two nodes");
     }
 }

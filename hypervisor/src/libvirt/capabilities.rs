@@ -8,7 +8,7 @@ use virt::connect::Connect;
 
 use super::cpu_models::{self, HostCpu};
 use super::error::Context;
-use super::{cells, mdevs, node, pci, pmem, pool, storage};
+use super::{account, cells, mdevs, node, pci, pmem, pool, storage, versions};
 use crate::domain_xml::{CpuModel, ForeignArch, HostFacts, IommuModel};
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
@@ -21,6 +21,8 @@ use crate::traits;
 
 const CALL: &str = "capabilities";
 const GIB: u64 = 1 << 30;
+/// libvirt's name of the driver of QEMU and KVM. The versions of other drivers have another meaning.
+const QEMU: &str = "QEMU";
 
 /// The mode if `[libvirt] cpu_mode` is not set. libvirt has no `host-model` for AArch64.
 fn default_cpu_mode(kvm: bool, arch: &str) -> CpuMode {
@@ -56,6 +58,8 @@ pub(super) struct ProbedHost {
     /// See [`HostCapabilities::guest_flags`].
     guest_flags: Vec<String>,
     iommu: bool,
+    /// See [`HostCapabilities::emulator_account`].
+    account: Option<String>,
 }
 
 pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult<ProbedHost> {
@@ -118,7 +122,8 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         sev: sev(secure_domain.root_element()).filter(|_| kvm),
         foreign,
     };
-    Ok(ProbedHost { facts, cpu, emulates_because, guest_features, guest_flags, iommu: has_iommu(&document) })
+    let (iommu, account) = (has_iommu(&document), account::of_emulators(&document));
+    Ok(ProbedHost { facts, cpu, emulates_because, guest_features, guest_flags, iommu, account })
 }
 
 /// The other architectures that the host can emulate.
@@ -322,10 +327,14 @@ pub(super) fn capabilities(
     let space = storage::pool_of_new_disks(connect, options)?.info().during(CALL)?;
     let (hypervisor_version, libvirt_version) =
         (connect.hyp_version().during(CALL)?, connect.lib_version().during(CALL)?);
+    let hypervisor_type = connect.driver_type().during(CALL)?;
+    if hypervisor_type == QEMU {
+        versions::check(options, libvirt_version, hypervisor_version).map_err(DriverError::Unsupported)?;
+    }
     Ok(HostCapabilities {
         host: HostId(pool.uuid().during(CALL)?),
         hostname: connect.hostname().during(CALL)?,
-        hypervisor_type: connect.driver_type().during(CALL)?,
+        hypervisor_type,
         hypervisor_version,
         libvirt_version,
         host_ip: options.host_ip.clone().unwrap_or_else(|| host_of(uri)),
@@ -343,6 +352,7 @@ pub(super) fn capabilities(
         pci: if options.reads_pci { pci::learn(connect)? } else { HostPci::default() },
         mdevs: if options.reads_mdevs { mdevs::learn(connect)? } else { Vec::new() },
         iommu: known.iommu,
+        emulator_account: known.account.clone(),
     })
 }
 

@@ -29,6 +29,8 @@
 //! | `mdevs` | mediated devices of guests, for example virtual GPUs |
 //! | `node_devices` | the XML of a host's devices |
 //! | `pmem` | the files of guests' virtual persistent memory |
+//! | `account` | the account of a host's emulators |
+//! | `versions` | the versions of libvirt and QEMU that options need |
 //! | `volume_attachment`, `disks` | the driver's calls that attach, detach and swap volumes; libvirt's calls |
 //! | `emulated_tpm` | the passphrases and the state of guests' TPMs |
 //! | `secrets` | the keys and passwords of disks that QEMU reaches over the network |
@@ -40,6 +42,7 @@
 //! driver touches only domains with our metadata element or Nova's. Unsafe code only makes calls that the bindings
 //! lack: in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and `volumes`.
 
+mod account;
 mod adopted;
 mod agent;
 mod blockcopy;
@@ -95,6 +98,7 @@ mod suspension;
 mod tests;
 mod troubleshooting;
 mod unused_images;
+mod versions;
 mod virtual_networks;
 mod volume_attachment;
 mod volumes;

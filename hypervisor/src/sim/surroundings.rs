@@ -61,6 +61,7 @@ impl SimMachine {
             pci: super::pci::devices(&self.uri.pci, self.uri.cells.min(self.uri.vcpus)),
             mdevs: self.mdevs(),
             iommu: true,
+            emulator_account: None,
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Each rule reports the problem at the option that is set, and says which change solves it.
 
+mod affinity;
 mod consoles;
 mod ovn;
 mod services;
@@ -71,6 +72,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         reserved(config),
         processors(config),
         devices(config),
+        affinity::networks(config),
         provider_configs(config, texts),
         extra_specs(config),
         scheduler_hook(config),
@@ -83,6 +85,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         event_store(config),
         identity(config),
         services::service_user(config),
+        services::vendor_data(config),
         network(config),
         ovn::ovn(config),
         ovn::automatic_range(config),
@@ -404,15 +407,30 @@ fn overcommits_memory(config: &Config) -> bool {
     (ratio.unwrap_or(initial) - 1.0).abs() > f64::EPSILON
 }
 
-/// Guests cannot overcommit file-backed memory, so Nova demands an allocation ratio of 1.0.
+/// Guests cannot overcommit file-backed memory, so Nova demands an allocation ratio of 1.0. The host's own programs use no
+/// memory of these files, so memory that is reserved for the host is lost. As in Nova, some must be left.
 fn memory_in_files(config: &Config) -> Vec<Clash> {
-    match config.libvirt.file_backed_memory > 0 && overcommits_memory(config) {
-        true => vec![error(
-            ("libvirt", "file_backed_memory"),
-            "[libvirt] file_backed_memory needs [DEFAULT] ram_allocation_ratio = 1.0",
-        )],
-        false => vec![],
+    const AT: (&str, &str) = ("libvirt", "file_backed_memory");
+    if config.libvirt.file_backed_memory == 0 {
+        return vec![];
     }
+    let (files, reserved) = (config.libvirt.file_backed_memory, config.default.reserved_host_memory_mb);
+    let overcommitted = error(AT, "[libvirt] file_backed_memory needs [DEFAULT] ram_allocation_ratio = 1.0");
+    let nothing_left =
+        error(AT, "[libvirt] file_backed_memory has to be greater than [DEFAULT] reserved_host_memory_mb");
+    let lost = Clash {
+        severity: Severity::Warning,
+        at: AT,
+        message: format!(
+            "[libvirt] file_backed_memory: no guest gets the {reserved} MiB of [DEFAULT] reserved_host_memory_mb, which the \
+             host does not need there either; set reserved_host_memory_mb = 0"
+        )
+        .into(),
+    };
+    let takes_all = reserved >= u64::from(files);
+    let found =
+        [(overcommits_memory(config), overcommitted), (takes_all, nothing_left), (reserved > 0 && !takes_all, lost)];
+    found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
 }
 
 /// Checks the namespaces of virtual persistent memory.

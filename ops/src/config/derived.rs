@@ -13,12 +13,14 @@ use chronova_actors::pci::HostPciOptions;
 use chronova_actors::pci::alias::PciAliases;
 use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_actors::topology::host::{CpuSets, HostCpus, ReservedHugePages};
+use chronova_actors::topology::networks::NetworkCells;
 use chronova_hypervisor::options::{ImagesType, Spice};
 use chronova_hypervisor::pmem::PmemOptions;
 use chronova_web::auth::Secret;
 use chronova_web::identity::LockoutRule;
 
 use super::Config;
+use super::options::physnets;
 use super::targets::Targets;
 use super::{extra_spec_file, provider_files};
 use crate::telemetry;
@@ -34,6 +36,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     to.runtime.hosts.fenced = true;
     to.runtime.servers.metadata.vfat = config.default.config_drive_format == "vfat";
     devices(config, to);
+    to.runtime.scheduler.network_cells = network_cells(config).unwrap_or_default();
     // The check in `agreement.rs` has already refused unusable files.
     let files = provider_files::read(&config.compute.provider_config_location).unwrap_or_default();
     to.runtime.hosts.provider_configs = Arc::new(files.configs);
@@ -107,13 +110,15 @@ fn log_file(config: &Config, to: &mut Targets) {
     }
 }
 
+const MEMORY: &str = "MEMORY_MB";
+
 /// As in Nova, a ratio that is 0.0 or unset leaves the initial ratio in effect. Any other ratio overwrites the ratio of
 /// the provider's inventory at each report of a host.
 fn ratios(config: &Config, to: &mut Targets) {
     let (default, hosts) = (&config.default, &mut to.runtime.hosts);
     let set = [
         ("DISK_GB", default.disk_allocation_ratio, &mut hosts.disk_allocation_ratio),
-        ("MEMORY_MB", default.ram_allocation_ratio, &mut hosts.ram_allocation_ratio),
+        (MEMORY, default.ram_allocation_ratio, &mut hosts.ram_allocation_ratio),
         ("VCPU", default.cpu_allocation_ratio, &mut hosts.cpu_allocation_ratio),
     ];
     for (class, imposed, initial) in set {
@@ -121,6 +126,12 @@ fn ratios(config: &Config, to: &mut Targets) {
             *initial = ratio;
             hosts.imposed_ratios.push((class.to_owned(), ratio));
         }
+    }
+    // Memory in files cannot be overcommitted. So the ratio that a client of Placement gives a host, or all hosts of an
+    // aggregate, does not last.
+    let is_imposed = hosts.imposed_ratios.iter().any(|(class, _)| class == MEMORY);
+    if config.libvirt.file_backed_memory > 0 && !is_imposed {
+        hosts.imposed_ratios.push((MEMORY.to_owned(), 1.0));
     }
 }
 
@@ -157,6 +168,14 @@ pub(super) fn pci_aliases(config: &Config) -> Result<PciAliases, String> {
 pub(super) fn mdevs(config: &Config) -> Result<MdevOptions, String> {
     let names = config.devices.enabled_mdev_types.iter().filter(|name| !name.is_empty());
     MdevOptions::of(names.map(|name| config.mdev_groups.of(name)).collect())
+}
+
+/// `[neutron] physnets`, `[neutron_tunnel]`, and the sections of the physical networks.
+pub(super) fn network_cells(config: &Config) -> Result<NetworkCells, String> {
+    let named = config.neutron.physnets.iter().filter(|name| !name.is_empty());
+    let physical = named.map(|name| (name.clone(), config.physnet_groups.of(name))).collect();
+    let tunnels = physnets::cells(config.neutron_tunnel.numa_nodes.iter().map(String::as_str))?;
+    Ok(NetworkCells { physical, tunnels })
 }
 
 fn devices(config: &Config, to: &mut Targets) {

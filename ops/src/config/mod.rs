@@ -34,7 +34,8 @@ use std::path::{Path, PathBuf};
 pub use ini::ConfigLine;
 pub use option::{Default, Multi, OptionDef, OptionOrigin, OptionType, OptionValue, Words};
 pub use options::Config;
-use options::devices::{MdevGroups, WrongMdevOption};
+use options::devices::{MdevGroups, WrongGroupOption};
+use options::physnets::PhysnetGroups;
 use thiserror::Error;
 pub use values::MachineDefaults;
 
@@ -165,7 +166,7 @@ fn read_file(file: &Path) -> Result<String, Problem> {
 fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<Problem>) -> Option<Config> {
     let mut remarks = Vec::new();
     let mut bad = Vec::new();
-    let mut groups = MdevGroups::default();
+    let mut groups = NamedGroups::default();
     let mut values = values::Values::new(machine, &mut bad);
     for (file, text) in texts {
         let parsed = ini::parse(text, file);
@@ -174,7 +175,7 @@ fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<
             place: Some(line.place.clone()),
             message: line.reason.to_owned(),
         }));
-        let is_grouped = |entry: &ini::IniAssignment| MdevGroups::type_of(&entry.section).is_some();
+        let is_grouped = |entry: &ini::IniAssignment| NamedGroups::has(&entry.section);
         let (grouped, plain): (Vec<_>, Vec<_>) = parsed.entries.into_iter().partition(is_grouped);
         remarks.extend(grouped.iter().filter_map(|entry| set_in_group(&mut groups, entry)));
         for (def, entry) in settle(plain, &mut remarks) {
@@ -184,7 +185,7 @@ fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<
     let mut config = Config::read(&mut values);
     if let Some(config) = &mut config {
         fleets::name(&mut config.chronova.hypervisors.0);
-        config.mdev_groups = groups;
+        (config.mdev_groups, config.physnet_groups) = (groups.mdevs, groups.physnets);
     }
     let first = texts.first().map(|(file, _)| *file);
     let mut absent = config.as_mut().map(|config| named_files::settle(config, first, &values)).unwrap_or_default();
@@ -199,14 +200,34 @@ fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<
     config
 }
 
-/// Sets an option of a group such as `[mdev_nvidia-35]`, whose name contains a type of mediated devices. Returns the
-/// problem if the option is wrong.
-fn set_in_group(groups: &mut MdevGroups, entry: &ini::IniAssignment) -> Option<Problem> {
-    let name = MdevGroups::type_of(&entry.section)?;
-    let (severity, reason) = match groups.set(name, &entry.key, &entry.value) {
+/// The groups whose names contain a value of another option.
+#[derive(Default)]
+struct NamedGroups {
+    mdevs: MdevGroups,
+    physnets: PhysnetGroups,
+}
+
+impl NamedGroups {
+    fn has(section: &str) -> bool {
+        MdevGroups::type_of(section).is_some() || PhysnetGroups::name_of(section).is_some()
+    }
+
+    fn set(&mut self, entry: &ini::IniAssignment) -> Result<(), WrongGroupOption> {
+        let (section, key, value) = (&entry.section, &entry.key, &entry.value);
+        match (MdevGroups::type_of(section), PhysnetGroups::name_of(section)) {
+            (Some(name), _) => self.mdevs.set(name, key, value),
+            (None, Some(name)) => self.physnets.set(name, key, value),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// Sets an option of a group such as `[mdev_nvidia-35]`. Returns the problem if the option is wrong.
+fn set_in_group(groups: &mut NamedGroups, entry: &ini::IniAssignment) -> Option<Problem> {
+    let (severity, reason) = match groups.set(entry) {
         Ok(()) => return None,
-        Err(WrongMdevOption::Name) => (Severity::Warning, "is not a known option of a type of devices".to_owned()),
-        Err(WrongMdevOption::Value(reason)) => (Severity::Error, reason),
+        Err(WrongGroupOption::Name) => (Severity::Warning, "is not a known option of such a section".to_owned()),
+        Err(WrongGroupOption::Value(reason)) => (Severity::Error, reason),
     };
     let message = format!("[{}] {}: {reason}", entry.section, entry.key);
     Some(Problem { severity, place: Some(entry.place.clone()), message })

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod affinity;
 mod services;
 
 use std::fs;
@@ -191,6 +192,26 @@ fn choices_of_cpus_and_memory_that_contradict_are_errors() {
     }
     let fitting = problems_in(&["[libvirt]\ncpu_mode = custom\ncpu_models = Nehalem\nfile_backed_memory = 1024\n"]);
     assert!(!fitting.iter().any(|line| line.contains("error: ")), "{fitting:?}");
+}
+
+#[test]
+fn memory_in_files_is_not_overcommitted_and_none_is_reserved() {
+    let files = "[libvirt]\nfile_backed_memory = 1024\n[DEFAULT]\nreserved_host_memory_mb = ";
+    let warned = problems_in(&[&format!("{files}512\n")]);
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert!(warned[0].contains("warning: [libvirt] file_backed_memory: no guest gets the 512 MiB"), "{warned:?}");
+    assert_eq!(problems_in(&[&format!("{files}0\n")]), [""; 0]);
+    let all = problems_in(&[&format!("{files}1024\n")]);
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(
+        all[0].contains("error: [libvirt] file_backed_memory has to be greater than [DEFAULT] reserved"),
+        "{all:?}"
+    );
+    // Each report of a host gives its inventory this ratio again, whatever a client of Placement has chosen.
+    let imposed = |text: &str| good(&[text]).config.targets().runtime.hosts.imposed_ratios;
+    assert_eq!(imposed(&format!("{files}0\n")), [("MEMORY_MB".to_owned(), 1.0)]);
+    assert_eq!(imposed(&format!("{files}0\nram_allocation_ratio = 1.0\n")), [("MEMORY_MB".to_owned(), 1.0)]);
+    assert!(imposed("[DEFAULT]\nreserved_host_memory_mb = 0\n").is_empty());
 }
 
 #[test]

@@ -124,7 +124,11 @@ fn proxies_tls(config: &Config) -> Result<Option<TlsFiles>> {
 pub fn serving(config: &Config, targets: &Targets) -> Result<HttpOptions> {
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     let tls = tls(config)?.map(ServedCertificate::open).transpose()?;
-    let proxies_tls = proxies_tls(config)?.map(ServedCertificate::open).transpose()?;
+    let open = |files| match config.console.ssl_minimum_version.as_str() {
+        "tlsv1_3" => ServedCertificate::open_for_newest(files),
+        _ => ServedCertificate::open(files),
+    };
+    let proxies_tls = proxies_tls(config)?.map(open).transpose()?;
     Ok(HttpOptions { workers, tls, proxies_tls, ..targets.serving.clone() })
 }
 

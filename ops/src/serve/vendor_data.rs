@@ -2,19 +2,24 @@
 //! Chronova calls the services over HTTP for each metadata request that needs them.
 //!
 //! The services are external, so Chronova limits the time to connect, the time to answer, the length of an answer and
-//! the number of concurrent calls. A service that fails, or does not answer in time, gives `{}` under its name. With
-//! `vendordata_dynamic_failure_fatal`, the guest gets an error instead.
+//! the number of concurrent calls. With an account in `[vendordata_dynamic_auth]`, each call carries a token of that
+//! account, so that a service can verify its caller. A service that fails, or does not answer in time, gives `{}` under
+//! its name. With `vendordata_dynamic_failure_fatal`, the guest gets an error instead.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use async_trait::async_trait;
 use chronova_actors::metadata::MetadataOptions;
 use chronova_actors::metadata::dynamic::{DynamicVendorData, VendorServices};
+use chronova_actors::ports::UserToken;
+use chronova_actors::services::external::http::{CallOptions, ServiceClient};
+use chronova_actors::services::external::keystone::KeystoneSession;
 use chronova_events::authorities;
+use chronova_events::clock::Clock;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_rustls::rustls::crypto::ring;
@@ -22,6 +27,7 @@ use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
 use crate::config::Config;
+use crate::config::account::{AccountProblem, HasAccount as _};
 
 /// The longest accepted answer: more than the largest user data.
 const LONGEST: u64 = 256 * 1024;
@@ -29,9 +35,12 @@ const LONGEST: u64 = 256 * 1024;
 /// The number of concurrent calls. Each call holds a thread.
 const AT_ONCE: usize = 32;
 
+/// How long Keystone may take if the configuration does not say.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Adds vendor data to the guests' metadata, as `[api] vendordata_providers` says. Fails if the file of StaticJSON is
 /// not a JSON object, or if a certificate cannot be read.
-pub(super) fn complete(metadata: &mut MetadataOptions, config: &Config) -> Result<()> {
+pub(super) fn complete(metadata: &mut MetadataOptions, config: &Config, clock: &Arc<dyn Clock>) -> Result<()> {
     let api = &config.api;
     let provided = |by: &str| api.vendordata_providers.iter().any(|provider| provider == by);
     match &api.vendordata_jsonfile_path {
@@ -40,7 +49,7 @@ pub(super) fn complete(metadata: &mut MetadataOptions, config: &Config) -> Resul
         Some(path) => metadata.vendor_data = Some(Arc::new(Value::Object(read_file(path)?))),
     }
     if provided("DynamicJSON") {
-        metadata.dynamic = Some(DynamicVendorData(Arc::new(HttpServices::new(config)?)));
+        metadata.dynamic = Some(DynamicVendorData(Arc::new(HttpServices::new(config, clock)?)));
     }
     Ok(())
 }
@@ -57,6 +66,23 @@ struct HttpServices {
     targets: Vec<VendorDataTarget>,
     fatal: bool,
     slots: Arc<Semaphore>,
+    /// The account whose token each call carries.
+    account: Option<Arc<KeystoneSession>>,
+}
+
+/// The account of `[vendordata_dynamic_auth]`.
+fn account(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Arc<KeystoneSession>>> {
+    let section = &config.vendordata_dynamic_auth;
+    let (fields, wrong) = (section.account(), |problem: AccountProblem| anyhow!(problem.message));
+    let Some(account) = fields.complete().map_err(wrong)? else { return Ok(None) };
+    let calls = CallOptions {
+        name: "keystone_vendordata",
+        timeout: section.timeout.map_or(PATIENCE, |seconds| Duration::from_secs(seconds.into())),
+        retries: config.keystone_authtoken.http_request_max_retries,
+        tls: fields.trust().map_err(wrong)?,
+    };
+    let client = ServiceClient::new(calls).context("[vendordata_dynamic_auth]")?;
+    Ok(Some(KeystoneSession::new(account, client, Arc::clone(clock))))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +92,7 @@ struct VendorDataTarget {
 }
 
 impl HttpServices {
-    fn new(config: &Config) -> Result<Self> {
+    fn new(config: &Config, clock: &Arc<dyn Clock>) -> Result<Self> {
         let api = &config.api;
         let targets = targets(&api.vendordata_dynamic_targets);
         let secure = targets.iter().any(|target| target.url.starts_with("https://"));
@@ -92,14 +118,28 @@ impl HttpServices {
             .build()
             .into();
         let fatal = api.vendordata_dynamic_failure_fatal;
-        Ok(Self { agent, targets, fatal, slots: Arc::new(Semaphore::new(AT_ONCE)) })
+        let account = account(config, clock)?;
+        Ok(Self { agent, targets, fatal, slots: Arc::new(Semaphore::new(AT_ONCE)), account })
     }
 
     async fn ask_one(&self, target: &VendorDataTarget, about: &Value) -> Result<Value> {
+        let Some(account) = &self.account else { return self.send(target, about, None).await };
+        let refused = |reason: String| anyhow!("[vendordata_dynamic_auth]: {reason}");
+        let token = account.token(None).await.map_err(refused)?;
+        let answer = self.send(target, about, Some(token.token.clone())).await;
+        // Keystone may have revoked an older token.
+        if !(answer.as_ref().is_err_and(is_unauthorized) && account.doubt(&token).await) {
+            return answer;
+        }
+        let renewed = account.token(None).await.map_err(refused)?;
+        self.send(target, about, Some(renewed.token.clone())).await
+    }
+
+    async fn send(&self, target: &VendorDataTarget, about: &Value, token: Option<UserToken>) -> Result<Value> {
         let slot = Arc::clone(&self.slots).acquire_owned().await?;
         let (agent, url, about) = (self.agent.clone(), target.url.clone(), about.clone());
         let asked = tokio::task::spawn_blocking(move || {
-            let answer = post(&agent, &url, &about);
+            let answer = post(&agent, &url, &about, token.as_ref());
             drop(slot);
             answer
         });
@@ -107,8 +147,15 @@ impl HttpServices {
     }
 }
 
-fn post(agent: &Agent, url: &str, about: &Value) -> Result<Value> {
-    let request = agent.post(url).header("Accept", "application/json").header("Content-Type", "application/json");
+fn is_unauthorized(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ureq::Error::StatusCode(401)))
+}
+
+fn post(agent: &Agent, url: &str, about: &Value, token: Option<&UserToken>) -> Result<Value> {
+    let mut request = agent.post(url).header("Accept", "application/json").header("Content-Type", "application/json");
+    if let Some(token) = token {
+        request = request.header("X-Auth-Token", token.expose());
+    }
     let mut answer = request.send(about.to_string())?;
     // The description of a server goes to the configured address alone, so a redirect is an error.
     ensure!(answer.status().is_success(), "the answer is {}", answer.status());

@@ -235,7 +235,7 @@ async fn lead(
     services.begin(config, &leadership).await?;
     volumes::read_keyring(config, &mut targets.drivers.libvirt.images.rbd)?;
     let hosts = hosts(config, &targets.drivers)?;
-    vendor_data::complete(&mut targets.runtime.servers.metadata, config)?;
+    vendor_data::complete(&mut targets.runtime.servers.metadata, config, &member.clock)?;
     targets.runtime.scheduler.hook.program = services.hook.clone().map(|hook| SharedSchedulerHook(hook));
     let leader = Leader::start(leadership, hosts, services.ports(), targets.runtime).await;
     let history = member.checkpoints.as_ref().map(|kept| &kept.history);

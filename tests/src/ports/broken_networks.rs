@@ -1,5 +1,6 @@
 //! A network service that breaks one chosen promise. A case of the conformance suite must detect it.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
     PortError, PortGrants, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
+use chronova_actors::topology::networks::NetworkCarrier;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
@@ -237,6 +239,15 @@ impl NetworkService for BrokenNetworks {
 
     async fn device_ports(&self, ports: &[PortId], meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
         self.networks.device_ports(ports, meta).await
+    }
+
+    async fn carriers(
+        &self,
+        networks: &[NetworkId],
+        ports: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<BTreeSet<NetworkCarrier>, PortError> {
+        self.networks.carriers(networks, ports, meta).await
     }
 
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {

@@ -50,6 +50,7 @@ fn host(id: &str, name: &str) -> HostCapabilities {
         pci: HostPci::default(),
         mdevs: vec![],
         iommu: false,
+        emulator_account: None,
     }
 }
 

@@ -236,6 +236,35 @@ async fn a_server_that_was_shelved_before_leaves_a_dead_host() {
     scene.ends_well().await;
 }
 
+/// The host dies while it caches the image of a rebuild, or copies the disk of a shelve. The evacuation does not wait for
+/// the other operation, which undoes its work.
+#[actix_rt::test]
+async fn a_server_leaves_a_dead_host_during_a_rebuild_or_a_shelve() {
+    for (held, body) in
+        [("ensure_image", json!({"rebuild": {"imageRef": IMAGE}})), ("copy_root", json!({"shelve": null}))]
+    {
+        let scene = Scene::new(2).await;
+        let before = scene.shown().await;
+        let brakes = &scene.api.world.brakes;
+        brakes.hold(held);
+        let path = format!("/servers/{}/action", scene.id);
+        assert_eq!(scene.api.call("POST", &path, "2.1", ADMIN, Some(body)).await.status, 202, "{held}");
+        brakes.reached(held).await;
+        scene.lose(&scene.home).await;
+        let (status, _, message) = scene.ask("2.14", json!({})).await;
+        assert_eq!((status, message.as_str()), (200, ""), "{held}");
+        brakes.release(held);
+        scene.api.life.settled().await;
+        let now = scene.shown().await;
+        assert_eq!((&now["status"], &now["image"]), (&json!("ACTIVE"), &before["image"]), "{held}: {now}");
+        assert_ne!(now["OS-EXT-SRV-ATTR:host"], scene.home, "{held}");
+        assert!(scene.api.world.images.made().is_empty(), "{held}: the image of the shelve is left");
+        scene.api.world.fleet.revive_host(scene.index(&scene.home), false).unwrap();
+        scene.up(&scene.home, true).await;
+        scene.ends_well().await;
+    }
+}
+
 /// `nova host-evacuate`: the client asks for the servers of all hosts whose name matches, and evacuates one by one.
 #[actix_rt::test]
 async fn a_client_evacuates_all_servers_of_hosts_by_a_pattern() {

@@ -1,6 +1,9 @@
 //! NUMA topologies and pinned CPUs through the API: refusals with their messages, and the fields that each user sees.
 
+use std::collections::BTreeSet;
+
 use chronova_actors::topology::host::{CpuSets, HostCpus, ReservedHugePages};
+use chronova_actors::topology::networks::NetworkCells;
 use chronova_hypervisor::sim::SimUri;
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::World;
@@ -84,6 +87,30 @@ async fn the_policy_decides_who_sees_a_topology_and_its_host() {
     let closed = shown("'compute:server:topology:index': 'role:admin'").await;
     let words = "Policy doesn't allow compute:server:topology:index to be performed.";
     assert_eq!((closed.status, closed.message()), (403, words));
+}
+
+/// The network of the test's servers is on the physical network `physnet1`.
+#[actix_rt::test]
+async fn a_guest_with_nodes_is_on_the_cell_of_its_network() {
+    let cells = |near: u32| NetworkCells {
+        physical: [("physnet1".to_owned(), BTreeSet::from([near]))].into(),
+        ..NetworkCells::default()
+    };
+    for near in [0, 1] {
+        let mut world = World::of(SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, cells: 2, ..SimUri::new(2) });
+        world.options.scheduler.network_cells = cells(near);
+        let api = Api::start_of(world, "", None).await;
+        flavor(&api, "node", 1, json!({"hw:numa_nodes": "1"})).await;
+        let id = create(&api, "one", "node", None).await.body["server"]["id"].as_str().unwrap().to_owned();
+        assert_eq!(topology(&api, &id, ADMIN).await["nodes"][0]["host_node"], near);
+        // The new host has the same cells near the network.
+        assert_eq!(act(&api, &id, json!({"migrate": null})).await.status, 202);
+        assert_eq!(act(&api, &id, json!({"confirmResize": null})).await.status, 204);
+        assert_eq!(topology(&api, &id, ADMIN).await["nodes"][0]["host_node"], near, "after a move");
+        // A guest without nodes is not affected.
+        assert_eq!(create(&api, "two", "1", None).await.status, 202);
+        api.stop().await;
+    }
 }
 
 #[actix_rt::test]

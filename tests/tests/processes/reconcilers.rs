@@ -6,8 +6,10 @@ use chronova_actors::ports::NewContent;
 use chronova_actors::reconcile::run_counts::TallyReading;
 use chronova_actors::services::embedded::volume::quota::{VolumeLimits, VolumeQuotaCommand, VolumeQuotaRoot};
 use chronova_events::envelope::{Meta, NewEvent, StreamId};
-use chronova_events::ids::{InstanceId, ProjectId, VolumeId};
+use chronova_events::ids::{InstanceId, ProcessId, ProjectId, VolumeId};
+use chronova_events::instance::{Adopted, AdoptedState, InstanceEvent, Placed, Power, samples};
 use chronova_events::quota::{QuotaEvent, QuotaReserved};
+use chronova_events::registry::NounEvent as _;
 use chronova_events::store::{EventStore as _, Expected};
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::process_harness::swept;
@@ -84,6 +86,42 @@ async fn quota_for_an_extension_that_never_began_is_released() {
     assert_eq!(tally(&life, "volume-quota").failures, 0);
     life.stop().await;
     world.check().await;
+}
+
+/// Another control plane built the server, and recorded no machine type.
+#[actix_rt::test]
+async fn a_server_without_a_machine_type_gets_one_when_the_service_starts() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let (id, process, host) = (InstanceId::random(), ProcessId::random(), world.fleet.uri().host_id(0));
+    let sample = |kind: &str| samples().into_iter().find(|event| event.kind() == kind).unwrap();
+    let InstanceEvent::BuildRequested(mut asked) = sample("instance.build_requested") else { panic!() };
+    (asked.instance, asked.process, asked.image) = (id, process, None);
+    let hostname = world.fleet.hostname(0);
+    let placed = Placed { process, host, hostname, attempt: 1, availability_zone: "nova".into() };
+    let now = life.context().clock.now();
+    let adopted = Adopted {
+        build: process,
+        state: AdoptedState::Active,
+        power: Power::Running,
+        launched_at: Some(now),
+        fault: None,
+        shelved: None,
+        rescue: None,
+        moving: None,
+        actions: vec![],
+    };
+    let found = [asked.into(), placed.into(), InstanceEvent::from(adopted)];
+    let news = found.into_iter().map(|event| NewEvent::new(event, now, &Meta::system("test"))).collect();
+    life.store.append(&StreamId::new("instance", id), Expected::Any, news).await.unwrap();
+    life.stop().await;
+    let life = world.live(None, None).await;
+    let recorded = || life.instance_now(id).alive().and_then(|server| server.machine_type.clone());
+    life.until(|_| recorded().is_some()).await;
+    assert_eq!(recorded().as_deref(), Some("pc"));
+    assert_eq!(tally(&life, "machine-types").failures, 0);
+    life.stop().await;
 }
 
 #[actix_rt::test]

@@ -11,6 +11,7 @@ use chronova_events::ids::{ConsumerId, InstanceId};
 use chronova_events::instance::PowerAction;
 use chronova_events::pci::PciAddress;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
+use chronova_tests::bandwidth::{KILOBITS, card_port};
 use chronova_tests::pci::{PciTracking, devices};
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::services::device_port;
@@ -201,6 +202,47 @@ async fn a_server_that_moves_gets_devices_of_its_new_host_for_its_ports() {
     life.settled().await;
     assert_eq!(life.host_of(&world, id(1)).unwrap(), 1 - first);
     life.stop().await;
+}
+
+/// Both cards have free functions, and only the second card has bandwidth.
+#[actix_rt::test]
+async fn a_port_gets_a_function_of_the_card_that_gives_its_bandwidth() {
+    let world = World::with_pci(1, "8086:1572/154c*2,8086:1572/154c*2", PciTracking::Untracked);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    life.add_bandwidth_of_card("enp17s0", 2 * KILOBITS).await;
+    life.build_with_bandwidth(id(1), card_port(1)).await.unwrap();
+    life.build(id(2)).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(1)), "ACTIVE", "{}", life.fault(id(1)));
+    assert_eq!(only(&world, id(1)).1.to_string(), "0000:11:01.0");
+    life.attach_bandwidth(id(2), card_port(2)).await.unwrap();
+    life.settled().await;
+    assert_eq!(only(&world, id(2)).1.to_string(), "0000:11:01.1", "the port is attached later");
+    life.stop().await;
+}
+
+/// A host whose hypervisor cannot plug the device refuses the guest. The server then gets a device of another host.
+#[actix_rt::test]
+async fn a_host_that_cannot_plug_the_device_of_a_port_is_left_for_another() {
+    for refusing in [0, 1] {
+        let world = World::with_pci(2, CARDS, PciTracking::Untracked);
+        let refuses = FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Always, Effect::Refuse);
+        world.fleet.set_faults(refusing, refuses);
+        let life = world.live(None, None).await;
+        life.hosts_up(2).await;
+        for (n, vnic) in [(1, "direct"), (2, "macvtap")] {
+            life.build_with_port(id(n), vnic).await.unwrap();
+            life.settled().await;
+            assert_eq!(life.status(id(n)), "ACTIVE", "{vnic}: {}", life.fault(id(n)));
+            let (host, address) = only(&world, id(n));
+            assert_eq!(host, 1 - refusing, "{vnic}");
+            assert_eq!(world.network.equipped()[&device_port(id(n), vnic)], address, "{vnic}");
+        }
+        assert!(world.fleet.guests(refusing).is_empty());
+        life.stop().await;
+        world.check().await;
+    }
 }
 
 /// A guest gets a whole card with its definition alone, so such a port stays as it is.

@@ -103,6 +103,7 @@ impl WhatIfRequest {
             requested_host: None,
             page_kib: None,
             device_ports: Vec::new(),
+            near_networks: Vec::new(),
             excluded: BTreeSet::new(),
             default_zone: queries.server_options.availability_zone.clone(),
             port_requests: Vec::new(),

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::instance::unsupported::{HostBoundHardware, tied_by_devices};
-use crate::instance::{EvacuationRequest, LiveRequest, MoveRecord, MoveRequest, WorkRequest};
+use crate::instance::{EvacuationRequest, LiveRequest, MoveRecord, MoveRequest, WorkOutcome, WorkRecord, WorkRequest};
 use crate::mdev::MdevOptions;
-use chronova_events::instance::{FlavorSnapshot, MoveStage, Scheduled};
+use chronova_events::ids::ImageId;
+use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, MoveStage, RebuildRequested, Scheduled, WorkStage};
 
 const MOVE: ProcessId = ProcessId(Uuid::from_u128(20));
 const END: ProcessId = ProcessId(Uuid::from_u128(21));
@@ -198,13 +199,55 @@ fn an_evacuation_overtakes_tasks_on_the_host_that_is_down() {
         assert!(!server.concerns(HOST), "the server no longer concerns its old host");
         assert_eq!(given.when(arrive()), Ok(vec![]), "repeated");
     }
-    for given in [deleting(placed_active()), placed_active().and(resize()), placed_active().and(evacuate())] {
+    let stage = |stage| Record::from(WorkRecord::Advanced { process: POWER, stage });
+    let changing = placed_active().and(rebuild()).and(stage(WorkStage::Spawning));
+    let leaving = placed_active().and(shelve(None));
+    for given in
+        [deleting(placed_active()), placed_active().and(resize()), placed_active().and(evacuate()), changing, leaving]
+    {
         let task = shown(&given).2.unwrap();
         let refused = Reject::NotInState { action: "evacuate", attribute: "task_state", value: task };
         assert_eq!(given.when(evacuate()), Err(refused));
     }
     assert_eq!(moved().and(declare(DeclaredState::Active)).when(evacuate()), Err(Reject::Superseded));
     assert!(placed_active().and(evacuate()).when(resize()).is_err());
+}
+
+fn rebuild() -> Command {
+    let sample = samples().into_iter().find_map(|event| match event {
+        InstanceEvent::RebuildRequested(request) => Some(request),
+        _ => None,
+    });
+    let sample = sample.unwrap();
+    let image = ImageSnapshot { name: "another".into(), ..sample.image.clone() };
+    let request = Box::new(RebuildRequested { process: POWER, image, ..sample });
+    moving(WorkRequest::Rebuild { request, files: None, asker: USER })
+}
+
+fn shelve(image: Option<ImageId>) -> Command {
+    moving(WorkRequest::Shelve { process: POWER, image, asker: USER })
+}
+
+#[test]
+fn an_evacuation_gives_up_a_rebuild_that_changed_no_disk_and_a_shelve() {
+    let before = placed_active();
+    let image = |given: &Given| given.0.alive().unwrap().request.image.clone();
+    let begun = before.clone().and(rebuild());
+    assert_ne!(image(&begun), image(&before), "the rebuild does not choose another image");
+    let at_work = begun.clone().and(Record::from(WorkRecord::Advanced { process: POWER, stage: WorkStage::AtWork }));
+    for given in [begun, at_work] {
+        let given = given.and(evacuate());
+        assert_eq!(image(&given), image(&before));
+        let late = WorkRecord::Ended { process: POWER, end: WorkOutcome::RebuildFailed(fault()) };
+        assert_eq!(given.when(Record::from(late)), Ok(vec![]), "the overtaken rebuild records a failure");
+    }
+    let kept = ImageId(Uuid::from_u128(22));
+    let shelving = before.and(shelve(Some(kept)));
+    assert_eq!(shelving.0.alive().unwrap().shelved, Some(kept));
+    let given = shelving.and(evacuate());
+    assert_eq!(given.0.alive().unwrap().shelved, None);
+    let late = WorkRecord::Ended { process: POWER, end: WorkOutcome::Shelved { image: kept } };
+    assert_eq!(given.when(Record::from(late)), Ok(vec![]), "the overtaken shelve records its end");
 }
 
 /// Operations that Nova's documents rule out for a server with a TPM, encrypted memory or accelerators. The hardware is

@@ -96,7 +96,30 @@ fn tell(uri: &str, asked: &DriverResult<HostCapabilities>, out: &mut dyn Write) 
              machine's firmware, and boot with intel_iommu=on or amd_iommu=on"
         )?,
     }
+    tell_real_time(found, out)?;
     Ok(true)
+}
+
+/// Writes what the host lacks for guests with CPUs in real time. libvirt tells neither whether the kernel is a real-time
+/// kernel nor which processors it isolates.
+fn tell_real_time(found: &HostCapabilities, out: &mut dyn Write) -> std::io::Result<()> {
+    let threads = found.cells.iter().flat_map(|cell| &cell.siblings).any(|core| core.len() > 1);
+    let huge = found.cells.iter().any(|cell| cell.pages.iter().filter(|(_, total)| *total > 0).count() > 1);
+    let lacks: Vec<&str> = [
+        (!found.kvm, "KVM"),
+        (threads, "cores of one thread (switch SMT off in the machine's firmware)"),
+        (!huge, "huge pages (reserve them at boot, with hugepagesz and hugepages)"),
+    ]
+    .into_iter()
+    .filter_map(|(lacks, what)| lacks.then_some(what))
+    .collect();
+    match lacks.is_empty() {
+        true => writeln!(
+            out,
+            "  ok    guests can have CPUs in real time, if the kernel is a real-time kernel that isolates them"
+        ),
+        false => writeln!(out, "  note  guests cannot have CPUs in real time: the host lacks {}", lacks.join(", ")),
+    }
 }
 
 /// CPU flags by which a guest's kernel defends itself against flaws of the processor.
@@ -130,6 +153,7 @@ fn tell_flags(found: &HostCapabilities, out: &mut dyn Write) -> std::io::Result<
 mod tests {
     #![allow(clippy::unwrap_used)]
     use chronova_hypervisor::backend::DriverOptions;
+    use chronova_hypervisor::pinning::NumaCell;
 
     use super::*;
 
@@ -182,6 +206,32 @@ mod tests {
         assert!(none.contains("Flags against other flaws: spec-ctrl."), "{none}");
         assert!(none.contains("note  guests cannot run guests of their own with KVM"), "{none}");
         assert!(said(&[]).contains("Flags against other flaws: none."));
+    }
+
+    #[tokio::test]
+    async fn the_report_says_what_the_host_lacks_for_cpus_in_real_time() {
+        let driver = backend::open("sim://1", &DriverOptions::default()).unwrap().remove(0);
+        let mut found = driver.capabilities().await.unwrap();
+        let cell = |siblings: Vec<Vec<u32>>, huge: u64| NumaCell {
+            id: 0,
+            cpus: (0..4).collect(),
+            siblings,
+            memory_mib: 4096,
+            pages: vec![(4, 1 << 19), (2048, huge)],
+        };
+        let mut said = |kvm: bool, cell: NumaCell| {
+            (found.kvm, found.cells) = (kvm, vec![cell]);
+            let mut out = Vec::new();
+            tell("sim://1", &Ok(found.clone()), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let good = said(true, cell(vec![], 512));
+        assert!(good.contains("  ok    guests can have CPUs in real time, if"), "{good}");
+        let none = said(false, cell(vec![vec![0, 1], vec![2, 3]], 0));
+        let words =
+            "  note  guests cannot have CPUs in real time: the host lacks KVM, cores of one thread (switch SMT off";
+        assert!(none.contains(words) && none.contains("huge pages (reserve them at boot"), "{none}");
+        assert!(said(true, cell(vec![], 0)).contains("the host lacks huge pages ("));
     }
 
     #[tokio::test]

@@ -81,6 +81,7 @@ fn request(args: &ScheduleArgs, rules: &Rules, views: &Views) -> Result<RequestS
         requested_host: None,
         page_kib: None,
         device_ports: Vec::new(),
+        near_networks: Vec::new(),
         excluded: BTreeSet::new(),
         default_zone: rules.default_zone().to_owned(),
         port_requests: Vec::new(),

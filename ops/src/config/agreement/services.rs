@@ -46,6 +46,34 @@ pub(super) fn service_user(config: &Config) -> Vec<Clash> {
     }
 }
 
+/// Checks `[vendordata_dynamic_auth]`: the account that calls the services with vendor data.
+pub(super) fn vendor_data(config: &Config) -> Vec<Clash> {
+    const SECTION: &str = "vendordata_dynamic_auth";
+    let (api, fields) = (&config.api, config.vendordata_dynamic_auth.account());
+    let problems = [fields.complete().err(), fields.trust().err()];
+    let mut clashes: Vec<Clash> = problems
+        .into_iter()
+        .flatten()
+        .map(|problem| Clash {
+            severity: Severity::Error,
+            at: (SECTION, problem.option),
+            message: problem.message.into(),
+        })
+        .collect();
+    let calls = api.vendordata_providers.iter().any(|provider| provider == "DynamicJSON")
+        && !api.vendordata_dynamic_targets.is_empty();
+    if fields.auth_url.is_some() && !calls {
+        clashes.push(Clash {
+            severity: Severity::Warning,
+            at: (SECTION, "auth_url"),
+            message: "[vendordata_dynamic_auth] has no effect: no service is called for vendor data. Set [api] \
+                      vendordata_dynamic_targets, and DynamicJSON among vendordata_providers"
+                .into(),
+        });
+    }
+    clashes
+}
+
 /// The longest name of an exchange or a topic, in bytes. AMQP allows 255 bytes for the name of a queue, which consists
 /// of a topic, a dot and a priority.
 const MAX_NAME: usize = 200;

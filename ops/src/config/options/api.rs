@@ -51,7 +51,8 @@ section! {
         vendordata_dynamic_targets: Vec<String> => here {
             deprecated: &[("DEFAULT", "vendordata_dynamic_targets")],
             help: "NAME@URL of services that DynamicJSON calls by POST for each metadata request; the answer of each \
-                   is in vendor_data2.json under its name. The request has no token.",
+                   is in vendor_data2.json under its name. The request has a token if [vendordata_dynamic_auth] has \
+                   an account.",
         }
         vendordata_dynamic_ssl_certfile: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "vendordata_dynamic_ssl_certfile")],

@@ -132,6 +132,11 @@ section! {
             help: "Hosts whose pages may open consoles, as a browser's Origin header names them. Pages of the \
                    gateway's own host may always open consoles.",
         }
+        ssl_minimum_version: String => here {
+            default: Text("default"), choices: &["default", "tlsv1_1", "tlsv1_2", "tlsv1_3"],
+            help: "Oldest version of TLS on the listeners of Nova's console proxies that have [DEFAULT] cert. TLS 1.2 is \
+                   the oldest version in any case.",
+        }
     }
 }
 

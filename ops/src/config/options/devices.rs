@@ -38,8 +38,8 @@ impl MdevGroups {
     }
 
     /// Sets an option of a type.
-    pub(in crate::config) fn set(&mut self, name: &str, key: &str, value: &str) -> Result<(), WrongMdevOption> {
-        let wrong = WrongMdevOption::Value;
+    pub(in crate::config) fn set(&mut self, name: &str, key: &str, value: &str) -> Result<(), WrongGroupOption> {
+        let wrong = WrongGroupOption::Value;
         let group = self.0.entry(name.to_owned()).or_insert_with(|| without_group(name));
         let value = value.trim();
         match key.replace('-', "_").as_str() {
@@ -54,7 +54,7 @@ impl MdevGroups {
                 let most = value.parse::<u32>().ok().filter(|most| *most > 0);
                 group.most = Some(most.ok_or_else(|| wrong(format!("`{value}` is not a number above 0")))?);
             }
-            _ => return Err(WrongMdevOption::Name),
+            _ => return Err(WrongGroupOption::Name),
         }
         Ok(())
     }
@@ -83,7 +83,7 @@ impl MdevGroups {
 
 /// Why an assignment in a group has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::config) enum WrongMdevOption {
+pub(in crate::config) enum WrongGroupOption {
     /// No option has the name.
     Name,
     Value(String),

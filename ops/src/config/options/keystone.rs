@@ -198,3 +198,13 @@ account_section! {
         }
     }
 }
+
+account_section! {
+    /// Nova's section for the account that calls the services of `[api] vendordata_dynamic_targets`.
+    VendorDataAuth = "vendordata_dynamic_auth" from Nova {
+        timeout: Option<u32> => here {
+            min: Some(1.0), max: Some(300.0), unit: "seconds",
+            help: "How long Keystone may take to issue a token for these services. Unset: 10, where Nova waits without end.",
+        }
+    }
+}

@@ -172,8 +172,8 @@ section! {
         file_backed_memory: u32 => drivers.libvirt.guests.file_backed_memory by SomeWhole {
             min: Some(0.0), unit: "MiB",
             help: "Keep guests' memory in files on their hosts. The number is the memory that each host offers in this \
-                   way as MEMORY_MB; 0 keeps the memory in RAM. Other numbers need ram_allocation_ratio = 1.0. Guests \
-                   with huge pages do not start on such hosts.",
+                   way as MEMORY_MB; 0 keeps the memory in RAM. Other numbers need ram_allocation_ratio = 1.0, and hosts \
+                   with libvirt 4.4.0 and QEMU 2.10.0. Guests with huge pages do not start on such hosts.",
         }
         realtime_scheduler_priority: u32 => drivers.libvirt.guests.realtime_priority {
             min: Some(1.0), max: Some(99.0),

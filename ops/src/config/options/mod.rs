@@ -118,6 +118,7 @@ pub mod networks;
 pub mod neutron;
 pub mod notifications;
 pub mod pci;
+pub mod physnets;
 pub mod scheduling;
 pub mod services;
 
@@ -196,6 +197,7 @@ configuration! {
     mdev_groups: devices::MdevGroups,
     keystone_authtoken: keystone::KeystoneAuthtoken,
     service_user: keystone::ServiceUser,
+    vendordata_dynamic_auth: keystone::VendorDataAuth,
     /// Options of the embedded identity service.
     token: services::Token,
     security_compliance: services::SecurityCompliance,
@@ -203,6 +205,8 @@ configuration! {
     key_manager: key_manager::KeyManager,
     barbican: key_manager::Barbican,
     neutron: neutron::Neutron,
+    neutron_tunnel: physnets::NeutronTunnel,
+    physnet_groups: physnets::PhysnetGroups,
     network: networks::NetworkSection,
     ovn: networks::OvnSection,
     notifications: notifications::Notifications,

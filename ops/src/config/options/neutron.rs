@@ -36,6 +36,12 @@ account_section! {
             default: Text("600"), unit: "seconds",
             help: "Time after which Chronova reads the list of Neutron's extensions again.",
         }
+        physnets: Vec<String> => here {
+            help: "Physical networks with NUMA affinity. A section [neutron_physnet_NAME] of each has numa_nodes, a \
+                   comma-separated list of the NUMA cells of hosts that are near the cards of the network. A guest with \
+                   NUMA nodes that is on such a network gets a node on one of these cells. Applies to every host that \
+                   has such a cell, and to the networks of the embedded network service, too.",
+        }
         ovs_bridge: String => here {
             default: Text("br-int"),
             help: "Bridge of Open vSwitch on the hosts, for ports whose details name no bridge.",

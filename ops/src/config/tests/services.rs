@@ -117,6 +117,26 @@ fn glance_is_called_where_there_is_a_keystone() {
 }
 
 #[test]
+fn the_account_for_vendor_data_is_whole_and_has_an_effect() {
+    let account = "[vendordata_dynamic_auth]\nauth_url = http://c:5000\nauth_type = password\nusername = nova\n\
+                   password = s3cret-s3cret\nuser_domain_name = Default\nproject_name = service\n\
+                   project_domain_name = Default\n";
+    let calling = "[api]\nvendordata_providers = DynamicJSON\nvendordata_dynamic_targets = it@http://c:8000/\n";
+    assert_eq!(problems_in(&[&format!("{calling}{account}")]), [""; 0]);
+    let idle = problems_in(&[account]);
+    assert!(idle.iter().any(|line| line.contains("warning: [vendordata_dynamic_auth] has no effect")), "{idle:?}");
+    for (more, error) in [
+        ("trust_id = 7\n", "[vendordata_dynamic_auth] trust_id is not supported"),
+        ("keyfile = /k.pem\n", "[vendordata_dynamic_auth] keyfile needs certfile"),
+    ] {
+        let told = problems_in(&[&format!("{calling}{account}{more}")]);
+        assert!(told.iter().any(|line| line.contains("error: ") && line.contains(error)), "{more}: {told:?}");
+    }
+    let lacking = problems_in(&[&format!("{calling}[vendordata_dynamic_auth]\nusername = nova\n")]);
+    assert!(lacking.iter().any(|line| line.contains("username is set and auth_url is not")), "{lacking:?}");
+}
+
+#[test]
 fn cinder_is_called_where_there_is_a_keystone() {
     let note = "note: [chronova] volume_service: Cinder at ";
     for (more, told) in [

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Mutex;
 
+use chronova_events::clock::SystemClock;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsAcceptor;
@@ -48,12 +49,12 @@ fn config(text: &str) -> Config {
 }
 
 fn services(text: &str) -> Result<HttpServices> {
-    HttpServices::new(&config(text))
+    HttpServices::new(&config(text), &(Arc::new(SystemClock) as _))
 }
 
 fn metadata(config: &Config) -> Result<MetadataOptions> {
     let mut metadata = config.targets().runtime.servers.metadata;
-    complete(&mut metadata, config).map(|()| metadata)
+    complete(&mut metadata, config, &(Arc::new(SystemClock) as _)).map(|()| metadata)
 }
 
 /// `[api] vendordata_jsonfile_path`: an invalid file stops start-up, with its name and the reason.
@@ -116,6 +117,47 @@ async fn each_service_gets_the_server_and_adds_its_part() {
     assert!(
         lower.contains("content-type: application/json") && lower.contains("user-agent: openstack-nova-vendordata")
     );
+}
+
+/// Starts a Keystone that gives this token to every account.
+fn keystone(token: &str) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let user = json!({"id": "1", "name": "nova", "domain": {"id": "default"}});
+    let body = json!({"token": {"user": user, "expires_at": "2999-01-01T00:00:00.000000Z"}}).to_string();
+    let answer = format!(
+        "HTTP/1.1 201 Created\r\nX-Subject-Token: {token}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    service(Box::leak(answer.into_bytes().into_boxed_slice()))
+}
+
+#[tokio::test]
+async fn a_service_can_verify_its_caller_by_a_token_of_the_account() {
+    let (keystone, logins) = keystone("the-token");
+    let (one, heard) = service(GOOD);
+    let text = |keystone: SocketAddr| {
+        format!(
+            "vendordata_providers = DynamicJSON\nvendordata_dynamic_targets = it@http://{one}/\n\
+             [vendordata_dynamic_auth]\nauth_url = http://{keystone}\nauth_type = password\nusername = nova\n\
+             password = s3cret-s3cret\nuser_domain_name = Default\nproject_name = service\n\
+             project_domain_name = Default\n"
+        )
+    };
+    let asked = services(&text(keystone)).unwrap();
+    for _ in 0..2 {
+        let told = asked.ask(json!({})).await.unwrap();
+        assert_eq!(Value::Object(told), json!({"it": {"a": 1}}));
+    }
+    let calls = heard.lock().unwrap().clone();
+    assert_eq!(calls.len(), 2);
+    assert!(calls.iter().all(|call| call.to_ascii_lowercase().contains("x-auth-token: the-token\r\n")), "{calls:?}");
+    let logins = logins.lock().unwrap().clone();
+    assert_eq!(logins.len(), 1, "the token is asked for again: {logins:?}");
+    assert!(logins[0].starts_with("POST /v3/auth/tokens HTTP/1.1\r\n"), "{logins:?}");
+    // Without a token no service is asked.
+    let (refuses, _) = service(b"HTTP/1.1 401 No\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}");
+    let told = services(&text(refuses)).unwrap().ask(json!({})).await.unwrap();
+    assert_eq!((Value::Object(told), heard.lock().unwrap().len()), (json!({"it": {}}), 2));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
-//! Ports whose interfaces are PCI devices of their hosts (SR-IOV, vDPA).
+//! Ports whose interfaces are PCI devices of their hosts (SR-IOV, vDPA), and the carriers of networks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronova_events::envelope::Meta;
@@ -15,6 +15,7 @@ use super::documents::NeutronPort;
 use crate::pci::alias::PciNumaPolicy;
 use crate::pci::ports::{DevicePort, DeviceVnic, is_trusted};
 use crate::ports::PortError;
+use crate::topology::networks::NetworkCarrier;
 
 /// The provider attributes of a network, which only an administrator sees.
 #[derive(Debug, Clone, Deserialize)]
@@ -22,6 +23,8 @@ struct NeutronSegments {
     id: String,
     #[serde(default, rename = "provider:physical_network")]
     physical_network: Option<String>,
+    #[serde(default, rename = "provider:network_type")]
+    network_type: Option<String>,
     /// The segments of a network with several.
     #[serde(default)]
     segments: Vec<NeutronSegment>,
@@ -34,6 +37,11 @@ struct NeutronSegment {
 }
 
 impl NeutronSegments {
+    fn carrier(self) -> Option<NetworkCarrier> {
+        let network_type = self.network_type.clone().unwrap_or_default();
+        NetworkCarrier::of(&network_type, self.physical_network().as_deref())
+    }
+
     /// As in Nova, the first segment with a physical network decides.
     fn physical_network(self) -> Option<String> {
         let of_segments = self.segments.into_iter().find_map(|segment| segment.physical_network);
@@ -72,6 +80,25 @@ impl NeutronNetworks {
             })
         });
         Ok(wanted.collect())
+    }
+
+    pub(super) async fn carriers_of(
+        &self,
+        networks: &[NetworkId],
+        ports: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<BTreeSet<NetworkCarrier>, PortError> {
+        let asker = NeutronCaller::account(meta);
+        let ids: Vec<String> = ports.iter().map(PortId::to_string).collect();
+        let found: Vec<NeutronPort> = self.calls.list_by(asker, "ports", "id", &ids, "").await?;
+        let all: BTreeSet<String> = networks
+            .iter()
+            .map(NetworkId::to_string)
+            .chain(found.iter().map(|port| port.network_id.to_string()))
+            .collect();
+        let all: Vec<String> = all.into_iter().collect();
+        let shown: Vec<NeutronSegments> = self.calls.list_by(asker, "networks", "id", &all, "").await?;
+        Ok(shown.into_iter().filter_map(NeutronSegments::carrier).collect())
     }
 }
 

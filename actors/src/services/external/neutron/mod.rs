@@ -31,6 +31,7 @@ mod resources;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +49,7 @@ use crate::ports::{
     PlugState, PortError, PortGrants, PortInfo, PortProviders, PortResourceRequest, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::external::keystone::CalledService;
+use crate::topology::networks::NetworkCarrier;
 
 /// The size of the queue of events. If a waiting process falls behind by more events than this, it asks Neutron again.
 const EVENTS: usize = 256;
@@ -227,6 +229,15 @@ impl NetworkService for NeutronNetworks {
 
     async fn device_ports(&self, ports: &[PortId], meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
         self.ports_with_devices(ports, meta).await
+    }
+
+    async fn carriers(
+        &self,
+        networks: &[NetworkId],
+        ports: &[PortId],
+        meta: &Arc<Meta>,
+    ) -> Result<BTreeSet<NetworkCarrier>, PortError> {
+        self.carriers_of(networks, ports, meta).await
     }
 
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {

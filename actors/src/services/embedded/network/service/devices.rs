@@ -1,11 +1,12 @@
-//! Ports whose interfaces are PCI devices of their hosts.
+//! Ports whose interfaces are PCI devices of their hosts, and the carriers of networks.
 //!
 //! A device is in the port's `binding:profile` as long as the port is bound to the device's host.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
-use chronova_events::ids::PortId;
+use chronova_events::ids::{NetworkId, PortId};
 use chronova_events::network::Port;
 use chronova_hypervisor::guest::NicPlug;
 use chronova_projections::networks::NetworksView;
@@ -17,6 +18,7 @@ use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice, is_trusted, profile_
 use crate::ports::PortError;
 use crate::services::embedded::network::ports::profile;
 use crate::services::embedded::network::{NetworkCommand, PortPatch};
+use crate::topology::networks::NetworkCarrier;
 
 /// The ports among these that need a device.
 pub(super) fn requested(view: &NetworksView, ports: &[PortId]) -> Vec<DevicePort> {
@@ -33,6 +35,16 @@ pub(super) fn requested(view: &NetworksView, ports: &[PortId]) -> Vec<DevicePort
                 trusted: is_trusted(&profile),
             })
         })
+        .collect()
+}
+
+/// The carriers of these networks, and of the networks of these ports.
+pub(super) fn carriers(view: &NetworksView, networks: &[NetworkId], ports: &[PortId]) -> BTreeSet<NetworkCarrier> {
+    let of_ports = ports.iter().filter_map(|port| Some(view.port(*port)?.created.network));
+    let known = networks.iter().copied().chain(of_ports).filter_map(|network| view.network(network));
+    let provider = known.map(|network| &network.created.provider);
+    provider
+        .filter_map(|provider| NetworkCarrier::of(&provider.network_type, provider.physical_network.as_deref()))
         .collect()
 }
 

@@ -52,6 +52,7 @@ use crate::ports::{
     NetworkService, PlugState, PortError, PortGrants, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaReject, NetworkQuotaRoot, room};
+use crate::topology::networks::NetworkCarrier;
 
 /// The longest wait of a call for the read models, which lag by microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -327,6 +328,15 @@ impl NetworkService for EmbeddedNetworks {
 
     async fn device_ports(&self, ports: &[PortId], _: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
         Ok(self.views.networks.read(|view| devices::requested(view, ports)))
+    }
+
+    async fn carriers(
+        &self,
+        networks: &[NetworkId],
+        ports: &[PortId],
+        _: &Arc<Meta>,
+    ) -> Result<BTreeSet<NetworkCarrier>, PortError> {
+        Ok(self.views.networks.read(|view| devices::carriers(view, networks, ports)))
     }
 
     async fn find_ports(&self, ports: &[PortId], _: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {

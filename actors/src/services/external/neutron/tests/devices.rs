@@ -1,5 +1,8 @@
 //! Ports that are PCI devices of their hosts: their request, their `binding:profile` and their plug.
 
+use std::collections::BTreeSet;
+
+use chronova_events::ids::NetworkId;
 use chronova_events::ledger::{HeldPciDevice, HostPciDevice, PciDeviceType};
 use chronova_events::pci::PciAddress;
 use chronova_hypervisor::guest::{NicDevice, NicDeviceForm};
@@ -10,6 +13,7 @@ use super::*;
 use crate::pci::alias::PciNumaPolicy;
 use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice};
 use crate::ports::PortGrant;
+use crate::topology::networks::NetworkCarrier;
 
 /// A virtual function that the port got.
 fn device(port: PortId, address: &str) -> PortDevice {
@@ -83,6 +87,19 @@ async fn a_port_requests_a_device_on_the_physical_network_of_its_network() {
     let calls = neutron.service.calls().len();
     assert_eq!(neutron.networks.device_ports(&[normal], &meta()).await.unwrap(), []);
     assert_eq!(neutron.service.calls().len(), calls + 1, "no network is asked for an ordinary port");
+}
+
+#[tokio::test]
+async fn the_physical_network_carries_a_network_and_the_networks_of_ports() {
+    let neutron = NeutronStub::start().await;
+    let port = add(&neutron, "normal");
+    let network: NetworkId = NETWORK.parse().unwrap();
+    let expected = BTreeSet::from([NetworkCarrier::Physical("physnet1".into())]);
+    assert_eq!(neutron.networks.carriers(&[network], &[], &meta()).await.unwrap(), expected);
+    assert_eq!(neutron.networks.carriers(&[], &[port], &meta()).await.unwrap(), expected);
+    let calls = neutron.service.calls().len();
+    assert_eq!(neutron.networks.carriers(&[], &[], &meta()).await.unwrap(), BTreeSet::new());
+    assert_eq!(neutron.service.calls().len(), calls, "nothing is asked about nothing");
 }
 
 #[tokio::test]
