@@ -167,6 +167,19 @@ export async function logout() {
 }
 
 /**
+ * Shows a growing list each time that it has doubled. Otherwise a long list would be drawn once for each of its pages.
+ * @param {(items: any[]) => void} show
+ */
+export function doubling(show) {
+  let next = 1;
+  return (all) => {
+    if (all.length < next) return;
+    next = all.length * 2;
+    show(all.slice());
+  };
+}
+
+/**
  * Loads the pages of a list, until it has `most` items. `onPage` gets the items so far.
  * @param {string} path
  * @param {string} key

@@ -1,6 +1,6 @@
 // The list of servers, with a filter and bulk actions. It follows changes.
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
-import { list, serverNow } from '../lib/api.js';
+import { doubling, list, serverNow } from '../lib/api.js';
 import { act, ACTIONS, fits } from '../lib/actions.js';
 import { alive, useChanges } from '../lib/live.js';
 import { moment, say } from '../lib/state.js';
@@ -42,17 +42,13 @@ function useServers(everywhere) {
       return true;
     }
     const fresh = { of, since: '', byId: new Map() };
-    let next = 1;
+    const show = doubling((rows) => setShown({ of, rows }));
     const fill = (found) => {
       for (const server of found.slice(fresh.byId.size)) {
         fresh.byId.set(server.id, server);
         textOf(server);
       }
-      // The page is drawn again only when the list has doubled. Otherwise a long list would be drawn once for each of
-      // its pages.
-      if (fresh.byId.size < next) return;
-      next = fresh.byId.size * 2;
-      setShown({ of, rows: [...fresh.byId.values()] });
+      show(found);
     };
     await list(DETAIL, 'servers', { signal, past: true, query, onPage: fill });
     setShown({ of, rows: [...fresh.byId.values()] });
@@ -104,11 +100,12 @@ async function forEach(servers, action) {
 
 function Bulk({ picked, viewer, clear }) {
   const offered = ACTIONS.filter((action) => action.bulk && viewer.may.rules[action.rule]);
+  const fitting = useMemo(() => new Map(offered.map((action) => [action.name, picked.filter((server) => fits(action, server))])), [picked]);
   return html`<span class="row" role="group" aria-label="Selected servers">
     ${offered.map((action) => {
-      const fitting = picked.filter((server) => fits(action, server));
-      const sure = action.sure && `${action.name} ${fitting.length} server(s)?`;
-      return html`<${Act} key=${action.name} small danger=${action.danger} sure=${sure} disabled=${!fitting.length} on=${() => forEach(fitting, action).then(clear)}>${action.name}<//>`;
+      const these = fitting.get(action.name) || NONE;
+      const sure = action.sure && `${action.name} ${these.length} server(s)?`;
+      return html`<${Act} key=${action.name} small danger=${action.danger} sure=${sure} disabled=${!these.length} on=${() => forEach(these, action).then(clear)}>${action.name}<//>`;
     })}
     ${picked.length > 0 && html`<span class="quiet" role="status">${picked.length} selected</span>`}
   </span>`;
@@ -128,7 +125,7 @@ export default function Servers({ viewer, query }) {
     last.current = { rows, filter, found };
     return found;
   }, [rows, filter]);
-  const picked = useMemo(() => (selected.size ? shown.filter((s) => selected.has(s.id)) : []), [shown, selected]);
+  const picked = useMemo(() => (selected.size ? shown.filter((s) => selected.has(s.id)) : NONE), [shown, selected]);
   const here = useMemo(() => new Set(picked.map((s) => s.id)), [picked]);
   const columns = [...COLUMNS, ...(rows.some(host) ? [HOST] : []), ...(everywhere ? [PROJECT] : [])];
   const at = moment.use();
