@@ -17,11 +17,14 @@ function rowsOf(hosts, services, own) {
   return hosts.map(row).sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
+/** The page does not show the many features of a processor, so it does not keep them. */
+const short = (host) => ({ ...host, cpu_info: undefined });
+
 /** Hosts with their services and drains; for a past moment, hosts alone. The first hosts are shown without the rest. */
 async function fleet(signal, viewer, tell) {
   const at = moment.get();
   const [hosts, services, own] = await Promise.all([
-    list('compute/v2.1/os-hypervisors/detail', 'hypervisors', { signal, past: true, version: CAPACITY, onPage: doubling((found) => tell(rowsOf(found, null, null))) }),
+    list('compute/v2.1/os-hypervisors/detail', 'hypervisors', { signal, past: true, version: CAPACITY, each: short, onPage: doubling((found) => tell(rowsOf(found, null, null))) }),
     at ? null : get('compute/v2.1/os-services', { signal, query: { binary: 'nova-compute' } }).then((body) => body.services),
     at || !viewer.may.hosts ? null : get('chronova/v1/hosts', { signal }).then((body) => body.hosts),
   ]);

@@ -31,7 +31,7 @@ function useServers(everywhere) {
     const known = seen.current;
     const asked = new Date(serverNow() - OVERLAP).toISOString();
     if (known.of === of && known.since) {
-      const changed = await list(DETAIL, 'servers', { signal, query: { ...query, 'changes-since': known.since } });
+      const changed = await list(DETAIL, 'servers', { signal, each: rowOf, query: { ...query, 'changes-since': known.since } });
       known.since = asked;
       if (changed.length === 0) return true;
       for (const server of changed) {
@@ -41,18 +41,10 @@ function useServers(everywhere) {
       setShown({ of, rows: [...known.byId.values()] });
       return true;
     }
-    const fresh = { of, since: '', byId: new Map() };
-    const show = doubling((rows) => setShown({ of, rows }));
-    const fill = (found) => {
-      for (const server of found.slice(fresh.byId.size)) {
-        fresh.byId.set(server.id, server);
-        textOf(server);
-      }
-      show(found);
-    };
-    await list(DETAIL, 'servers', { signal, past: true, query, onPage: fill });
-    setShown({ of, rows: [...fresh.byId.values()] });
-    seen.current = { ...fresh, since: at ? '' : asked };
+    const found = await list(DETAIL, 'servers', { signal, past: true, query, each: rowOf, onPage: doubling((rows) => setShown({ of, rows })) });
+    const byId = new Map(found.map((server) => [server.id, server]));
+    setShown({ of, rows: [...byId.values()] });
+    seen.current = { of, since: at ? '' : asked, byId };
     return true;
   }, ['servers', everywhere], { every: connected ? 30_000 : 2500 });
   useChanges(() => {
@@ -72,18 +64,21 @@ const NONE = /** @type {any[]} */ ([]);
 const COLUMNS = [
   { name: 'name', title: 'Name', value: (s) => s.name, show: (s) => html`<a href=${`#/servers/${s.id}`}>${s.name}</a>` },
   { name: 'status', title: 'Status', value: (s) => s.status, show: state },
-  { name: 'addresses', title: 'Addresses', show: addresses },
-  { name: 'flavor', title: 'Flavor', value: (s) => s.flavor?.original_name, show: (s) => s.flavor?.original_name },
+  { name: 'addresses', title: 'Addresses', show: (s) => s.addresses },
+  { name: 'flavor', title: 'Flavor', value: (s) => s.flavor, show: (s) => s.flavor },
   { name: 'created', title: 'Created', value: (s) => s.created, show: (s) => html`<span class="num">${time(s.created)}</span>` },
 ];
 const HOST = { name: 'host', title: 'Host', value: host, show: host };
 const PROJECT = { name: 'project', title: 'Project', value: (s) => s.tenant_id, show: (s) => html`<${Name} kind="projects" id=${s.tenant_id} />` };
 
-/** The text that the filter searches, made once for each answer about a server. */
-const texts = new WeakMap();
-function textOf(s) {
-  if (!texts.has(s)) texts.set(s, `${s.name} ${s.id} ${s.status} ${addresses(s)} ${host(s) || ''} ${s.flavor?.original_name}`.toLowerCase());
-  return texts.get(s);
+/** What the list keeps of a server, and the text that the filter searches. 100,000 whole servers take too much memory. */
+function rowOf(server) {
+  const [found, flavor] = [addresses(server), server.flavor?.original_name];
+  return {
+    id: server.id, name: server.name, status: server.status, created: server.created, tenant_id: server.tenant_id, addresses: found, flavor,
+    'OS-EXT-STS:task_state': server['OS-EXT-STS:task_state'], 'OS-EXT-SRV-ATTR:host': host(server),
+    text: `${server.name} ${server.id} ${server.status} ${found} ${host(server) || ''} ${flavor}`.toLowerCase(),
+  };
 }
 
 /** Performs an action on several servers, a few at a time. Reports the number of refusals and the first reason. */
@@ -121,7 +116,7 @@ export default function Servers({ viewer, query }) {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
     // A longer filter searches only the rows that the shorter filter has found.
     const narrower = last.current.rows === rows && filter.startsWith(last.current.filter);
-    const found = words.length ? (narrower ? last.current.found : rows).filter((s) => words.every((word) => textOf(s).includes(word))) : rows;
+    const found = words.length ? (narrower ? last.current.found : rows).filter((s) => words.every((word) => s.text.includes(word))) : rows;
     last.current = { rows, filter, found };
     return found;
   }, [rows, filter]);
