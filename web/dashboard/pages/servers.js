@@ -71,7 +71,7 @@ const COLUMNS = [
 const HOST = { name: 'host', title: 'Host', value: host, show: host };
 const PROJECT = { name: 'project', title: 'Project', value: (s) => s.tenant_id, show: (s) => html`<${Name} kind="projects" id=${s.tenant_id} />` };
 
-/** What the list keeps of a server, and the text that the filter searches. 100,000 whole servers take too much memory. */
+/** The parts of a server that the list keeps, and the text that the filter searches. 100,000 whole servers are too much. */
 function rowOf(server) {
   const [found, flavor] = [addresses(server), server.flavor?.original_name];
   return {
