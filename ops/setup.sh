@@ -27,10 +27,10 @@ PACKAGES_HOST=(libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system l
 # The tools with which tests/testbed/make-image.sh builds a guest image.
 PACKAGES_GUEST=(busybox-static syslinux syslinux-common mtools dosfstools fdisk cpio kmod lz4 qemu-utils)
 # The tools with which tests/testbed/hosts.sh builds further compute hosts. sqlite3 reads a log while the server writes
-# it. The event store's tests start their own PostgreSQL. Chromium shows the dashboard. Prometheus
-# answers the queries of the Grafana dashboard.
+# it. The event store's tests start their own PostgreSQL. Chromium shows the dashboard, and a guest's screen with
+# spice-html5. Prometheus answers the queries of the Grafana dashboard.
 PACKAGES_TESTBED=(util-linux postgresql-15 mariadb-server sqlite3 openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils
-  chromium chromium-driver prometheus)
+  chromium chromium-driver spice-html5 prometheus)
 
 # The tools that check the dashboard's types and lint run on Node. A machine that has npm keeps its Node.
 PACKAGES_NODE=(nodejs npm)

@@ -62,10 +62,10 @@ def member(user, password, project, token):
     api('PUT', f'identity/v3/projects/{made}/users/{person}/roles/{roles[0]["id"]}', None, token)
 
 
-def create_server(name, token, networks='none'):
+def create_server(name, token, networks='none', **more):
     flavor = api('GET', 'compute/v2.1/flavors', None, token)[1]['flavors'][0]['id']
     source = api('GET', 'image/v2/images', None, token)[1]['images'][0]['id']
-    body = {'server': {'name': name, 'flavorRef': flavor, 'imageRef': source, 'networks': networks}}
+    body = {'server': {'name': name, 'flavorRef': flavor, 'imageRef': source, 'networks': networks, **more}}
     return api('POST', 'compute/v2.1/servers', body, token)[1]['server']['id']
 
 
@@ -76,8 +76,8 @@ def status_of(server, token):
         return error.code
 
 
-def active_server(name, token, patience=PATIENCE):
-    server = create_server(name, token)
+def active_server(name, token, patience=PATIENCE, **more):
+    server = create_server(name, token, **more)
     browser.until(f'{name} is active', lambda: status_of(server, token) == 'ACTIVE', patience)
     return server
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Consoles of a real guest through the gateway: the script types on the guest's serial console, and the guest's screen
-# answers by VNC and SPICE. The guest's disk is a whole copy of its image in the image's own format.
+# answers by VNC and SPICE, also in Chromium with Debian's spice-html5. The guest's disk is a whole copy of its image in
+# the image's own format. CHRONOVA_SCREENSHOTS is a folder for screenshots.
 set -uo pipefail
 HOUSE_CONF=$(printf '%s\n' '[serial_console]' 'enabled = true' '[spice]' 'enabled = true' \
   '[libvirt]' 'images_type = flat')
@@ -35,6 +36,15 @@ like "the screen answers in VNC" "$(view "$(gate "$SCREEN")" 20 --until 'RFB 003
 # The first message of SPICE: magic, version 2.2, 18 bytes, a new connection, the main channel, no capabilities.
 HELLO=52454451020000000200000012000000000000000100000000000000000012000000
 like "the screen answers in SPICE" "$(view "$(gate "$(url consoles-one --spice)")" 20 --hex "$HELLO" --until REDQ)" REDQ
+# The browser loads the page of spice-html5 from the gateway.
+LACKS=''
+[ -s /usr/share/spice-html5/spice_auto.html ] || LACKS="spice-html5 is not installed"
+command -v chromium >/dev/null && command -v chromedriver >/dev/null || LACKS="no chromium and chromedriver are installed"
+if [ -z "$LACKS" ]; then
+  SHOTS=${CHRONOVA_SCREENSHOTS:-$WORK/shots}; mkdir -p "$SHOTS"
+  view "$LINE" 60 --say '\nwhile sleep 1; do date >/dev/tty1; done &\n' --until /dev/tty1 >"$WORK/dates"
+  expect "the screen changes in a browser with SPICE" timeout 150 python3 "$HERE/../browser/spice.py" "$(url consoles-one --spice)" "$SHOTS"
+fi
 like "the guest has the video card for SPICE" "$(v dumpxml "$ID")" "model type='qxl'"
 like "the host's VNC server is on a port from 5900 to 5999" "$(v dumpxml "$ID" | grep -oE "<graphics type='vnc' port='[0-9]+'")" "port='59[0-9][0-9]'"
 
@@ -51,4 +61,5 @@ same "the token of a server that is off gets 502" "$(view "$LINE" 20 --until nev
 expect "the server is deleted" os server delete --wait consoles-one
 same "a deleted server's token gets 403" "$(view "$LINE" 20 --until never)" 403
 same "nothing of the server is left on the host" "$(leftovers "$ID")" ""
+[ -z "$LACKS" ] || cannot "$LACKS, so no browser opened SPICE"
 verdict

@@ -19,7 +19,7 @@ finish() {
     kill "$LIBVIRTD" 2>/dev/null
   }
   [ -z "$MACHINE" ] || kill "$MACHINE" 2>/dev/null
-  [ $FAILED -gt 0 ] || rm -rf "$WORK"
+  if [ $FAILED -gt 0 ]; then echo "the files of this run: $WORK"; else rm -rf "$WORK"; fi
 }
 trap finish EXIT
 export DEB_COMPRESSION='-Zgzip -z1' SOURCE_DATE_EPOCH=1780000000
@@ -45,13 +45,14 @@ done
 
 # -------------------------------------------------------------------------------------------------------- the copied root
 
-# Starts a mount namespace whose /copy is a writable copy of the root. The namespace ends with the script.
+# Starts a mount namespace whose /copy is a writable copy of the root. The namespace ends with the script. libvirtd reads
+# the number of processors from /sys, and reports no host without it. There are no cgroups there, as in hosts.sh.
 mkdir -p "$WORK/copy" "$WORK/layer"
 # shellcheck disable=SC2016
 unshare -m bash -c '
   mount -t tmpfs layer "$0/layer" && mkdir "$0/layer/upper" "$0/layer/work" \
     && mount -t overlay copy -o "lowerdir=/,upperdir=$0/layer/upper,workdir=$0/layer/work" "$0/copy" \
-    && mount -t proc proc "$0/copy/proc" && mount --rbind /dev "$0/copy/dev" && touch "$0/ready" && exec sleep 3600' "$WORK" &
+    && mount -t proc proc "$0/copy/proc" && mount -t sysfs sysfs "$0/copy/sys" && mount --rbind /dev "$0/copy/dev" && touch "$0/ready" && exec sleep 3600' "$WORK" &
 MACHINE=$!
 wait_for 20 test -e "$WORK/ready" || cannot "this machine has no overlay file system"
 # With EXEC=exec, the command takes the place of the calling shell, so that a signal reaches it.
@@ -61,6 +62,7 @@ serve() { # starts the service's command without systemd
   EXEC=exec as_user chronova serve --data-dir /var/lib/chronova --config-file /etc/chronova/chronova.conf --listen "127.0.0.1:$PORT" >"$WORK/serve.log" 2>&1 &
   SERVER=$!
 }
+logged() { local file=$WORK/$1; shift; "$@" >"$file" 2>&1; } # file, command...
 domains() { inside virsh -q -c qemu:///system list --all --name | grep .; }
 
 # A guest boots with the installed package on the libvirtd of the same root. Its QEMU emulates the processor.
@@ -93,17 +95,21 @@ C
   "$python" "$HERE/client.py" serve "$WORK/client" >"$WORK/client.log" 2>&1 &
   CLIENT=$!
   wait_for 60 test -S "$WORK/client" || bad "the client starts" "$(cat "$WORK/client.log")"
+  local failed=$FAILED
   within 120 "this machine is a compute host" eval 'os hypervisor list -f value -c State | grep -q up'
-  expect "an image is uploaded" os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" packaged >"$WORK/image"
-  expect "a flavor is created" os flavor create --vcpus 1 --ram 160 --disk 1 packaged >"$WORK/flavor"
-  expect "a server is built" os server create --wait --flavor packaged --image packaged --nic none --os-compute-api-version 2.37 packaged >"$WORK/server"
+  if [ $FAILED = "$failed" ]; then serves_a_guest; else tail -n 30 "$WORK/serve.log" "$WORK/libvirtd.log"; fi
+  kill "$CLIENT" "$SERVER" "$LIBVIRTD"
+  wait "$CLIENT" "$SERVER" "$LIBVIRTD" 2>/dev/null
+  CLIENT='' SERVER='' LIBVIRTD=''
+}
+serves_a_guest() {
+  expect "an image is uploaded" logged image os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" packaged
+  expect "a flavor is created" logged flavor os flavor create --vcpus 1 --ram 160 --disk 1 packaged
+  expect "a server is built" logged server os server create --wait --flavor packaged --image packaged --nic none --os-compute-api-version 2.37 packaged
   within 180 "its guest boots" said packaged 'GUEST-READY'
   same "libvirt has one guest" "$(domains | wc -l)" 1
   expect "the server is deleted" os server delete --wait packaged
   same "libvirt has no guest" "$(domains)" ""
-  kill "$CLIENT" "$SERVER" "$LIBVIRTD"
-  wait "$CLIENT" "$SERVER" "$LIBVIRTD" 2>/dev/null
-  CLIENT='' SERVER='' LIBVIRTD=''
 }
 can_boot() { # remembers what is missing
   [ -s "${CHRONOVA_IMAGE:-}" ] || LACKS="CHRONOVA_IMAGE names no guest image, so no guest was booted"
@@ -164,24 +170,29 @@ same "both builds are equal" "$(sums "$WORK/one")" "$(sums "$WORK/two")"
 
 command -v debootstrap >/dev/null || cannot "debootstrap is not installed"
 FRESH=$WORK/fresh
-expect "a fresh Debian 12 is made" debootstrap --variant=minbase bookworm "$FRESH" >"$WORK/debootstrap.log" 2>&1
+expect "a fresh Debian 12 is made" logged debootstrap.log debootstrap --variant=minbase bookworm "$FRESH"
 cp "$PACKAGE" "$FRESH/one.deb"
-expect "apt installs the package with what it needs" chroot "$FRESH" apt-get -y -qq --no-install-recommends install /one.deb
+expect "apt installs the package with what it needs" logged apt-install.log chroot "$FRESH" apt-get -y -qq --no-install-recommends install /one.deb
 expect "its program runs in a fresh Debian" chroot "$FRESH" chronova config check /etc/chronova/chronova.conf
 # A package that brings a daemon must not start it on this machine.
 printf '#!/bin/sh\nexit 101\n' >"$FRESH/usr/sbin/policy-rc.d"; chmod +x "$FRESH/usr/sbin/policy-rc.d"
-expect "apt installs libvirt and QEMU later" chroot "$FRESH" apt-get -y -qq --no-install-recommends install libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils >"$WORK/apt.log" 2>&1
+expect "apt installs libvirt and QEMU later" logged apt-libvirt.log chroot "$FRESH" apt-get -y -qq --no-install-recommends install \
+  libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils
 kill "$MACHINE"; rm -f "$WORK/ready"
 # shellcheck disable=SC2016
 unshare -m bash -c '
-  mount --rbind "$0/fresh" "$0/fresh" && mount -t proc proc "$0/fresh/proc" && mount --rbind /dev "$0/fresh/dev" && mount --rbind /sys "$0/fresh/sys" \
+  mount --rbind "$0/fresh" "$0/fresh" && mount -t proc proc "$0/fresh/proc" && mount --rbind /dev "$0/fresh/dev" && mount -t sysfs sysfs "$0/fresh/sys" \
     && mount -t tmpfs run "$0/fresh/run" && touch "$0/ready" && exec sleep 3600' "$WORK" &
 MACHINE=$! ROOT=$FRESH
 wait_for 20 test -e "$WORK/ready" || cannot "a fresh Debian cannot be mounted here"
 PORT=$(free_port)
 ! can_boot || guest_boots
-expect "apt purges the package" inside apt-get -y -qq purge chronova >"$WORK/apt.log" 2>&1
+expect "apt purges the package" logged apt-purge.log inside apt-get -y -qq purge chronova
 expect "the log stays after apt's purge" inside test -s /var/lib/chronova/log.db
+expect "dpkg installs the package in a fresh Debian" logged dpkg.log inside dpkg -i /one.deb
+inside touch /etc/chronova/purge-data
+expect "apt purges the package with its data" logged apt-purge.log inside apt-get -y -qq purge chronova
+expect "such a purge by apt removes the log" inside test ! -e /var/lib/chronova
 
 # --------------------------------------------------------------------------------------------------------- the OCI image
 

@@ -4,6 +4,7 @@
 #   HYPERVISORS                    the value of the option `hypervisors` (default: this machine's libvirt)
 #   HOUSE_CONF                     further lines of the configuration file
 #   HOUSE_CLOUDS                   a clouds.yaml that the script writes itself (default: the control plane's)
+#   HOUSE_PATIENCE                 the seconds that a start of the control plane may take (default: 60)
 #   house_first                    a function that runs before the control plane starts, for example to add to $CONF
 #   CHRONOVA_CHECKS                a file that gets one line for each check: ok or FAIL, the script, the check
 #
@@ -98,7 +99,7 @@ house_guests() {
 house_start() {
   setsid "$CHRONOVA_BIN" serve --data-dir "$DATA" --listen "127.0.0.1:$PORT" --config-file "$CONF" >>"$WORK/chronova.log" 2>&1 </dev/null &
   HOUSE=$!
-  wait_for 60 curl -fsS -m 5 -o /dev/null "$URL/healthz" 2>/dev/null
+  wait_for "${HOUSE_PATIENCE:-60}" curl -fsS -m 5 -o /dev/null "$URL/healthz" 2>/dev/null
 }
 
 # Kills the control plane without a shutdown.

@@ -408,14 +408,14 @@ async fn one_token_takes_only_a_few_of_the_places() {
         format!("?{}", url.split_once('?').unwrap().1)
     };
     let (first, mut open) = (query(&server).await, Vec::new());
-    for _ in 0..4 {
+    for _ in 0..8 {
         let (status, viewer) = Viewer::ask(address, &first, None).await;
         assert_eq!(status, 101);
         open.push(viewer);
     }
-    assert_eq!(Viewer::ask(address, &first, None).await.0, 429, "a fifth console with the same token is not refused");
+    assert_eq!(Viewer::ask(address, &first, None).await.0, 429, "a ninth console with the same token is not refused");
     let second = query(&server).await;
-    for _ in 0..4 {
+    for _ in 0..8 {
         let (status, viewer) = Viewer::ask(address, &second, None).await;
         assert_eq!(status, 101);
         open.push(viewer);
@@ -423,7 +423,7 @@ async fn one_token_takes_only_a_few_of_the_places() {
     assert_eq!(
         Viewer::ask(address, &query(&server).await, None).await.0,
         429,
-        "a ninth console of the same server is not refused"
+        "a seventeenth console of the same server is not refused"
     );
     assert_eq!(Viewer::ask(address, &query(&other).await, None).await.0, 101, "a console of another server is refused");
     // A closed console frees its slot for another one.

@@ -167,19 +167,33 @@ export async function logout() {
 }
 
 /**
- * Loads the pages of a list, until it has `most` items. `onPage` gets the items so far.
+ * Shows a growing list each time that it has doubled. Otherwise a long list would be drawn once for each of its pages.
+ * @param {(items: any[]) => void} show
+ */
+export function doubling(show) {
+  let next = 1;
+  return (all) => {
+    if (all.length < next) return;
+    next = all.length * 2;
+    show(all.slice());
+  };
+}
+
+/**
+ * Loads the pages of a list, until it has `most` items. Keeps of an item what `each` makes of it. `onPage` gets the items
+ * so far.
  * @param {string} path
  * @param {string} key
  * @param {any} [options]
  */
 export async function list(path, key, options = {}) {
-  const { query = {}, most = 100_000, onPage, ...rest } = options;
+  const { query = {}, most = 100_000, onPage, each = (item) => item, ...rest } = options;
   const all = [];
   let marker;
   for (;;) {
     const body = await get(path, { ...rest, query: { ...query, limit: 1000, marker } });
     const items = body[key];
-    all.push(...items);
+    all.push(...items.map((item) => each(item)));
     onPage?.(all);
     const more = body[`${key}_links`]?.some((link) => link.rel === 'next');
     if (!more || items.length === 0 || all.length >= most) return all;

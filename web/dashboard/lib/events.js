@@ -8,14 +8,19 @@ const MOST = 5000;
 /** The first and the longest pause before a feed connects again, in milliseconds. */
 const PAUSE = { first: 2000, longest: 30_000 };
 
-/** The events that match the filters, oldest first, until the moment of the time bar. Stops after about `most` events. */
-export async function events(query, signal, most = MOST) {
+/**
+ * The events that match the filters, oldest first, until the moment of the time bar. Stops after about `most` events.
+ * `onPage` gets the events so far.
+ * @param {any} query @param {AbortSignal} signal @param {number} [most] @param {(all: any[]) => void} [onPage]
+ */
+export async function events(query, signal, most = MOST, onPage) {
   const all = [];
   let after;
   for (;;) {
     const until = moment.get() || undefined;
     const page = await get(LOG, { signal, query: { ...query, ...(until && { until }), after, limit: 1000 } });
     all.push(...page.events);
+    onPage?.(all);
     if (page.next === null || all.length >= most) return { events: all, next: page.next, position: page.position };
     after = page.next;
   }

@@ -3,13 +3,17 @@
 import { useEffect, useRef, useState } from './html.js';
 import { generation, moment } from './state.js';
 
+/** Between two queries of the present passes at least this multiple of the time that the last one took. */
+const REST = 10;
+
 /**
- * @param {(signal: AbortSignal) => Promise<any>} ask
+ * @param {(signal: AbortSignal, tell: (part: any) => void) => Promise<any>} ask `tell` shows what is known so far of the
+ *   first answer. Later answers are shown when they are whole.
  * @param {any[]} question the values that the answer depends on
  * @param {{every?: number}} [options] milliseconds between two queries of the present; may change
  */
 export function useLoad(ask, question, { every } = {}) {
-  const [answer, setAnswer] = useState(/** @type {any} */ ({ data: null, error: null, busy: true, of: null }));
+  const [answer, setAnswer] = useState(/** @type {any} */ ({ data: null, error: null, busy: true, of: null, whole: false }));
   const [again, setAgain] = useState(0);
   const latest = useRef(ask);
   latest.current = ask;
@@ -21,16 +25,24 @@ export function useLoad(ask, question, { every } = {}) {
   useEffect(() => {
     const stop = new AbortController();
     let timer;
+    const tell = (part) => {
+      if (stop.signal.aborted) return;
+      setAnswer((old) => (old.of === key && old.whole ? old : { data: part, error: null, busy: true, of: key, whole: false }));
+    };
     const run = async () => {
+      const begun = performance.now();
       try {
-        const data = await latest.current(stop.signal);
-        if (!stop.signal.aborted) setAnswer({ data, error: null, busy: false, of: key });
+        const data = await latest.current(stop.signal, tell);
+        if (!stop.signal.aborted) setAnswer({ data, error: null, busy: false, of: key, whole: true });
       } catch (error) {
         if (stop.signal.aborted) return;
         // The page keeps its data while the server does not answer, and clears it on a refusal.
-        setAnswer((old) => ({ data: error.status === 0 && old.of === key ? old.data : null, error, busy: false, of: key }));
+        setAnswer((old) => {
+          const kept = error.status === 0 && old.of === key;
+          return { data: kept ? old.data : null, error, busy: false, of: key, whole: kept && old.whole };
+        });
       }
-      if (pause.current && !at && !stop.signal.aborted) timer = setTimeout(tick, pause.current);
+      if (pause.current && !at && !stop.signal.aborted) timer = setTimeout(tick, Math.max(pause.current, REST * (performance.now() - begun)));
     };
     const tick = () => (document.hidden ? (timer = setTimeout(tick, pause.current)) : run());
     setAnswer((old) => ({ ...old, busy: true, data: old.of === key ? old.data : null, error: old.of === key ? old.error : null }));

@@ -153,7 +153,7 @@ export function Table({ columns, rows, label, id = (row) => row.id, selected, on
   useEffect(look, [rows.length]);
   const [from, to] = [Math.min(range[0], Math.max(0, sorted.length - 1)), Math.min(range[1], sorted.length)];
   const shown = sorted.slice(from, to);
-  const all = rows.length > 0 && selected && rows.every((row) => selected.has(id(row)));
+  const all = useMemo(() => rows.length > 0 && selected && rows.every((row) => selected.has(id(row))), [rows, selected]);
   const mark = (row, on) => {
     const next = new Set(selected);
     if (on) next.add(id(row)); else next.delete(id(row));

@@ -1,5 +1,6 @@
 // The log, for auditors: searches it and follows it live.
-import { html, useEffect, useRef, useState } from '../lib/html.js';
+import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
+import { doubling } from '../lib/api.js';
 import { moment } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
 import { bad, events, follow, reason, sentence } from '../lib/events.js';
@@ -68,14 +69,16 @@ export default function Audit({ query }) {
   const [live, setLive] = useState(false);
   const at = moment.use();
   const { span, ...filters } = asked;
-  const load = useLoad((signal) => {
+  const load = useLoad((signal, tell) => {
+    // The live rows follow the last page, so the first pages have no position.
+    const show = doubling((all) => tell({ events: all, next: null, position: null }));
     const end = at ? Date.parse(at) : Date.now();
-    if (span === 'between') return events({ ...filters, since: between.since, ...(between.until && !at && { until: between.until }) }, signal);
+    if (span === 'between') return events({ ...filters, since: between.since, ...(between.until && !at && { until: between.until }) }, signal, undefined, show);
     const since = span && new Date(end - Number(span) * 1000).toISOString();
-    return events({ ...filters, ...(since && { since }) }, signal);
+    return events({ ...filters, ...(since && { since }) }, signal, undefined, show);
   }, ['audit', asked]);
   const tail = useTail(live && !at, filters, load.data ? load.data.position : null);
-  const rows = load.data ? [...tail.rows, ...load.data.events.slice().reverse()] : [];
+  const rows = useMemo(() => (load.data ? [...tail.rows, ...load.data.events.slice().reverse()] : []), [tail.rows, load.data]);
   const put = (name) => (event) => setForm({ ...form, [name]: event.target ? event.target.value : event });
   const search = (event) => {
     event.preventDefault();

@@ -1,5 +1,5 @@
 // The difference of two moments: servers and hosts that were added, removed or changed.
-import { html, useMemo, useState } from '../lib/html.js';
+import { html, useEffect, useMemo, useState } from '../lib/html.js';
 import { CAPACITY, list } from '../lib/api.js';
 import { moment } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
@@ -69,11 +69,20 @@ export default function Compare({ viewer, query }) {
   const [from, setFrom] = useState(query.get('from') || bar || hourAgo);
   const [to, setTo] = useState(query.get('to') || '');
   const [only, setOnly] = useState('');
+  // A comparison reads all servers and hosts of both moments, so it begins only for a moment that the viewer has chosen.
+  const [asked, setAsked] = useState(from !== hourAgo);
+  const wanted = query.get('from');
+  useEffect(() => {
+    if (!wanted) return;
+    setFrom(wanted);
+    setAsked(true);
+  }, [wanted]);
   const load = useLoad(async (signal) => {
+    if (!asked) return null;
     if (to && to < from) throw Object.assign(new Error('The second moment is before the first.'), { status: 400 });
     const [before, after] = await Promise.all([states(from, viewer, signal), states(to, viewer, signal)]);
     return { before, after, rows: [...difference('server', before.servers, after.servers), ...difference('host', before.hosts, after.hosts)] };
-  }, ['compare', from, to]);
+  }, ['compare', asked, asked && from, asked && to]);
   const rows = load.data?.rows || [];
   const of = (change) => rows.filter((one) => one.change === change).length;
   const shown = only ? rows.filter((one) => one.change === only || one.kind === only) : rows;
@@ -83,9 +92,9 @@ export default function Compare({ viewer, query }) {
       <${Field} label="Before (UTC)"><input id="from" type="datetime-local" step="1" value=${field(from)} onChange=${change((value) => value && setFrom(value))} /><//>
       <${Field} label="After (UTC); empty: now"><input id="to" type="datetime-local" step="1" value=${field(to)} onChange=${change(setTo)} /><//>
       <${Field} label="Show"><${Choice} id="only" value=${only} onChange=${setOnly} options=${[['', 'Everything'], ['new', 'New'], ['gone', 'Gone'], ['changed', 'Changed'], ['server', 'Servers'], ['host', 'Hosts']]} /><//>
-      <button type="button" onClick=${load.reload}>Compare again</button>
+      <button type="button" class=${asked ? '' : 'primary'} id="ask" onClick=${asked ? load.reload : () => setAsked(true)}>${asked ? 'Compare again' : 'Compare'}</button>
     </div>
-    <${Trouble} load=${load} what="moment" />
+    ${asked ? html`<${Trouble} load=${load} what="moment" />` : html`<p class="quiet">A comparison reads all servers and hosts of both moments.</p>`}
     ${load.data && html`
       <${Tiles} items=${[['Servers before', load.data.before.servers.length], ['Servers after', load.data.after.servers.length], ['New', of('new')], ['Gone', of('gone')], ['Changed fields', of('changed')]]} />
       ${rows.length === 0 ? html`<${Notice}>Nothing differs between ${time(from)} and ${to ? time(to) : 'now'}.<//>`

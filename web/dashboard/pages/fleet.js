@@ -1,22 +1,34 @@
 // The compute hosts: capacity, state, service, drain and maintenance.
-import { html, useState } from '../lib/html.js';
-import { CAPACITY, get, list, post, put, remove } from '../lib/api.js';
+import { html, useMemo, useState } from '../lib/html.js';
+import { CAPACITY, doubling, get, list, post, put, remove } from '../lib/api.js';
 import { moment } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
 import { Plan } from './scheduler.js';
 import { Act, Badge, Facts, Meter, Table, Tiles, Trouble, gibibytes, mebibytes, time } from '../lib/ui.js';
 
-/** Hosts with their services and drains; for a past moment, hosts alone. */
-async function fleet(signal, viewer) {
+/** The rows of the table: hosts, with their services and drains as far as they are known. */
+function rowsOf(hosts, services, own) {
+  const service = new Map((services || []).map((one) => [one.host, one]));
+  const drains = new Map((own || []).map((one) => [one.name, one]));
+  const row = (one) => ({
+    ...one, name: one.hypervisor_hostname, text: `${one.hypervisor_hostname} ${one.state} ${one.status}`.toLowerCase(),
+    service_: service.get(one.service.host), own: drains.get(one.service.host),
+  });
+  return hosts.map(row).sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** The page does not show the many features of a processor, so it does not keep them. */
+const short = (host) => ({ ...host, cpu_info: undefined });
+
+/** Hosts with their services and drains; for a past moment, hosts alone. The first hosts are shown without the rest. */
+async function fleet(signal, viewer, tell) {
   const at = moment.get();
   const [hosts, services, own] = await Promise.all([
-    list('compute/v2.1/os-hypervisors/detail', 'hypervisors', { signal, past: true, version: CAPACITY }),
+    list('compute/v2.1/os-hypervisors/detail', 'hypervisors', { signal, past: true, version: CAPACITY, each: short, onPage: doubling((found) => tell(rowsOf(found, null, null))) }),
     at ? null : get('compute/v2.1/os-services', { signal, query: { binary: 'nova-compute' } }).then((body) => body.services),
     at || !viewer.may.hosts ? null : get('chronova/v1/hosts', { signal }).then((body) => body.hosts),
   ]);
-  const service = new Map((services || []).map((one) => [one.host, one]));
-  const drains = new Map((own || []).map((one) => [one.name, one]));
-  return hosts.map((one) => ({ ...one, name: one.hypervisor_hostname, service_: service.get(one.service.host), own: drains.get(one.service.host) })).sort((a, b) => (a.name < b.name ? -1 : 1));
+  return rowsOf(hosts, services, own);
 }
 
 const share = (used, total) => (total ? used / total : 0);
@@ -86,23 +98,30 @@ function Host({ name, host, viewer, reload }) {
   </section>`;
 }
 
-export default function Fleet({ viewer, query }) {
-  const load = useLoad((signal) => fleet(signal, viewer), ['fleet'], { every: 4000 });
-  const [filter, setFilter] = useState('');
-  const rows = load.data || [];
-  const shown = filter ? rows.filter((row) => `${row.name} ${row.state} ${row.status}`.toLowerCase().includes(filter.toLowerCase())) : rows;
-  const chosen = rows.find((row) => row.name === query.get('host'));
+const NONE = /** @type {any[]} */ ([]);
+
+/** The numbers at the top of the page. */
+function tilesOf(rows) {
   const up = rows.filter((row) => row.state === 'up').length;
   const sum = (name) => rows.reduce((all, row) => all + (row[name] || 0), 0);
+  const part = (title, used, total, show = (n) => String(n)) => [title, html`${show(used)} <small>of ${show(total)}</small>`, [used, total]];
+  return [
+    part('Hosts up', up, rows.length), ['Servers', sum('running_vms')], part('CPUs', sum('vcpus_used'), sum('vcpus')),
+    part('Memory', sum('memory_mb_used'), sum('memory_mb'), mebibytes), part('Disk', sum('local_gb_used'), sum('local_gb'), gibibytes),
+  ];
+}
+
+export default function Fleet({ viewer, query }) {
+  const load = useLoad((signal, tell) => fleet(signal, viewer, tell), ['fleet'], { every: 4000 });
+  const [filter, setFilter] = useState('');
+  const rows = load.data || NONE;
+  const shown = useMemo(() => (filter ? rows.filter((row) => row.text.includes(filter.toLowerCase())) : rows), [rows, filter]);
+  const chosen = rows.find((row) => row.name === query.get('host'));
+  const tiles = useMemo(() => tilesOf(rows), [rows]);
   return html`<div class="title"><h1>Fleet <span class="quiet" id="count">${rows.length}</span></h1></div>
     <${Trouble} load=${load} what="fleet" />
     ${load.data && html`
-      <${Tiles} items=${[
-        ['Hosts up', html`${up} <small>of ${rows.length}</small>`, [up, rows.length]], ['Servers', sum('running_vms')],
-        ['CPUs', html`${sum('vcpus_used')} <small>of ${sum('vcpus')}</small>`, [sum('vcpus_used'), sum('vcpus')]],
-        ['Memory', html`${mebibytes(sum('memory_mb_used'))} <small>of ${mebibytes(sum('memory_mb'))}</small>`, [sum('memory_mb_used'), sum('memory_mb')]],
-        ['Disk', html`${gibibytes(sum('local_gb_used'))} <small>of ${gibibytes(sum('local_gb'))}</small>`, [sum('local_gb_used'), sum('local_gb')]],
-      ]} />
+      <${Tiles} items=${tiles} />
       <div class="row"><input type="search" id="filter" aria-label="Filter hosts" placeholder="Filter: name, state, service" value=${filter} onInput=${(e) => setFilter(e.target.value)} /></div>
       <${Table} label="Hosts" columns=${COLUMNS} rows=${shown} low=${Boolean(chosen)} chosen=${chosen?.id} empty=${moment.get() ? 'There were no hosts then.' : 'There are no hosts.'} />
       ${chosen && html`<${Host} key=${chosen.name} name=${chosen.name} host=${chosen} viewer=${viewer} reload=${load.reload} />`}`}`;

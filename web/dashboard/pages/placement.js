@@ -11,7 +11,9 @@ function tree(providers) {
   const children = new Map();
   for (const one of providers) {
     const key = one.parent_provider_uuid || '';
-    children.set(key, [...(children.get(key) || []), one]);
+    const known = children.get(key);
+    if (known) known.push(one);
+    else children.set(key, [one]);
   }
   const rows = [];
   const walk = (key, depth) => {

@@ -1,6 +1,6 @@
 // Processes that run, are stuck, have failed or have completed, folded from their events; also migrations.
 import { html, useState } from '../lib/html.js';
-import { get, remove } from '../lib/api.js';
+import { doubling, get, remove } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
 import { moment } from '../lib/state.js';
 import { events, reason, sentence } from '../lib/events.js';
@@ -55,14 +55,13 @@ export default function Processes({ viewer }) {
   const [span, setSpan] = useState('3600');
   const [only, setOnly] = useState('');
   const at = moment.use();
-  const load = useLoad(async (signal) => {
+  const load = useLoad(async (signal, tell) => {
     const end = at ? Date.parse(at) : Date.now();
     const since = span ? new Date(end - Number(span) * 1000).toISOString() : undefined;
-    const [found, moves] = await Promise.all([
-      events({ kind: 'process.', ...(since && { since }) }, signal, 20_000),
-      get('compute/v2.1/os-migrations', { signal, past: true, query: { limit: 200 } }).catch((error) => { if (error.status === 403) return { migrations: [] }; throw error; }),
-    ]);
-    return { rows: fold(found.events), more: found.next !== null, moves: moves.migrations };
+    const moves = await get('compute/v2.1/os-migrations', { signal, past: true, query: { limit: 200 } }).catch((error) => { if (error.status === 403) return { migrations: [] }; throw error; });
+    const shown = (all, more) => ({ rows: fold(all), more, moves: moves.migrations });
+    const found = await events({ kind: 'process.', ...(since && { since }) }, signal, 20_000, doubling((all) => tell(shown(all, false))));
+    return shown(found.events, found.next !== null);
   }, ['processes', span], { every: 4000 });
   const rows = (load.data?.rows || []).filter((row) => !only || row.state === only);
   const count = (state) => (load.data?.rows || []).filter((row) => row.state === state).length;

@@ -94,13 +94,18 @@ export function Plan({ host }) {
     <${Table} low label="Plan of the drain" columns=${PLAN} rows=${rows} rowClass=${(one) => (one.how === 'stays' ? 'bad' : '')} empty="The host is empty." /></div>`}`;
 }
 
+/** The most hosts that a menu offers. */
+const MENU = 500;
+
 function Drain({ query }) {
   const load = useLoad((signal) => get('chronova/v1/hosts', { signal }).then((body) => body.hosts), ['hosts']);
   const [host, setHost] = useState(query.get('host') || '');
   const chosen = host || load.data?.[0]?.name;
   return html`<${Trouble} load=${load} what="host" />
     ${load.data?.length === 0 && html`<p class="quiet">There are no hosts.</p>`}
-    ${chosen && html`<div class="row end"><${Field} label="Host"><${Choice} id="drain-host" value=${chosen} onChange=${setHost} options=${(load.data || []).map((one) => [one.name, `${one.name} (servers: ${one.servers})`])} /><//>
+    ${chosen && html`<div class="row end"><${Field} label="Host">${(load.data || []).length > MENU
+        ? html`<input id="drain-host" value=${chosen} onChange=${(e) => setHost(e.target.value.trim())} />`
+        : html`<${Choice} id="drain-host" value=${chosen} onChange=${setHost} options=${(load.data || []).map((one) => [one.name, `${one.name} (servers: ${one.servers})`])} />`}<//>
       <a class="button" href=${`#/fleet?host=${encodeURIComponent(chosen)}`}>To the host</a></div><${Plan} key=${chosen} host=${chosen} />`}`;
 }
 

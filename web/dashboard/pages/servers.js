@@ -1,6 +1,6 @@
 // The list of servers, with a filter and bulk actions. It follows changes.
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
-import { list, serverNow } from '../lib/api.js';
+import { doubling, list, serverNow } from '../lib/api.js';
 import { act, ACTIONS, fits } from '../lib/actions.js';
 import { alive, useChanges } from '../lib/live.js';
 import { moment, say } from '../lib/state.js';
@@ -31,7 +31,7 @@ function useServers(everywhere) {
     const known = seen.current;
     const asked = new Date(serverNow() - OVERLAP).toISOString();
     if (known.of === of && known.since) {
-      const changed = await list(DETAIL, 'servers', { signal, query: { ...query, 'changes-since': known.since } });
+      const changed = await list(DETAIL, 'servers', { signal, each: rowOf, query: { ...query, 'changes-since': known.since } });
       known.since = asked;
       if (changed.length === 0) return true;
       for (const server of changed) {
@@ -41,22 +41,10 @@ function useServers(everywhere) {
       setShown({ of, rows: [...known.byId.values()] });
       return true;
     }
-    const fresh = { of, since: '', byId: new Map() };
-    let next = 1;
-    const fill = (found) => {
-      for (const server of found.slice(fresh.byId.size)) {
-        fresh.byId.set(server.id, server);
-        textOf(server);
-      }
-      // The page is drawn again only when the list has doubled. Otherwise a long list would be drawn once for each of
-      // its pages.
-      if (fresh.byId.size < next) return;
-      next = fresh.byId.size * 2;
-      setShown({ of, rows: [...fresh.byId.values()] });
-    };
-    await list(DETAIL, 'servers', { signal, past: true, query, onPage: fill });
-    setShown({ of, rows: [...fresh.byId.values()] });
-    seen.current = { ...fresh, since: at ? '' : asked };
+    const found = await list(DETAIL, 'servers', { signal, past: true, query, each: rowOf, onPage: doubling((rows) => setShown({ of, rows })) });
+    const byId = new Map(found.map((server) => [server.id, server]));
+    setShown({ of, rows: [...byId.values()] });
+    seen.current = { of, since: at ? '' : asked, byId };
     return true;
   }, ['servers', everywhere], { every: connected ? 30_000 : 2500 });
   useChanges(() => {
@@ -76,18 +64,21 @@ const NONE = /** @type {any[]} */ ([]);
 const COLUMNS = [
   { name: 'name', title: 'Name', value: (s) => s.name, show: (s) => html`<a href=${`#/servers/${s.id}`}>${s.name}</a>` },
   { name: 'status', title: 'Status', value: (s) => s.status, show: state },
-  { name: 'addresses', title: 'Addresses', show: addresses },
-  { name: 'flavor', title: 'Flavor', value: (s) => s.flavor?.original_name, show: (s) => s.flavor?.original_name },
+  { name: 'addresses', title: 'Addresses', show: (s) => s.addresses },
+  { name: 'flavor', title: 'Flavor', value: (s) => s.flavor, show: (s) => s.flavor },
   { name: 'created', title: 'Created', value: (s) => s.created, show: (s) => html`<span class="num">${time(s.created)}</span>` },
 ];
 const HOST = { name: 'host', title: 'Host', value: host, show: host };
 const PROJECT = { name: 'project', title: 'Project', value: (s) => s.tenant_id, show: (s) => html`<${Name} kind="projects" id=${s.tenant_id} />` };
 
-/** The text that the filter searches, made once for each answer about a server. */
-const texts = new WeakMap();
-function textOf(s) {
-  if (!texts.has(s)) texts.set(s, `${s.name} ${s.id} ${s.status} ${addresses(s)} ${host(s) || ''} ${s.flavor?.original_name}`.toLowerCase());
-  return texts.get(s);
+/** The parts of a server that the list keeps, and the text that the filter searches. 100,000 whole servers are too much. */
+function rowOf(server) {
+  const [found, flavor] = [addresses(server), server.flavor?.original_name];
+  return {
+    id: server.id, name: server.name, status: server.status, created: server.created, tenant_id: server.tenant_id, addresses: found, flavor,
+    'OS-EXT-STS:task_state': server['OS-EXT-STS:task_state'], 'OS-EXT-SRV-ATTR:host': host(server),
+    text: `${server.name} ${server.id} ${server.status} ${found} ${host(server) || ''} ${flavor}`.toLowerCase(),
+  };
 }
 
 /** Performs an action on several servers, a few at a time. Reports the number of refusals and the first reason. */
@@ -104,11 +95,12 @@ async function forEach(servers, action) {
 
 function Bulk({ picked, viewer, clear }) {
   const offered = ACTIONS.filter((action) => action.bulk && viewer.may.rules[action.rule]);
+  const fitting = useMemo(() => new Map(offered.map((action) => [action.name, picked.filter((server) => fits(action, server))])), [picked]);
   return html`<span class="row" role="group" aria-label="Selected servers">
     ${offered.map((action) => {
-      const fitting = picked.filter((server) => fits(action, server));
-      const sure = action.sure && `${action.name} ${fitting.length} server(s)?`;
-      return html`<${Act} key=${action.name} small danger=${action.danger} sure=${sure} disabled=${!fitting.length} on=${() => forEach(fitting, action).then(clear)}>${action.name}<//>`;
+      const these = fitting.get(action.name) || NONE;
+      const sure = action.sure && `${action.name} ${these.length} server(s)?`;
+      return html`<${Act} key=${action.name} small danger=${action.danger} sure=${sure} disabled=${!these.length} on=${() => forEach(these, action).then(clear)}>${action.name}<//>`;
     })}
     ${picked.length > 0 && html`<span class="quiet" role="status">${picked.length} selected</span>`}
   </span>`;
@@ -124,11 +116,11 @@ export default function Servers({ viewer, query }) {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
     // A longer filter searches only the rows that the shorter filter has found.
     const narrower = last.current.rows === rows && filter.startsWith(last.current.filter);
-    const found = words.length ? (narrower ? last.current.found : rows).filter((s) => words.every((word) => textOf(s).includes(word))) : rows;
+    const found = words.length ? (narrower ? last.current.found : rows).filter((s) => words.every((word) => s.text.includes(word))) : rows;
     last.current = { rows, filter, found };
     return found;
   }, [rows, filter]);
-  const picked = useMemo(() => (selected.size ? shown.filter((s) => selected.has(s.id)) : []), [shown, selected]);
+  const picked = useMemo(() => (selected.size ? shown.filter((s) => selected.has(s.id)) : NONE), [shown, selected]);
   const here = useMemo(() => new Set(picked.map((s) => s.id)), [picked]);
   const columns = [...COLUMNS, ...(rows.some(host) ? [HOST] : []), ...(everywhere ? [PROJECT] : [])];
   const at = moment.use();

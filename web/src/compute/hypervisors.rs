@@ -8,6 +8,7 @@ use chronova_events::host::KnownHost;
 use chronova_events::ids::{HostId, ProviderId};
 use chronova_events::instance::status;
 use chronova_hypervisor::guest::HostUsage;
+use chronova_projections::hosts::Hosts;
 use chronova_projections::views::Views;
 use serde_json::{Map, Value, json};
 
@@ -136,16 +137,26 @@ fn with_servers(ctx: &Ctx) -> bool {
     ctx.query.first("with_servers").is_some_and(|text| is_true(&json!(text)))
 }
 
-/// All hosts, in the order of their numbers.
-fn all(ctx: &Ctx) -> Result<Vec<KnownHost>, Fault> {
-    let mut hosts: Vec<KnownHost> = ctx.views()?.hosts.read(|hosts| hosts.all().cloned().collect());
-    hosts.sort_by_key(|host| host.number);
-    Ok(hosts)
+/// The numbers and ids of hosts, in the order of their numbers. A host's capabilities are long, so a page copies only
+/// its own hosts.
+fn keys(ctx: &Ctx, admits: impl Fn(&KnownHost) -> bool) -> Result<Vec<(u64, HostId)>, Fault> {
+    let mut keys: Vec<(u64, HostId)> = ctx
+        .views()?
+        .hosts
+        .read(|hosts| hosts.all().filter(|host| admits(host)).map(|host| (host.number, host.id)).collect());
+    keys.sort_unstable();
+    Ok(keys)
+}
+
+/// The hosts of these keys that still exist, in the order of the keys.
+fn hosts_of(ctx: &Ctx, keys: &[(u64, HostId)]) -> Result<Vec<KnownHost>, Fault> {
+    let found = |hosts: &Hosts| keys.iter().filter_map(|(_, id)| hosts.get(*id).cloned()).collect();
+    Ok(ctx.views()?.hosts.read(found))
 }
 
 /// Whether `text` is the host's id in this microversion: a number, or a UUID from 2.53 on.
-fn is(ctx: &Ctx, host: &KnownHost, text: &str) -> bool {
-    if versions::hosts_have_uuids(ctx.version) { text.parse() == Ok(host.id) } else { host.number.to_string() == text }
+fn is(ctx: &Ctx, (number, id): (u64, HostId), text: &str) -> bool {
+    if versions::hosts_have_uuids(ctx.version) { text.parse() == Ok(id) } else { number.to_string() == text }
 }
 
 fn find(ctx: &Ctx) -> Result<KnownHost, Fault> {
@@ -153,11 +164,12 @@ fn find(ctx: &Ctx) -> Result<KnownHost, Fault> {
     if versions::hosts_have_uuids(ctx.version) && id.parse::<HostId>().is_err() {
         return Err(Fault::bad_request(format!("Invalid uuid {id}")));
     }
-    all(ctx)?.into_iter().find(|host| is(ctx, host, id)).ok_or_else(|| reject::no_host(id))
+    let key = keys(ctx, |_| true)?.into_iter().find(|key| is(ctx, *key, id));
+    hosts_of(ctx, key.as_slice())?.pop().ok_or_else(|| reject::no_host(id))
 }
 
-fn named(ctx: &Ctx, pattern: &str) -> Result<Vec<KnownHost>, Fault> {
-    let found: Vec<KnownHost> = all(ctx)?.into_iter().filter(|host| host.hostname.contains(pattern)).collect();
+fn named(ctx: &Ctx, pattern: &str) -> Result<Vec<(u64, HostId)>, Fault> {
+    let found = keys(ctx, |host| host.hostname.contains(pattern))?;
     if found.is_empty() {
         Err(Fault::not_found(format!("No hypervisor matching '{pattern}' could be found.")))
     } else {
@@ -173,16 +185,18 @@ fn list(ctx: &Ctx, collection: &str, table: &FieldTable<HypervisorView>) -> Resu
             ));
         }
         Some(pattern) => named(ctx, pattern)?,
-        None => all(ctx)?,
+        None => keys(ctx, |_| true)?,
     };
-    let page = paging::cut(ctx, hosts, |host, marker| is(ctx, host, marker))?;
-    let marker = page.items.last().map(|host| {
-        if versions::hosts_have_uuids(ctx.version) { host.id.to_string() } else { host.number.to_string() }
-    });
+    let page = paging::cut(ctx, hosts, |key, marker| is(ctx, *key, marker))?;
+    let marker = page
+        .items
+        .last()
+        .map(|(number, id)| if versions::hosts_have_uuids(ctx.version) { id.to_string() } else { number.to_string() });
     let more = page.more && ctx.query.has("limit");
     let servers = with_servers(ctx);
+    let shown = hosts_of(ctx, &page.items)?;
     let views: Vec<HypervisorView> =
-        page.items.into_iter().map(|host| view(ctx, host, servers)).collect::<Result<_, _>>()?;
+        shown.into_iter().map(|host| view(ctx, host, servers)).collect::<Result<_, _>>()?;
     let mut reply = Map::new();
     reply.insert("hypervisors".to_owned(), table.render_all(&views, ctx.version));
     if let (true, Some(marker)) = (more, marker) {
@@ -214,8 +228,9 @@ async fn uptime(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn brief(ctx: &Ctx, with_servers: bool) -> Result<Reply, Fault> {
+    let found = hosts_of(ctx, &named(ctx, ctx.param("id"))?)?;
     let views: Vec<HypervisorView> =
-        named(ctx, ctx.param("id"))?.into_iter().map(|host| view(ctx, host, with_servers)).collect::<Result<_, _>>()?;
+        found.into_iter().map(|host| view(ctx, host, with_servers)).collect::<Result<_, _>>()?;
     Ok(Reply::ok(json!({"hypervisors": BRIEF.render_all(&views, ctx.version)})))
 }
 
@@ -229,9 +244,8 @@ async fn servers(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// As in Nova, the sums over the hosts whose compute service is enabled.
 async fn statistics(ctx: Ctx) -> Result<Reply, Fault> {
-    let loads: Vec<HostLoad> = all(&ctx)?
+    let loads: Vec<HostLoad> = hosts_of(&ctx, &keys(&ctx, |host| host.enabled)?)?
         .iter()
-        .filter(|host| host.enabled)
         .map(|host| Ok(load(ctx.views()?, host, measured(&ctx, host.id)?.as_ref())))
         .collect::<Result<_, Fault>>()?;
     Ok(Reply::ok(json!({"hypervisor_statistics": total(&loads)})))

@@ -8,11 +8,11 @@ use chronova_events::ids::{InstanceId, UserId};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The most consoles with one token. It is above one, because a viewer may reconnect before its old connection has
-/// timed out.
-pub(super) const OF_TOKEN: usize = 4;
+/// The most consoles with one token. A SPICE viewer opens one for each of its four channels, and a viewer may reconnect
+/// before its old connections have timed out.
+pub(super) const OF_TOKEN: usize = 8;
 /// The most consoles of one server.
-pub(super) const OF_SERVER: usize = 8;
+pub(super) const OF_SERVER: usize = 16;
 /// The most consoles with tokens of one user.
 pub(super) const OF_USER: usize = 64;
 
