@@ -7,6 +7,7 @@
 //! - [`provider`]: the implementation of the port;
 //! - [`outgoing`]: calls to the other services in the catalogue, with the user's token and Chronova's own tokens;
 //! - [`kept_tokens`]: the tokens of users whose requests began long work;
+//! - `questions`: requests with the same token ask Keystone once;
 //! - `late_changes`: the requests whose changes a service may still make.
 //!
 //! Invariant: a token is accepted only if Keystone's answer, new or cached, accepts it.
@@ -18,6 +19,7 @@ pub mod kept_tokens;
 mod late_changes;
 pub mod outgoing;
 pub mod provider;
+mod questions;
 pub mod session;
 
 #[cfg(test)]

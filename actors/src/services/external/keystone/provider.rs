@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use chronova_events::clock::Clock;
 use chronova_events::ids::{ProjectId, RequestId};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Mutex;
 
 use super::account::{ServiceAccount, root};
 use super::cache::{Fingerprint, TokenCache};
 use super::document::{TokenBody, endpoint};
+use super::questions::TokenQuestions;
 use super::session::{KeystoneSession, SessionToken};
 use crate::ports::PortError;
 use crate::ports::identity::{IdentityProvider, TokenError, TokenOwner, TokenQuestion};
@@ -19,10 +19,6 @@ use crate::services::external::http::{CallOptions, ServiceAnswer, ServiceClient,
 
 /// The limit on a token's length in bytes. Keystone's tokens are shorter.
 const LONGEST_TOKEN: usize = 16 * 1024;
-/// The most questions about tokens at the same time. Requests with the same token wait for each other, so that only one
-/// of them asks Keystone.
-const LANES: usize = 64;
-
 /// The options of `[keystone_authtoken]`.
 #[derive(Debug, Clone)]
 pub struct KeystoneOptions {
@@ -44,16 +40,8 @@ pub struct KeystoneProvider {
     region: Option<String>,
     include_catalogue: bool,
     cache: TokenCache,
-    /// Requests with the same token share a lane. In each lane, one request at a time asks Keystone. The lane keeps its
-    /// last failure.
-    lanes: Vec<Mutex<Option<UnansweredQuestion>>>,
+    questions: TokenQuestions,
     clock: Arc<dyn Clock>,
-}
-
-struct UnansweredQuestion {
-    token: Fingerprint,
-    at: Instant,
-    error: TokenError,
 }
 
 impl std::fmt::Debug for KeystoneProvider {
@@ -73,7 +61,7 @@ impl KeystoneProvider {
             region: options.region,
             include_catalogue: options.include_catalogue,
             cache: TokenCache::new(options.cache_time),
-            lanes: (0..LANES).map(|_| Mutex::default()).collect(),
+            questions: TokenQuestions::new(),
             clock,
         }))
     }
@@ -167,14 +155,15 @@ impl IdentityProvider for KeystoneProvider {
             return counts(owner);
         }
         let began = Instant::now();
-        let mut lane = self.lanes[usize::from(fingerprint[0]) % LANES].lock().await;
+        let mut turn = self.questions.turn(fingerprint).await;
         if let Some(owner) = self.cache.get(&fingerprint, Instant::now()) {
             return counts(owner);
         }
-        // Requests that waited with the same token share the failure. Otherwise each would wait for its own timeout.
-        if let Some(last) = lane.as_ref().filter(|last| last.token == fingerprint && last.at >= began) {
-            return Err(last.error.clone());
+        // Requests that waited share the failure. Otherwise each would wait for its own timeout.
+        if let Some((_, error)) = turn.last.as_ref().filter(|(at, _)| *at >= began) {
+            return Err(error.clone());
         }
+        let _place = self.questions.place().await;
         // The cache time begins when the question is sent, because the answer may lack a later change.
         let asked = Instant::now();
         match self.validate(question).await {
@@ -185,7 +174,7 @@ impl IdentityProvider for KeystoneProvider {
             }
             Err(TokenError::Invalid) => Err(TokenError::Invalid),
             Err(error) => {
-                *lane = Some(UnansweredQuestion { token: fingerprint, at: Instant::now(), error: error.clone() });
+                *turn.last = Some((Instant::now(), error.clone()));
                 Err(error)
             }
         }
