@@ -75,7 +75,7 @@ mod tests {
         command.args(["-c", "head -c 200000 /dev/zero >&2; wc -c >&2; exit 3"]);
         let mut running = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let messages = ProgramMessages::of(&mut running).unwrap();
-        running.stdin.take().unwrap().write_all(&[0; 200_000]).unwrap();
+        running.stdin.take().unwrap().write_all(&vec![0; 200_000]).unwrap();
         let output = messages.end(running).unwrap();
         assert_eq!(output.status.code(), Some(3));
         let said = String::from_utf8(output.stderr).unwrap();

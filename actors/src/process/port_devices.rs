@@ -35,7 +35,7 @@ pub(super) async fn requested(work: &StepRun, server: &Alive) -> Result<Vec<Devi
 }
 
 /// Those of these ports that need a device of their host.
-async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<DevicePort>, StepError> {
+pub(super) async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<DevicePort>, StepError> {
     match ports.is_empty() {
         true => Ok(Vec::new()),
         false => Ok(work.context.networks.device_ports(ports, &work.meta).await?),

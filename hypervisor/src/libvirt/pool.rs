@@ -286,10 +286,16 @@ pub(super) fn put(connect: &Connect, pool: &StoragePool, name: &str, content: &[
     }
     let size = content.len() as u64;
     let volume = create_raw(pool, name, size, "0600")?;
-    let mut upload = Upload::start(connect, &volume, size)?;
-    upload.send(content)?;
+    // A drive with a FAT file system is almost empty.
+    let mut upload = Upload::start_sparse(connect, &volume, size)?;
+    for chunk in content.chunks(CHUNK) {
+        upload.send(chunk)?;
+    }
     upload.finish()
 }
+
+/// The bytes of a volume that are sent at once, at most. libvirt takes up to 32 MiB.
+const CHUNK: usize = 1024 * 1024;
 
 /// A running upload. Dropping this value before [`Self::finish`] aborts the upload.
 pub(super) struct Upload {
@@ -321,7 +327,8 @@ impl Upload {
             return if data.is_empty() { Ok(()) } else { sparse::skip(stream, data.len(), "upload") };
         }
         while !data.is_empty() {
-            let sent = usize::try_from(stream.send(data).during("upload")?).unwrap_or(0);
+            let sent = stream.send(&data[..data.len().min(CHUNK)]).during("upload")?;
+            let sent = usize::try_from(sent).unwrap_or(0);
             if sent == 0 {
                 return Err(DriverError::Failed { call: "upload", message: "the stream accepted no bytes".to_owned() });
             }
