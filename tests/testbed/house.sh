@@ -154,7 +154,11 @@ service_is() { [ "$(os compute service list --service nova-compute -f value -c S
 console() { os console log show "$1" 2>/dev/null | tr -d '\r'; }
 said() { console "$1" | grep -aqE -- "$2"; } # server, pattern
 count_said() { console "$1" | grep -acE -- "$2"; }
-ready() { within 180 "${2:-$1 is booted}" said "$1" "GUEST-READY hostname=.* boots=${3:-1} "; } # server, what, boots
+# Waits until a guest is booted. The script ends if the server is in ERROR, because nothing that needs the guest can pass.
+ready() { # server, what, boots
+  [ "$(status_of "$1")" != ERROR ] || { bad "${2:-$1 is booted}" "$(get server "$1" fault)"; exit 1; }
+  within 180 "${2:-$1 is booted}" said "$1" "GUEST-READY hostname=.* boots=${3:-1} "
+}
 
 # QEMU's process of a server's guest.
 qemu_of() { pgrep -f "qemu-system.*-uuid $1" | head -n 1; } # uuid
