@@ -1,5 +1,5 @@
 // The timeline of a server: the requests with their users, their steps and the durations of the steps.
-import { html } from '../lib/html.js';
+import { html, useState } from '../lib/html.js';
 import { get } from '../lib/api.js';
 import { moment } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
@@ -19,6 +19,8 @@ export function chapters(all) {
 }
 
 function Step({ event, from, before, whole }) {
+  // The details of thousands of events take long to render, so each is rendered when it is opened.
+  const [open, setOpen] = useState(false);
   const at = millis(event.recorded_at);
   const took = at - before;
   const failed = bad(event);
@@ -27,9 +29,9 @@ function Step({ event, from, before, whole }) {
     <span class="num" title=${event.recorded_at}>+${duration(at - from)}</span>
     <span class="num took">${took > 0 ? duration(took) : ''}</span>
     <span class="bar" aria-hidden="true"><i style=${{ marginLeft: `${((before - from) / whole) * 100}%`, width: `${(took / whole) * 100}%` }}></i></span>
-    <details><summary>${sentence(event)}${why && html`: <b>${why}</b>`}</summary>
-      <p class="quiet">Position ${event.position}, ${event.kind}, revision ${event.revision} of ${event.stream}, <${Who} event=${event} />${event.causation && `, caused by event ${event.causation}`}</p>
-      <pre tabindex="0">${JSON.stringify(event.payload, null, 2)}</pre></details>
+    <details onToggle=${(e) => setOpen(e.target.open)}><summary>${sentence(event)}${why && html`: <b>${why}</b>`}</summary>
+      ${open && html`<p class="quiet">Position ${event.position}, ${event.kind}, revision ${event.revision} of ${event.stream}, <${Who} event=${event} />${event.causation && `, caused by event ${event.causation}`}</p>
+      <pre tabindex="0">${JSON.stringify(event.payload, null, 2)}</pre>`}</details>
   </li>`;
 }
 
