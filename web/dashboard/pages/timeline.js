@@ -7,6 +7,9 @@ import { bad, events, reason, sentence } from '../lib/events.js';
 import { Badge, Trouble, duration, millis, time } from '../lib/ui.js';
 import { Name, Who } from '../lib/who.js';
 
+/** The most requests that are shown, and the most steps of each. A page with thousands of steps takes seconds to render. */
+const MOST = { requests: 200, steps: 300 };
+
 /** Events in groups by request or cause: the newest group first, and the oldest event of each group first. */
 export function chapters(all) {
   const groups = new Map();
@@ -48,8 +51,9 @@ function Chapter({ group }) {
   return html`<li>
     <div class="head"><b>${sentence(asked)}</b> <span>by <${Who} event=${asked} /></span> <span class="num">${time(first.recorded_at)}</span>
       <span class="num">took ${duration(end - from)}</span> ${failed && html`<${Badge}>failed<//>`} ${request && html`<span class="mono quiet">${request}</span>`}</div>
-    <ol class="steps">${group.events.map((event, at) => html`<${Step} key=${event.position} event=${event} from=${from}
+    <ol class="steps">${group.events.slice(0, MOST.steps).map((event, at) => html`<${Step} key=${event.position} event=${event} from=${from}
       before=${at ? millis(group.events[at - 1].recorded_at) : from} whole=${Math.max(1, end - from)} />`)}</ol>
+    ${group.events.length > MOST.steps && html`<p class="quiet">${group.events.length - MOST.steps} further events of this request are on the audit page.</p>`}
   </li>`;
 }
 
@@ -58,7 +62,8 @@ function Events({ id }) {
   const groups = load.data ? chapters(load.data.events) : [];
   return html`<${Trouble} load=${load} what="timeline" />
     ${load.data && html`<p class="quiet">${load.data.events.length} events of the log by request, newest first. The bars show where in its request a step lies.</p>
-    <ol class="story" id="story">${groups.map((group) => html`<${Chapter} key=${group.id} group=${group} />`)}</ol>
+    <ol class="story" id="story">${groups.slice(0, MOST.requests).map((group) => html`<${Chapter} key=${group.id} group=${group} />`)}</ol>
+    ${groups.length > MOST.requests && html`<p class="quiet">${groups.length - MOST.requests} older requests are on the audit page.</p>`}
     ${load.data.next !== null && html`<p class="quiet">There are more events; the audit page finds them.</p>`}`}`;
 }
 
