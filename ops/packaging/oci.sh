@@ -24,7 +24,10 @@ chroot "$WORK/root" apt-get -y -qq --no-install-recommends install /chronova.deb
 rm -rf "$WORK/root/chronova.deb" "$WORK/root"/var/cache/apt/* "$WORK/root"/var/lib/apt/lists/* "$WORK/root"/var/log/*.log
 
 CONTAINER=$("${BUILDAH[@]}" from scratch)
-"${BUILDAH[@]}" add -q "$CONTAINER" "$WORK/root" / >/dev/null
+# `buildah add` would give all files to root, also the data folder. Devices belong to the machine that runs the image.
+MOUNTED=$("${BUILDAH[@]}" mount "$CONTAINER")
+tar -C "$WORK/root" --one-file-system --numeric-owner --exclude='./dev/*' -cf - . | tar -C "$MOUNTED" --numeric-owner -xpf -
+"${BUILDAH[@]}" umount "$CONTAINER" >/dev/null
 "${BUILDAH[@]}" config --user chronova --port 8774 --volume /var/lib/chronova --workingdir /var/lib/chronova \
   --entrypoint '["/usr/bin/chronova"]' \
   --cmd 'serve --data-dir /var/lib/chronova --config-file /etc/chronova/chronova.conf --listen 0.0.0.0:8774' \

@@ -202,6 +202,7 @@ expect "the OCI image is built" bash "$(dirname "$0")/../../ops/packaging/oci.sh
 CONTAINER=$(oci from "oci-archive:$WORK/chronova.oci")
 same "its program runs as the service's user" "$(oci run --isolation chroot "$CONTAINER" sh -c 'id -un; chronova --version' | tr '\n' ' ')" \
   "chronova $("$CHRONOVA_BIN" --version) "
+same "its data folder is the user's alone" "$(oci run --isolation chroot --user root "$CONTAINER" stat -c '%a %U %G' /var/lib/chronova)" "700 chronova chronova"
 oci rm "$CONTAINER" >/dev/null
 [ -z "$LACKS" ] || cannot "$LACKS"
 verdict

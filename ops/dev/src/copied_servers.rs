@@ -1,8 +1,8 @@
 //! Fills a log with copied servers: the events of one built server, repeated with other ids.
 //!
 //! A million servers over the API would take an hour; copying their events takes minutes. Every event is a copy of one
-//! that the program wrote. The ids of the server, its process, its project and its host are replaced by others of the
-//! same length. The server's number and names, the host's name, and the times differ, too. So the log has all events
+//! that the program wrote. The ids of the server, its process, its project, its host and its request are replaced by
+//! others of the same length. The server's number and names, the host's name, and the times differ, too. So the log has all events
 //! that the program would record. The simulated hosts get the guests, too.
 
 use std::collections::BTreeMap;
@@ -12,15 +12,17 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use chronova_events::codec::BINCODE_2;
+use chronova_events::entropy;
 use chronova_events::envelope::{Cause, Meta, NewEvent, Position, Recorded, StreamId, Timestamp};
 use chronova_events::host::HostEvent;
-use chronova_events::ids::{HostId, InstanceId, ProcessId, ProjectId};
+use chronova_events::ids::{HostId, InstanceId, ProcessId, ProjectId, RequestId};
 use chronova_events::instance::{BuildRequested, InstanceEvent};
 use chronova_events::registry::Event;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, Expected};
 use chronova_projections::synthetic_log::SyntheticEvents;
 use futures::{StreamExt as _, TryStreamExt as _};
+use uuid::Uuid;
 
 use super::settings::in_system;
 
@@ -208,6 +210,8 @@ impl Pattern {
         ];
         let at = Timestamp(self.begin.0 + i64::try_from(number)? + 1);
         let mut metas: Vec<(*const Meta, Arc<Meta>)> = Vec::new();
+        // A listing of one server's events has all events with the correlations of the server's own.
+        let mut correlations: BTreeMap<Uuid, Uuid> = BTreeMap::new();
         let mut copied = Copied {
             id,
             process_id,
@@ -231,8 +235,10 @@ impl Pattern {
             }
             let known = metas.iter().find(|(of, _)| *of == Arc::as_ptr(&part.meta)).map(|(_, meta)| Arc::clone(meta));
             let meta = known.unwrap_or_else(|| {
-                let meta =
-                    Arc::new(Meta { cause: cause(&part.meta.cause, process_id, project), ..(*part.meta).clone() });
+                let correlation = *correlations.entry(part.meta.correlation).or_insert_with(entropy::uuid);
+                let request_id = part.meta.request_id.as_ref().map(|_| RequestId::new(format!("req-{correlation}")));
+                let cause = cause(&part.meta.cause, process_id, project);
+                let meta = Arc::new(Meta { request_id, correlation, cause, ..(*part.meta).clone() });
                 metas.push((Arc::as_ptr(&part.meta), Arc::clone(&meta)));
                 meta
             });

@@ -7,6 +7,8 @@ export const COMPUTE = '2.100';
 /** The last version in which a hypervisor shows its capacity. */
 export const CAPACITY = '2.87';
 const PLACEMENT = '1.39';
+/** The items of a list's first page, which is shown before the next ones arrive, and of each next page. */
+const PAGE = { first: 200, next: 1000 };
 /** A request without an answer after this time has failed. */
 const PATIENCE = 60_000;
 
@@ -191,7 +193,7 @@ export async function list(path, key, options = {}) {
   const all = [];
   let marker;
   for (;;) {
-    const body = await get(path, { ...rest, query: { ...query, limit: 1000, marker } });
+    const body = await get(path, { ...rest, query: { ...query, limit: marker ? PAGE.next : PAGE.first, marker } });
     const items = body[key];
     all.push(...items.map((item) => each(item)));
     onPage?.(all);

@@ -1,11 +1,14 @@
 // The timeline of a server: the requests with their users, their steps and the durations of the steps.
-import { html } from '../lib/html.js';
+import { html, useState } from '../lib/html.js';
 import { get } from '../lib/api.js';
 import { moment } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
 import { bad, events, reason, sentence } from '../lib/events.js';
 import { Badge, Trouble, duration, millis, time } from '../lib/ui.js';
 import { Name, Who } from '../lib/who.js';
+
+/** The most requests that are shown, and the most steps of each. A page with thousands of steps takes seconds to render. */
+const MOST = { requests: 200, steps: 300 };
 
 /** Events in groups by request or cause: the newest group first, and the oldest event of each group first. */
 export function chapters(all) {
@@ -19,6 +22,8 @@ export function chapters(all) {
 }
 
 function Step({ event, from, before, whole }) {
+  // The details of thousands of events take long to render, so each is rendered when it is opened.
+  const [open, setOpen] = useState(false);
   const at = millis(event.recorded_at);
   const took = at - before;
   const failed = bad(event);
@@ -27,9 +32,9 @@ function Step({ event, from, before, whole }) {
     <span class="num" title=${event.recorded_at}>+${duration(at - from)}</span>
     <span class="num took">${took > 0 ? duration(took) : ''}</span>
     <span class="bar" aria-hidden="true"><i style=${{ marginLeft: `${((before - from) / whole) * 100}%`, width: `${(took / whole) * 100}%` }}></i></span>
-    <details><summary>${sentence(event)}${why && html`: <b>${why}</b>`}</summary>
-      <p class="quiet">Position ${event.position}, ${event.kind}, revision ${event.revision} of ${event.stream}, <${Who} event=${event} />${event.causation && `, caused by event ${event.causation}`}</p>
-      <pre tabindex="0">${JSON.stringify(event.payload, null, 2)}</pre></details>
+    <details onToggle=${(e) => setOpen(e.target.open)}><summary>${sentence(event)}${why && html`: <b>${why}</b>`}</summary>
+      ${open && html`<p class="quiet">Position ${event.position}, ${event.kind}, revision ${event.revision} of ${event.stream}, <${Who} event=${event} />${event.causation && `, caused by event ${event.causation}`}</p>
+      <pre tabindex="0">${JSON.stringify(event.payload, null, 2)}</pre>`}</details>
   </li>`;
 }
 
@@ -46,8 +51,9 @@ function Chapter({ group }) {
   return html`<li>
     <div class="head"><b>${sentence(asked)}</b> <span>by <${Who} event=${asked} /></span> <span class="num">${time(first.recorded_at)}</span>
       <span class="num">took ${duration(end - from)}</span> ${failed && html`<${Badge}>failed<//>`} ${request && html`<span class="mono quiet">${request}</span>`}</div>
-    <ol class="steps">${group.events.map((event, at) => html`<${Step} key=${event.position} event=${event} from=${from}
+    <ol class="steps">${group.events.slice(0, MOST.steps).map((event, at) => html`<${Step} key=${event.position} event=${event} from=${from}
       before=${at ? millis(group.events[at - 1].recorded_at) : from} whole=${Math.max(1, end - from)} />`)}</ol>
+    ${group.events.length > MOST.steps && html`<p class="quiet">${group.events.length - MOST.steps} further events of this request are on the audit page.</p>`}
   </li>`;
 }
 
@@ -56,7 +62,8 @@ function Events({ id }) {
   const groups = load.data ? chapters(load.data.events) : [];
   return html`<${Trouble} load=${load} what="timeline" />
     ${load.data && html`<p class="quiet">${load.data.events.length} events of the log by request, newest first. The bars show where in its request a step lies.</p>
-    <ol class="story" id="story">${groups.map((group) => html`<${Chapter} key=${group.id} group=${group} />`)}</ol>
+    <ol class="story" id="story">${groups.slice(0, MOST.requests).map((group) => html`<${Chapter} key=${group.id} group=${group} />`)}</ol>
+    ${groups.length > MOST.requests && html`<p class="quiet">${groups.length - MOST.requests} older requests are on the audit page.</p>`}
     ${load.data.next !== null && html`<p class="quiet">There are more events; the audit page finds them.</p>`}`}`;
 }
 
