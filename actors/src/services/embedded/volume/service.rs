@@ -243,21 +243,26 @@ impl EmbeddedVolumes {
             NewContent::Blank => Ok(blank),
             NewContent::Image(image) => self.of_image(image, &wanted.project, is_admin, blank).await,
             NewContent::Snapshot(snapshot) => {
-                let known = self.views.volumes.read(|view| view.of_snapshot(snapshot));
-                let of = known.filter(|of| is_admin || of.snapshots[&snapshot].requested.project == wanted.project);
-                let of = of.ok_or_else(|| VolumeError::no_snapshot(snapshot))?;
-                if of.snapshots[&snapshot].status.as_str() != "available" {
+                let missing = || VolumeError::no_snapshot(snapshot);
+                let of = self.views.volumes.read(|view| view.of_snapshot(snapshot)).ok_or_else(missing)?;
+                // The view may lag behind the status that the client has seen.
+                let of = self.look(of.created.volume).await?;
+                let known = of.snapshots.get(&snapshot);
+                let known = known.filter(|known| is_admin || known.requested.project == wanted.project);
+                let known = known.ok_or_else(missing)?;
+                if known.status.as_str() != "available" {
                     let words = "Invalid snapshot: Originating snapshot status must be one of 'available' values";
                     return Err(VolumeError::Invalid(words.to_owned()));
                 }
-                let least_gb = of.snapshots[&snapshot].size_gb;
+                let least_gb = known.size_gb;
                 let source = VolumeSource::Snapshot { snapshot, of: of.created.volume };
                 Ok(VolumeOrigin { source, least_gb, ..self.like(&of) })
             }
             NewContent::Volume(volume) => {
-                let known = self.views.volumes.read(|view| view.get(volume));
-                let of = known.filter(|of| is_admin || of.created.project == wanted.project);
-                let of = of.ok_or_else(|| VolumeError::no_volume(volume))?;
+                let of = self.look(volume).await?;
+                if !is_admin && of.created.project != wanted.project {
+                    return Err(VolumeError::no_volume(volume));
+                }
                 if !matches!(of.status, VolumeStatus::Available | VolumeStatus::InUse) {
                     return Err(VolumeError::Invalid(
                         "Invalid volume: Originating volume status must be one of 'available, in-use' values"
