@@ -116,7 +116,7 @@ async fn guests_are_recognised_by_their_uuid_and_left_alone() {
     // The log has new events about the hosts, and none about servers, except for machine types that Nova had not recorded.
     let after = cloud.log.read_all(chronova_events::envelope::Position(written), 100).await.unwrap();
     let of_servers = after.iter().filter(|event| event.stream.category() == "instance");
-    let of_servers: Vec<_> = of_servers.filter(|event| event.kind != "instance.machine_type_recorded").collect();
+    let of_servers: Vec<_> = of_servers.filter(|event| &*event.kind != "instance.machine_type_recorded").collect();
     assert!(of_servers.is_empty(), "{of_servers:?}");
     let registered = after.iter().filter(|event| {
         matches!(&**event.event().unwrap(), chronova_events::registry::Event::HostEvent(HostEvent::Registered(_)))
