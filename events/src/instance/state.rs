@@ -209,7 +209,10 @@ impl Alive {
     }
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
-        self.updated_at = at;
+        // Nova records a machine type without a change of the server's own row.
+        if !matches!(event, InstanceEvent::MachineTypeRecorded(_)) {
+            self.updated_at = at;
+        }
         // After a renewal, the guest needs another definition. If its host was down, the old definition has the old
         // connection. Otherwise the disk was attached again, and has no boot order.
         self.outdated_definition |= block::ends_renewal(&self.disks, event);
