@@ -38,7 +38,7 @@ head`) proves later, with `chronova audit verify --against`, that no event up to
 between. EventStoreDB orders the events itself, so a log there has no chain. The hash is BLAKE3, 32 bytes. Numbers are
 little-endian. A text, a list and the payload are preceded by their length in 8 bytes. A number after a name is its
 length in bytes. `?` marks an optional value: one byte (0 absent, 1 present), then, if present, its length in 8 bytes
-and the value, also for causation.
+and the value. Causation has its length, too, although that is always 16.
 
 ```text
 content = BLAKE3(0x00, id 16, version 2, codec 1, recorded at 8, stream, kind, request id?, correlation 16, causation?,

@@ -1,9 +1,10 @@
 //! Until a certain moment, another control plane may have changed a log's hosts. [`CopyDoubt`] is that moment.
 //!
-//! Another generation of a log ([`chronova_events::installation`]) may have driven the hosts. For a restored log, this
-//! is the original, until the copy took the hosts. For an original, it is a copy, until the original took the hosts
-//! back. This log does not have the moves, attachments and deletions of the other generation. So code that removes
-//! something from a host because of a fact in the log first asks whether the log learned this fact after that moment.
+//! Another generation of a log ([`chronova_events::installation`]) may have driven the hosts. If this log is a copy,
+//! the other generation is the original log, which drove the hosts until this log took them. If this log is the
+//! original, the other generation is a copy, which drove the hosts until this log took them back. This log does not
+//! have the moves, attachments and deletions of the other generation. So code that removes something from a host
+//! because of a fact in the log first asks whether the log learned this fact after that moment.
 
 use chronova_events::envelope::Timestamp;
 

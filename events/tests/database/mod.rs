@@ -22,7 +22,7 @@ fn postgres(program: &str) -> Command {
     command
 }
 
-/// The free space of a file system, in MiB. 0 if there is none.
+/// The free space of the file system that has this folder, in MiB; 0 if `df` cannot tell it.
 fn free_mib(folder: &str) -> u64 {
     let told = Command::new("df").args(["--output=avail", "-BM", folder]).output().unwrap().stdout;
     let told = String::from_utf8_lossy(&told);

@@ -79,7 +79,7 @@ fn scrubbed<'a>(message: &'a str, url: &str) -> &'a str {
     if message.contains(url) { "it cannot be parsed" } else { message }
 }
 
-/// Whether another attempt may reach a server.
+/// Whether another attempt may succeed: the server was unreachable, did not lead, or had a fault of its own.
 fn is_passing(error: &Error) -> bool {
     matches!(
         error,

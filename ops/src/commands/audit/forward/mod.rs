@@ -33,7 +33,7 @@ pub struct ForwardArgs {
     /// Where to: http://HOST/PATH or https://HOST/PATH (batches of CloudEvents), or syslog+tcp://HOST:PORT (RFC 5424)
     #[arg(long, value_name = "URL")]
     pub to: String,
-    /// The file that remembers the delivered events; it is created
+    /// The file that records up to which position the events are delivered; created if it does not exist
     #[arg(long, value_name = "FILE")]
     pub outbox: PathBuf,
     /// Only streams with this prefix or pattern: `access`, `instance-1b2c*`
@@ -62,7 +62,8 @@ pub struct ForwardArgs {
     pub once: bool,
 }
 
-/// How long the command waits before it repeats a delivery: at first `shortest`, then twice as long each time.
+/// How long the command waits before it repeats a delivery: at first `shortest`, then twice as long each time, up to
+/// `longest`. If the receiver names a time to wait, the command waits that time, within the same limits.
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveryPauses {
     pub shortest: Duration,
