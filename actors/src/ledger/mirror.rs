@@ -1,5 +1,5 @@
 //! The traits, aggregates and ratios that Chronova sets on the providers of its hosts. All commands are idempotent.
-//! Traits and aggregates that Placement's clients set stay. An imposed ratio replaces any other ratio.
+//! They keep the traits and aggregates that clients of Placement have set. An imposed ratio replaces any other ratio.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ mod tests {
         let theirs =
             SetAggregates { provider, generation, aggregates: vec![Uuid::from_u128(9)], spellings: spellings.clone() };
         let state = given([host(4), theirs, aggregates(&[1, 2], &[]), aggregates(&[], &[1])]);
-        assert_eq!(*state.spellings[&id()], spellings, "an aggregate of another client is written in another way");
+        assert_eq!(*state.spellings[&id()], spellings, "the spelling of another client's aggregate must stay");
         let has: Vec<u128> = state.providers[&id()].aggregates.iter().map(Uuid::as_u128).collect();
         assert_eq!(has, [2, 9]);
         assert_eq!(decide(&state, aggregates(&[2], &[1])).unwrap(), vec![]);

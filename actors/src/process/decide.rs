@@ -1,5 +1,5 @@
-//! The decisions of a process. They refuse a record that cannot follow the earlier records, because `plan` never leads
-//! there.
+//! The decisions of a process. They refuse a record that cannot follow the earlier records. A process that follows
+//! `plan` never sends such a record.
 //!
 //! They do not know the names of the process's steps, so they accept any name in a record of a step that is done,
 //! failed or stuck. If `plan` has to undo a step whose name it does not know, the process is stuck.

@@ -23,7 +23,7 @@ use crate::config::options::cluster::Cluster;
 
 /// The interval at which a member asks for the lease while nobody has it.
 const ASKS: Duration = Duration::from_millis(250);
-/// The pause after a leader did not answer, before this member asks it again.
+/// The pause before this member asks again a leader that did not answer, or that answered that it does not lead.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The checked options of `[cluster]`.
@@ -164,8 +164,8 @@ fn leads(seen: &SeenLeader) -> bool {
     seen.lease_lasts && seen.process != LeaderProcess::Ended
 }
 
-/// Reports the leader's address, while its lease lasts. The leader's lock does not matter here. Storage may lose the
-/// lock of a leader that goes on, and the address of an ended leader does no harm.
+/// Reports the leader's address, while its lease lasts, without regard to the leader's lock. A file server may lose the
+/// lock although the leader still runs. If the leader's process has ended, its address does no harm.
 async fn find(store: Arc<PostgresStore>, tell: watch::Sender<Option<String>>) {
     let mut seen = store.leader();
     loop {

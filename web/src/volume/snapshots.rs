@@ -78,8 +78,8 @@ pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, VolumeSnapshot,
 fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
     let all = listing::all_projects(ctx)?;
     let own = ctx.caller().project.clone();
-    // The snapshot of a server's volume belongs to the server's project. That project may differ from the volume's
-    // project, because an administrator may attach any volume.
+    // A snapshot that Compute makes for an image of a server belongs to the server's project. That project may differ
+    // from the volume's project, because an administrator may attach any volume.
     let found = match (all, own) {
         (false, None) => Vec::new(),
         (all, own) => ctx.views()?.volumes.read(|view| view.snapshots_of(own.as_ref().filter(|_| !all))),

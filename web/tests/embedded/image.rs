@@ -137,7 +137,8 @@ fn signed(method: &str, signature: &str, certificate: &str) -> Value {
     image
 }
 
-/// Glance's rule: an image that describes a signature has it, or is deleted.
+/// As in Glance: if the properties of an image describe a signature, the uploaded data must match it. Otherwise the
+/// upload is refused and the image is deleted.
 #[actix_web::test]
 async fn an_upload_with_a_wrong_signature_is_refused_and_its_image_deleted() {
     let world = World::with_certificates().await;

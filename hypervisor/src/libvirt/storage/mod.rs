@@ -13,9 +13,9 @@
 //! | [`rbd`] | Ceph pool | `UUID_disk`, a clone if the cluster has the image | the image as long as a clone exists |
 //!
 //! Invariants: a volume's name and pool identify its back end. The content never identifies the back end, because the
-//! guest writes the content in all back ends except `qcow2`. Image cache, config drives, console logs and copies of
-//! disks are files of the directory in every case. Code outside of a back end's file never asks which back end a disk
-//! has. Every difference between back ends is a method of [`ImageBackend`].
+//! guest writes the content in all back ends except `qcow2`. The image cache, config drives and console logs are always
+//! files of the directory. So are copies of disks, except those that [`PlacedCopies`] makes. Code outside of this
+//! folder never asks which back end a disk has. Every difference between back ends is a method of [`ImageBackend`].
 
 mod ceph;
 mod flat;
@@ -42,7 +42,8 @@ use crate::options::{ImagesType, LibvirtOptions};
 use crate::volumes;
 use crate::xml::Element;
 
-/// The suffix of a file through which a disk passes on a host, on its way to a storage of the network or from there.
+/// The suffix of a temporary raw file in the host's directory. An image is copied into a disk in Ceph through such a
+/// file, and a disk in Ceph is copied into such a file for libvirt.
 pub(super) const PASSING: &str = ".passing";
 
 /// A host's storage with the options of this process.
@@ -87,7 +88,8 @@ trait ImageBackend: Sync {
     fn shares_disks_alone(&self) -> bool {
         false
     }
-    /// The size in bytes of the mark that a host leaves for hosts with the same storage.
+    /// The size in bytes of a mark. A mark is a volume that a host creates in a pool, with the host's id in its name.
+    /// Hosts find out by their marks that they share the pool.
     fn mark_size(&self) -> u64 {
         0
     }
@@ -102,8 +104,8 @@ trait ImageBackend: Sync {
         let _ = (site, image, places);
         Ok(false)
     }
-    /// Whether the storage still has the image that [`Self::adopt_image`] has found. For times at which the image service
-    /// does not answer.
+    /// Whether the storage still has the image that [`Self::adopt_image`] has found. For times at which the image
+    /// service does not answer.
     fn keeps_image(&self, site: HostStorage<'_>, image: &ImageRef) -> DriverResult<bool> {
         let _ = (site, image);
         Ok(false)
@@ -329,7 +331,7 @@ pub(super) fn shared_pool(connect: &Connect, options: &LibvirtOptions) -> Driver
     chosen(options).shared(HostStorage { connect, options })
 }
 
-/// The size in bytes of a mark in that pool.
+/// The size in bytes of a mark in the [`shared_pool`].
 pub(super) fn mark_size(options: &LibvirtOptions) -> u64 {
     chosen(options).mark_size()
 }

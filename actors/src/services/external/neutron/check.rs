@@ -81,7 +81,8 @@ impl NeutronNetworks {
         security_groups.iter().filter(|name| *name != DEFAULT).try_for_each(|name| choose(&all, name).map(drop))
     }
 
-    /// Checks an explicit `auto`. Either the project can use a network, or Neutron can create one for the project.
+    /// Checks an explicit `auto`: the project must have a network that it can use. If it has none, Neutron creates one:
+    /// Neutron's `GET` of an auto-allocated topology creates a topology that is missing.
     pub(super) async fn check_topology(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
         let asker = NeutronCaller::of(caller);
         if self.automatic(project, asker).await?.is_some() {
