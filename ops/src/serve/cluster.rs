@@ -23,7 +23,7 @@ use crate::config::options::cluster::Cluster;
 
 /// The interval at which a member asks for the lease while nobody has it.
 const ASKS: Duration = Duration::from_millis(250);
-/// The pause before this member asks again a leader that did not answer, or that answered that it does not lead.
+/// The pause before this member repeats its question to a leader that did not answer, or that does not lead any more.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The checked options of `[cluster]`.

@@ -19,7 +19,7 @@ pub enum LibvirtCommand {
     UpdateMachineType {
         instance_uuid: String,
         machine_type: String,
-        /// Skip the checks of the state, the board and the version.
+        /// Skip the checks of the `vm_state`, of the new machine type, and of the change from the present type.
         #[arg(long)]
         force: bool,
     },

@@ -49,8 +49,8 @@ pub fn any(project: ProjectId) -> FloatingIpRequest {
 }
 
 /// The number of floating addresses that the project has on other networks. A network checks the project's quota, but
-/// it knows only its own floating addresses. The number must not change before the network allocates, so the caller has
-/// the project's turn (`NetworkResources::floating_ip_turn`).
+/// it knows only its own floating addresses. The number must not change before the network allocates the address. So
+/// the caller first waits for its turn among the project's allocations (`NetworkResources::floating_ip_turn`).
 pub fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -> usize {
     let held = view.held(project).into_iter().flat_map(|held| &held.floating_ips);
     held.filter_map(|id| view.floating_ip(*id)).filter(|row| row.network() != network).count()
