@@ -208,7 +208,7 @@ async fn a_member_with_another_secret_is_refused() {
     assert!(refused.contains("sign tokens with another key"), "{refused}");
 }
 
-/// A database of the previous version gets the new columns, and keeps its log.
+/// A database of format 1 gets the new columns, and keeps its log.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_log_is_brought_up_to_date() {
     let database = Postgres::new();
@@ -231,7 +231,8 @@ async fn an_older_log_is_brought_up_to_date() {
 /// A lease that ends only after the test.
 const NEVER: Duration = Duration::from_mins(30);
 
-/// Options with a file of keys, by which members learn that the leader's process has ended.
+/// Options with a file of keys. The leader locks a byte of this file. When the byte is free again, the other members
+/// know that the leader's process has ended.
 fn with_lock(database: &Postgres, folder: &tempfile::TempDir) -> PostgresOptions {
     PostgresOptions { keys: Some(folder.path().join("keys")), lease: NEVER, ..options(database) }
 }

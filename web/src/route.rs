@@ -322,7 +322,7 @@ pub const fn action(op: &'static str, path: &'static str, key: &'static str, han
     route
 }
 
-/// An operation that no longer exists. It answers every request with a valid token with `status`, for example 410.
+/// An operation that no longer exists. Every request that has a valid token is answered with `status`, for example 410.
 pub const fn gone(op: &'static str, method: Method, path: &'static str, status: u16) -> Route {
     let mut route = Route::new(op, method, path, |_| Box::pin(std::future::ready(Err(Fault::gone()))));
     route.removed = Some(status);

@@ -217,7 +217,7 @@ impl LibvirtDriver {
 #[async_trait]
 impl DiskTransfer for LibvirtDriver {
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
-        // If Nova defined the guest and the guest is off, this call first makes the guest's disks ours.
+        // If Nova defined the guest and the guest is off, this call first copies the guest's disks into our directory.
         self.change("take disks", instance, COPY_LIMIT, move |connect, options| {
             adopted::take_disks(HostStorage::new(connect, options), instance)
         })

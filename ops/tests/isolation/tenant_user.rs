@@ -10,7 +10,7 @@ use crate::cloud::Cloud;
 
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
 
-/// The number of requests of all users.
+/// The number of requests that users have sent through [`TenantUser::send`]. Log-ins and uploads are not counted.
 pub fn requests() -> u64 {
     REQUESTS.load(Ordering::Relaxed)
 }
