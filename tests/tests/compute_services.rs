@@ -546,5 +546,7 @@ async fn hosts_of_old_count_flavors_and_what_is_reserved() {
         of("q", 4, 3000, 8),
     ];
     assert_eq!((0..5).map(line).collect::<Vec<_>>(), expected, "the lines differ; the usage may exceed the total");
+    let lines = shown.as_array().unwrap();
+    assert!(lines.len() == 5 && lines.iter().all(|line| line["resource"]["host"] == name.as_str()), "{shown}");
     api.stop().await;
 }

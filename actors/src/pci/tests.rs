@@ -162,6 +162,29 @@ fn a_remote_managed_device_is_a_virtual_function_with_a_serial_number() {
     assert!(whole.contains("0000:81:00.0 is remote_managed and not a virtual function"), "{whole}");
 }
 
+/// The log recommends the tag for a function that an ordinary port could get.
+#[test]
+fn the_log_names_a_function_that_lacks_the_tag_of_its_model() {
+    let mut with_serial = found();
+    with_serial.devices[3].card_serial = Some("MT2113X00000".into());
+    let logged = |texts: &[&str]| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let writer = std::sync::Arc::new(file.reopen().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+        let wanted = specs(texts).unwrap();
+        let all = tracing::subscriber::with_default(subscriber, || offered(&with_serial, &wanted, host(), false));
+        assert_eq!(all.unwrap().devices.len(), 2, "a function is not offered");
+        std::fs::read_to_string(file.path()).unwrap()
+    };
+    let one = r#"{"address": "81:10.0", "physical_network": "physnet1", "remote_managed": "true"}"#;
+    let other = r#"{"address": "81:10.1", "physical_network": "physnet1"}"#;
+    let log = logged(&[one, other]);
+    assert!(log.contains(" WARN ") && log.contains("tags other functions of this model as remote_managed"), "{log}");
+    assert!(log.contains("address=0000:81:10.1") && log.lines().count() == 1, "{log}");
+    let both = r#"{"product_id": "10ed", "physical_network": "physnet1", "remote_managed": "true"}"#;
+    assert_eq!(logged(&[both]), "", "each function has the tag");
+}
+
 #[test]
 fn devices_in_placement_have_one_provider_for_each_card() {
     let tracked = offer(&[r#"{"vendor_id": "10de"}"#, r#"{"product_id": "10ed"}"#], true).unwrap();

@@ -220,7 +220,17 @@ fn shown(console: &ConsoleAuthorized, tls_ports: bool) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::access_url;
+    use super::{access_url, known_kind};
+    use crate::console::ConsoleConfig;
+
+    #[test]
+    fn a_vnc_console_has_the_configured_page_and_is_unavailable_without_vnc() {
+        let on = ConsoleConfig { novnc_url: "https://cloud/vnc.html".to_owned(), ..ConsoleConfig::default() };
+        assert_eq!(known_kind(&on, "vnc", "novnc").ok(), Some("novnc"));
+        assert_eq!(access_url(on.url("novnc"), "novnc", "t"), "https://cloud/vnc.html?path=%3Ftoken%3Dt");
+        let off = ConsoleConfig { vnc: false, ..on };
+        assert!(known_kind(&off, "vnc", "novnc").is_err());
+    }
 
     #[test]
     fn the_token_goes_into_the_path_parameter() {
