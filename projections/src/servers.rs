@@ -8,7 +8,9 @@ use chronova_events::codec;
 use chronova_events::envelope::{Cause, Recorded, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId, ProjectId, RequestId, UserId};
-use chronova_events::instance::{Adopted, AdoptedAction, AdoptedActionEvent, Alive, Instance, InstanceEvent};
+use chronova_events::instance::{
+    Adopted, AdoptedAction, AdoptedActionEvent, Alive, FaultInfo, Instance, InstanceEvent,
+};
 use chronova_events::operations::{nova_event, server_operation};
 use chronova_events::process::{ProcessEvent, ProcessOutcome};
 use chronova_events::registry::Event;
@@ -215,7 +217,7 @@ impl ServerRow {
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 13;
+    const VERSION: u32 = 14;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -381,9 +383,9 @@ impl InstanceAction {
             ProcessEvent::StepDone(done) => push(&done.step, true, None),
             ProcessEvent::StepFailed(failed) => {
                 // A server without an error shows no fault, so the action holds the fault for administrators.
-                let fault = &failed.fault;
-                let details = if fault.details.is_empty() { &fault.message } else { &fault.details };
-                push(&failed.step, false, Some(details.clone()));
+                let FaultInfo { message, details, .. } = &failed.fault;
+                let whole = if details.is_empty() { message.clone() } else { format!("{message} {details}") };
+                push(&failed.step, false, Some(whole));
             }
             ProcessEvent::Finished(finished) => {
                 self.succeeded = Some(finished.outcome == ProcessOutcome::Succeeded);

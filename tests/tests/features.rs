@@ -196,6 +196,25 @@ The host also lacks the traits of the part.
 ## The matrix
 ";
 
+const GROUPS_HEAD: &str = "
+## NFV and HPC
+
+Nova classifies some features for NFV and for HPC, apart from those for general purposes, which are in the matrix. None
+of them needs an optional part of a driver.
+
+| group | feature | rating | evidence |
+|---|---|---|---|
+";
+
+/// Group, title, page and requirement of the features that Nova classifies for NFV and for HPC.
+const GROUPS: [(&str, &str, &str, &str); 5] = [
+    ("NFV", "NUMA placement", "cpus.md", "P2-024"),
+    ("NFV", "CPU pinning policy", "cpus.md", "P2-025"),
+    ("NFV", "CPU pinning thread policy", "cpus.md", "P2-026"),
+    ("HPC", "GPU passthrough", "pci.md", "P2-029"),
+    ("HPC", "virtual GPUs", "virtual-gpus.md", "P2-030"),
+];
+
 fn page() -> String {
     let (rows, served, tempest, drivers) = (rows(), served(), tempest(), drivers());
     let mut page = INTRODUCTION.to_owned();
@@ -227,6 +246,12 @@ fn page() -> String {
         let decided = feature.tempest.map(|name| format!(", tempest `{name}`")).unwrap_or_default();
         let (call, row, manual) = (feature.call, feature.row, feature.page);
         let _ = writeln!(page, " `{call}`, [{manual}]({manual}){decided}, [{row}](requirements/part2.md) |");
+    }
+    page += GROUPS_HEAD;
+    for (group, title, manual, row) in GROUPS {
+        let rating = rating(&rows[row].1);
+        let _ =
+            writeln!(page, "| {group} | {title} | {rating} | [{manual}]({manual}), [{row}](requirements/part2.md) |");
     }
     page
 }

@@ -361,6 +361,9 @@ async fn bodies() {
     assert_eq!(send(at(compute("POST", "/things").set_json(&colour), "2.19")).await.status, 202);
     let (status, message) = send(compute("POST", "/things").set_payload("{")).await.fault();
     assert_eq!((status, message.as_str()), (400, "Malformed request body"));
+    // As Nova since its removal of XML.
+    let xml = compute("POST", "/things").insert_header(("Content-Type", "application/xml"));
+    assert_eq!(send(xml.set_payload("<thing/>")).await.fault().0, 415);
     assert_eq!(send(compute("POST", "/things")).await.fault().0, 400);
     let long = format!("{{\"thing\": {{\"name\": \"{}\"}}}}", "x".repeat(120_000));
     assert_eq!(send(compute("POST", "/things").set_payload(long)).await.status, 413);

@@ -126,9 +126,12 @@ fn options_stand_anywhere_and_later_files_win() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("postgresql://nova:two@db/nova"), "a single file wins over the folder: {out}");
     // Short options may be combined.
-    for (words, shown) in
-        [(["-dh", "cell_v2"], "cell_v2"), (["cell_v2", "-dh"], "list_cells"), (["--version", "-d"], "nova-manage ")]
-    {
+    for (words, shown) in [
+        (["-dh", "cell_v2"], "cell_v2"),
+        (["cell_v2", "-dh"], "list_cells"),
+        (["--version", "-d"], "nova-manage "),
+        (["--debug", "--version"], "nova-manage "),
+    ] {
         let (code, out, err) = site.run("nova-manage", &words);
         assert!(code == 0 && out.contains(shown), "{words:?}: {code} {out}{err}");
     }

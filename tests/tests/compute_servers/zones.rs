@@ -1,7 +1,7 @@
 //! Placement of servers at creation and at moves: zones, aggregates, scheduler hints and forced hosts.
 
 use chronova_hypervisor::sim::SimUri;
-use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_tests::compute_api::{ADMIN, Api, IMAGE};
 use chronova_tests::world::World;
 use chronova_web::compute::{ComputeConfig, ComputeState};
 use serde_json::{Value, json};
@@ -442,5 +442,39 @@ async fn a_server_that_was_requested_in_the_default_zone_is_bound_to_hosts_witho
         let expected = if moves { "VERIFY_RESIZE" } else { "ACTIVE" };
         assert_eq!((&shown["status"], &shown["OS-EXT-SRV-ATTR:host"]), (&json!(expected), &json!(home)));
     }
+    ends_well(api).await;
+}
+
+/// The filter of isolated hosts also runs when a server is rebuilt with another image, on the server's host alone.
+#[actix_rt::test]
+async fn a_server_is_rebuilt_with_an_isolated_image_on_isolated_hosts_only() {
+    let mut world = World::new(2);
+    let isolated = world.fleet.hostname(0);
+    let scheduler = &mut world.options.scheduler;
+    scheduler.enabled_filters.push("IsolatedHostsFilter");
+    scheduler.isolated_hosts = vec![isolated.clone()];
+    scheduler.isolated_images = vec![IMAGE.to_owned()];
+    let api = Api::start_of(world, "", None).await;
+    assert_eq!(host(&api, &api.server(OWNER, request("isolated", None)).await).await, isolated);
+    let (first, second) = (api.image(&[]).await.to_string(), api.image(&[]).await.to_string());
+    let mut plain = request("plain", None);
+    plain["imageRef"] = json!(first);
+    let id = api.server(OWNER, plain).await;
+    let home = host(&api, &id).await;
+    assert_ne!(home, isolated);
+    let path = format!("/servers/{id}/os-instance-actions");
+    for (image, message) in [(second.as_str(), Value::Null), (IMAGE, json!("Error"))] {
+        assert_eq!(act(&api, &id, "2.1", json!({"rebuild": {"imageRef": image}})).await.0, 202);
+        let last = api.get(&path, "2.84").await["instanceActions"][0].take();
+        assert_eq!((&last["action"], &last["message"]), (&json!("rebuild"), &message), "{image}");
+        if message.is_null() {
+            continue;
+        }
+        let path = format!("{path}/{}", last["request_id"].as_str().unwrap());
+        let details = api.get(&path, "2.84").await["instanceAction"]["events"][0]["details"].take();
+        let told = ["No valid host was found.", "IsolatedHostsFilter: 0 left"];
+        assert!(told.iter().all(|part| details.as_str().unwrap().contains(part)), "{details}");
+    }
+    assert_eq!(host(&api, &id).await, home);
     ends_well(api).await;
 }

@@ -242,6 +242,11 @@ fn isolated_hosts_and_images_belong_together() {
     cell.options.restrict_isolated_hosts_to_isolated_images = false;
     assert_eq!(pass(&cell, &imaged(&[])), ["h1"]);
     assert_eq!(pass(&cell, &small()), ["h1", "h2", "h3"]);
+    // An image that is not in the list.
+    cell.options.isolated_images = vec![chronova_events::ids::ImageId(Uuid::from_u128(4)).to_string()];
+    assert_eq!(pass(&cell, &imaged(&[])), ["h1", "h2", "h3"]);
+    cell.options.restrict_isolated_hosts_to_isolated_images = true;
+    assert_eq!(pass(&cell, &imaged(&[])), ["h2", "h3"]);
 }
 
 #[test]
