@@ -67,6 +67,7 @@ within 60 "the second guest does not see the network card any more" eval '! card
 expect "the first guest writes a word that the image does not have" mark "$ONE" own
 expect "a rescue of the first server from the image is requested" did server rescue --image life-image life-one
 within 90 "the first server is in rescue" is life-one RESCUE
+like "the first guest was asked to shut down before its rescue" "$(console life-one)" 'GUEST-(POWERBUTTON|SHUTDOWN)'
 # While the first guest boots, the second one is paused and suspended.
 tick() { console life-two | grep -aoE '^GUEST-TICK [0-9]+' | tail -n 1 | cut -d' ' -f2; }
 beyond() { local now; now=$(tick); [ "${now:-0}" -gt "$1" ]; } # number

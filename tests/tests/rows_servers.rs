@@ -186,6 +186,36 @@ fn file(files: &[(String, Vec<u8>)], path: &str) -> Option<Vec<u8>> {
     files.iter().find(|(name, _)| name == path).map(|(_, content)| content.clone())
 }
 
+/// Fails unless the document is as Nova's schema of `network_data.json` says.
+fn is_network_data(document: &Value) {
+    let text = json!({"type": "string"});
+    let address = json!({"type": "string", "pattern": r"^([0-9]{1,3}\.){3}[0-9]{1,3}$"});
+    let some = |required: &[&str], properties: Value| {
+        let item = json!({"type": "object", "required": required, "properties": properties});
+        json!({"type": "array", "minItems": 1, "items": item})
+    };
+    let link = json!({
+        "id": text, "vif_id": text, "mtu": {"type": "number", "minimum": 1, "maximum": 65535},
+        "type": {"enum": ["bridge", "dvs", "hw_veb", "hyperv", "ovs", "phy", "tap", "vhostuser", "vif"]},
+        "ethernet_mac_address": {"type": "string", "pattern": "^([0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}$"},
+    });
+    let route = json!({"network": address, "netmask": address, "gateway": address});
+    let network = json!({
+        "id": text, "link": text, "network_id": text, "type": {"enum": ["ipv4", "ipv4_dhcp"]},
+        "ip_address": address, "netmask": address, "routes": some(&["network", "netmask", "gateway"], route),
+    });
+    let mut services = some(&["address", "type"], json!({"address": address, "type": {"const": "dns"}}));
+    services["minItems"] = json!(0);
+    let schema = json!({"type": "object", "required": ["links", "networks", "services"], "properties": {
+        "links": some(&["id", "type", "ethernet_mac_address"], link),
+        "networks": some(&["id", "link", "network_id", "type"], network),
+        "services": services,
+    }});
+    let judge = jsonschema::options().with_draft(jsonschema::Draft::Draft202012).build(&schema).unwrap();
+    let errors: Vec<String> = judge.iter_errors(document).map(|error| error.to_string()).collect();
+    assert_eq!(errors, [""; 0], "{document}");
+}
+
 #[actix_rt::test]
 async fn a_config_drive_tells_the_guest_about_itself() {
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG0bTWZyLQGKlW5yQmNzFq9hJ1mX5x0yQ1V2kT3dYv3x me@home";
@@ -230,6 +260,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     // With DHCP the guest gets its addresses by DHCP; without DHCP the metadata has them.
     let network = |files: &[(String, Vec<u8>)]| json_of(files, "openstack/latest/network_data.json");
     let with_dhcp = network(&files);
+    is_network_data(&with_dhcp);
     let nic = server.nics[0].clone();
     let tap = format!("tap{}", &nic.port.to_string()[..11]);
     assert_eq!(
@@ -243,6 +274,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     server.nics[0].fixed_ips[0].dhcp = false;
     server.nics[0].fixed_ips[0].dns = vec!["9.9.9.9".to_owned()];
     let fixed = network(&on_drive(&server));
+    is_network_data(&fixed);
     let one = &fixed["networks"][0];
     assert_eq!((&one["type"], &one["netmask"]), (&json!("ipv4"), &json!("255.255.255.0")));
     assert_eq!(one["ip_address"], *nic.fixed_ips[0].address);

@@ -343,3 +343,28 @@ async fn changes_in_the_network_service_show_in_the_server() {
     assert_eq!(cloud.show(&server).await["addresses"], json!({}));
     cloud.api.stop().await;
 }
+
+/// From 2.37 on a request says `auto` or `none`, or lists networks by their UUIDs. `auto` uses the project's network.
+#[actix_rt::test]
+async fn a_request_may_leave_the_network_to_the_cloud() {
+    let cloud = Cloud::start().await;
+    let create = async |version: &str, token: &str, networks: Value| {
+        let request = json!({"name": "web", "imageRef": IMAGE, "flavorRef": "1", "networks": networks});
+        let answer = cloud.api.call("POST", "/servers", version, token, Some(json!({"server": request}))).await;
+        cloud.api.life.settled().await;
+        answer
+    };
+    for (word, count) in [("auto", 1), ("none", 0)] {
+        assert_eq!(create("2.36", USER, json!(word)).await.status, 400, "2.36 accepts {word}");
+        let made = create("2.37", USER, json!(word)).await;
+        assert_eq!(made.status, 202, "{word}: {:?}", made.body);
+        let server = made.body["server"]["id"].as_str().unwrap().to_owned();
+        assert_eq!(cloud.addresses(&server, "private").await.len(), count, "{word}");
+        assert_eq!(cloud.interfaces(&server).await.len(), count, "{word}");
+    }
+    assert_eq!(create("2.37", USER, json!([{"uuid": "private"}])).await.status, 400, "a name is no UUID");
+    // This cloud has no addresses for networks of other projects.
+    let alone = create("2.37", "eve:other", json!("auto")).await;
+    is(&alone, 400, "Unable to automatically allocate a network for project other");
+    cloud.api.stop().await;
+}

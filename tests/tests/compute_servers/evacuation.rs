@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::InstanceId;
+use chronova_hypervisor::sim::DriverCall;
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
@@ -93,6 +94,8 @@ async fn a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_ba
     {
         assert_eq!(now[key], before[key], "{key}");
     }
+    // The hosts share no storage, so the new host made a new disk.
+    assert_ne!(scene.api.world.fleet.calls(DriverCall::Provide), 0);
     let row = scene.migration().await;
     let left = async |host: &str| {
         let path = format!("/os-migrations?source_compute={host}&migration_type=evacuation");
@@ -198,6 +201,8 @@ async fn evacuated_servers_reach_the_requested_host_with_their_disks() {
         assert_eq!(scene.api.call("POST", &path, version, ADMIN, Some(body)).await.status, 200);
     }
     scene.api.life.settled().await;
+    // No request said that the hosts share storage. They do, so nothing made a new disk.
+    assert_eq!(scene.api.world.fleet.calls(DriverCall::Provide), 0);
     let console = json!({"os-getConsoleOutput": {}});
     for (id, version) in &ids {
         let now = scene.api.get(&format!("/servers/{id}"), "2.46").await["server"].take();
