@@ -67,7 +67,14 @@ fn databases_that_do_not_exist_have_novas_codes() {
         assert!(version > 0, "{line}");
     }
     site.manage("api_db sync b30f573d3377", 0);
-    for line in ["db sync 402", "api_db sync 67", "db ironic_compute_node_move"] {
+    for line in [
+        "db sync 402",
+        "api_db sync 67",
+        "db ironic_compute_node_move",
+        "db archive_deleted_rows --config-dir /nowhere",
+        "placement heal_allocations --config-dir /nowhere",
+        "placement sync_aggregates --config-dir /nowhere",
+    ] {
         site.manage(line, 255);
     }
     assert_eq!(site.manage("db archive_deleted_rows --until-complete --all-cells --purge --task-log --sleep 1", 0), "");

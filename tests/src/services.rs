@@ -46,6 +46,10 @@ pub struct OneNetwork {
     made_normal: Mutex<BTreeSet<PortId>>,
     /// The providers that the bindings of ports name.
     given: Mutex<PortAllocations>,
+    /// Whether questions about the resources that ports request get no answer.
+    hides_requests: Mutex<bool>,
+    /// The changes of such bindings that still succeed; `None`: all.
+    namings: Mutex<Option<u32>>,
 }
 
 impl OneNetwork {
@@ -109,6 +113,17 @@ impl OneNetwork {
     /// The providers that the port's binding names.
     pub fn given_to(&self, port: PortId) -> Option<PortProviders> {
         self.given.lock().unwrap().get(&port).cloned()
+    }
+
+    /// From now on, questions about the resources that ports request get an answer only if `hides` is false.
+    pub fn hide_requests(&self, hides: bool) {
+        *self.hides_requests.lock().unwrap() = hides;
+    }
+
+    /// After `number` more bindings have been changed to name a provider or none, no such change succeeds. `None`: all
+    /// succeed.
+    pub fn limit_namings(&self, number: Option<u32>) {
+        *self.namings.lock().unwrap() = number;
     }
 
     /// The ports of a server.
@@ -203,12 +218,20 @@ impl NetworkService for OneNetwork {
     }
 
     async fn resource_requests(&self, ports: &[PortId], _: &Arc<Meta>) -> Result<Vec<PortResourceRequest>, PortError> {
+        if *self.hides_requests.lock().unwrap() {
+            return Err(PortError::Unavailable("the network does not answer".to_owned()));
+        }
         Ok(ports.iter().filter_map(|port| bandwidth::request_of(*port, self.given_to(*port))).collect())
     }
 
     async fn name_providers(&self, given: &[(PortId, Option<PortProviders>)], _: &Arc<Meta>) -> Result<(), PortError> {
         let mut known = self.given.lock().unwrap();
         for (port, providers) in given {
+            match self.namings.lock().unwrap().as_mut() {
+                Some(0) => return Err(PortError::Unavailable("the network does not answer".to_owned())),
+                Some(left) => *left -= 1,
+                None => {}
+            }
             match providers {
                 Some(providers) => drop(known.insert(*port, providers.clone())),
                 None => drop(known.remove(port)),

@@ -52,6 +52,12 @@ async fn images_show_until_2_35() {
     assert_eq!(of["id"], json!(server));
     assert!(of["links"][0]["href"].as_str().unwrap().ends_with(&format!("/servers/{server}")), "{of}");
     assert_eq!(names(&format!("?server={server}")).await, ["copy"]);
+    let listed = api.call("GET", "/images/detail", "2.1", USER, None).await.body["images"].take();
+    for (id, name, of) in [(&copy, "copy", Some(json!(server))), (&own, "own", None)] {
+        let row = listed.as_array().unwrap().iter().find(|row| row["id"] == json!(id)).unwrap();
+        assert_eq!((&row["name"], &row["status"]), (&json!(name), &json!("SAVING")), "{row}");
+        assert_eq!(row.get("server").map(|server| server["id"].clone()), of, "{row}");
+    }
     assert_eq!(api.call("DELETE", &format!("/images/{copy}"), "2.1", USER, None).await.status, 204);
     refused(&api.call("GET", &format!("/images/{hidden}"), "2.1", USER, None).await, 404, "Image not found.");
     refused(&api.call("GET", "/images/nonsense", "2.1", USER, None).await, 404, "Image not found.");

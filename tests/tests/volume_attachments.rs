@@ -62,6 +62,8 @@ async fn a_volumes_way_through_a_server() {
     assert_eq!(keys("2.79").await, ["id", "volumeId", "serverId", "device", "tag", "delete_on_termination"]);
     let last = ["volumeId", "serverId", "device", "tag", "delete_on_termination", "attachment_id", "bdm_uuid"];
     assert_eq!(keys("2.89").await, last);
+    let (_, listed, _) = call(&api, "GET", &all, "2.89", None).await;
+    assert_eq!(listed["volumeAttachments"][0].as_object().unwrap().keys().collect::<Vec<_>>(), last);
     assert_eq!(call(&api, "GET", &all, "2.79", None).await.1["volumeAttachments"], json!([expected]));
     let shown = api.get(&format!("/servers/{server}"), "2.3").await["server"].take();
     let attached = json!([{"id": one, "delete_on_termination": true}]);

@@ -20,6 +20,8 @@ use crate::serve::listen;
 /// How long a server may be unreachable after it has answered once.
 const AWAY: Duration = Duration::from_mins(5);
 const AGAIN: Duration = Duration::from_secs(1);
+/// The microversions of a request that names no others.
+pub(super) const LATEST: &str = "compute latest, placement latest";
 
 /// The used parts of a `clouds.yaml`.
 #[derive(Debug, Deserialize)]
@@ -100,7 +102,18 @@ impl OperatorClient {
     /// # Errors
     /// The server does not answer.
     pub(super) fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value), CommandFailure> {
-        self.send(method, path, body).map_err(|error| self.away(&error))
+        self.call_at(method, path, body, LATEST)
+    }
+
+    /// Like [`OperatorClient::call`], at other microversions.
+    pub(super) fn call_at(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        versions: &str,
+    ) -> Result<(u16, Value), CommandFailure> {
+        self.send_at(method, path, body, versions).map_err(|error| self.away(&error))
     }
 
     pub(super) fn get(&self, path: &str) -> Result<Value, CommandFailure> {
@@ -169,8 +182,18 @@ impl OperatorClient {
     }
 
     fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value), ureq::Error> {
+        self.send_at(method, path, body, LATEST)
+    }
+
+    fn send_at(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        versions: &str,
+    ) -> Result<(u16, Value), ureq::Error> {
         let (url, token) = (format!("{}{path}", self.base), self.token.borrow());
-        let head = [("X-Auth-Token", token.expose()), ("OpenStack-API-Version", "compute latest, placement latest")];
+        let head = [("X-Auth-Token", token.expose()), ("OpenStack-API-Version", versions)];
         let mut answer = match (method, body) {
             ("POST", Some(body)) => with(self.agent.post(&url), head).send_json(body)?,
             ("PUT", Some(body)) => with(self.agent.put(&url), head).send_json(body)?,

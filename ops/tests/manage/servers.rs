@@ -91,6 +91,11 @@ fn volume_attachments_are_shown_and_refreshed() {
         "platform": "x86_64", "os_type": "linux", "do_local_attach": false, "multipath": false,
     });
     assert_eq!(connector, whole);
+    // Without --host, the connector is that of the host in the configuration.
+    let own = site.cloud.folder.path().join("own.conf");
+    std::fs::write(&own, format!("[DEFAULT]\nhost = {host}\n")).unwrap();
+    let own = site.manage(&format!("volume_attachment get_connector --json --config-file {}", own.display()), 0);
+    assert_eq!(serde_json::from_str::<Value>(&own).unwrap(), whole);
     let table = site.manage(&format!("volume_attachment get_connector --host {host}"), 0);
     assert!(whole.as_object().unwrap().keys().all(|key| table.contains(&format!("| {key} "))), "{table}");
     site.manage("volume_attachment get_connector --host nowhere", 1);
@@ -196,5 +201,6 @@ fn machine_types_are_shown_and_changed() {
     assert!(table.contains("Result: Warning") && table.contains("Instances found without hw_machine_type"), "{table}");
     site.cloud.stop();
     site.manage(&format!("libvirt get_machine_type {server}"), 1);
+    site.manage(&update(&server, "pc"), 1);
     site.manage("libvirt list_unset_machine_type", 1);
 }

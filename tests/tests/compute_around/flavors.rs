@@ -1,4 +1,4 @@
-//! Extra specs, compared with the contract's list of known extra specs.
+//! Extra specs, compared with the contract's list of known extra specs, and the policy rules for flavors.
 
 use std::sync::Arc;
 
@@ -122,4 +122,21 @@ async fn extra_specs_of_the_operator_s_own_are_validated() {
         assert_eq!((answer.status, answer.message()), (status, message), "{version} {specs}");
     }
     api.stop().await;
+}
+
+#[actix_rt::test]
+async fn the_policy_decides_who_manages_flavors() {
+    for (verb, rule) in [("POST", "create"), ("PUT", "update"), ("DELETE", "delete")] {
+        let policy = format!("'os_compute_api:os-flavor-manage:{rule}': 'role:member'");
+        let api = Api::start_with(&policy, None).await;
+        for (method, path, body) in [
+            ("POST", "/flavors", Some(json!({"flavor": {"name": "mine", "ram": 1, "vcpus": 1, "disk": 1}}))),
+            ("PUT", "/flavors/1", Some(json!({"flavor": {"description": "d"}}))),
+            ("DELETE", "/flavors/1", None),
+        ] {
+            let status = api.call(method, path, "2.55", "alice:web", body).await.status;
+            assert_eq!(status != 403, method == verb, "{method} with {policy}: {status}");
+        }
+        api.stop().await;
+    }
 }

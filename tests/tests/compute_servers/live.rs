@@ -97,6 +97,7 @@ async fn live_migrations_accept_the_body_of_each_version() {
         ("2.25", json!({"host": null, "block_migration": true, "disk_over_commit": false})),
         ("2.29", json!({"host": null, "block_migration": true, "force": true})),
         ("2.68", json!({"host": null, "block_migration": true, "force": true})),
+        ("2.68", json!({"host": subject.other().await, "block_migration": "auto", "force": true})),
         ("2.30", json!({"host": null, "block_migration": "auto", "force": true})),
         ("2.34", json!({"host": "nowhere", "block_migration": "auto"})),
         ("2.34", json!({"host": subject.host().await, "block_migration": "auto"})),

@@ -191,6 +191,13 @@ async fn trusted_certificates_are_taken_with_a_rebuild_and_by_whom_the_policy_le
     none["trusted_image_certificates"] = Value::Null;
     done(&open, &id, "2.63", rebuild(none)).await;
     assert_eq!(now(&id).await, Value::Null);
+    // At most 50 certificates.
+    for (count, status) in [(51, 400), (50, 202)] {
+        let mut many = plain();
+        many["trusted_image_certificates"] = (0..count).map(|number| json!(format!("cert-{number}"))).collect();
+        let answer = act(&open, &id, "2.63", rebuild(many)).await;
+        assert_eq!(answer.status, status, "{count} certificates: {}", answer.body);
+    }
     assert_eq!(act(&open, &id, "2.62", rebuild(certs(plain()))).await.status, 400, "2.62 accepts certificates");
     let made = create(&open, "2.63", certs(Api::wish("certified"))).await;
     assert_eq!(now(&id_of(&made)).await, json!(["cert-a", "cert-b"]));

@@ -4,9 +4,11 @@
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot, Reserve, ServerClaim};
 use chronova_actors::operations::heal_allocations::{HealReject, HealRequest, HealedServer};
+use chronova_actors::ports::PortError;
 use chronova_actors::process::{attach_interface, detach_interface};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ConsumerId, InstanceId, ProjectId, ProviderId, UserId};
+use chronova_events::instance::PowerAction;
 use chronova_events::ledger::{Allocation, Claimed};
 use chronova_tests::bandwidth::{CLASS, KILOBITS, bridge_of, held, port};
 use chronova_tests::process_harness::{Case, prove};
@@ -174,6 +176,16 @@ async fn a_heal_gives_ports_their_bandwidth_back() {
     };
     assert_eq!(without.len() + 1, before.len(), "the bandwidth was to be left out");
     heal(HealRequest { force: true, ..HealRequest::default() }).await;
+
+    // A task may claim or release allocations itself, so a server in a task is not healed.
+    lose().await;
+    world.brakes.hold("stop");
+    life.power(id(1), PowerAction::Stop).await.unwrap();
+    world.brakes.reached("stop").await;
+    assert_eq!(heal(HealRequest::default()).await, HealedServer::InTask("powering-off"));
+    world.brakes.release("stop");
+    life.settled().await;
+    assert_eq!(heal(HealRequest::default()).await, HealedServer::Created(before));
     life.stop().await;
     world.check().await;
 }
@@ -223,6 +235,19 @@ async fn a_heal_names_the_only_provider_that_fits_a_port() {
     let dry = heal(HealRequest { dry_run: true, ..HealRequest::default() }).await.unwrap();
     assert_eq!((dry, world.network.given_to(port(1))), (HealedServer::Created(before.clone()), None));
 
+    // The network service does not show the ports. A heal without the ports does not ask it.
+    world.network.hide_requests(true);
+    let unread = heal(HealRequest::default()).await;
+    assert!(matches!(unread, Err(HealReject::Ports(PortError::Unavailable(_)))), "{unread:?}");
+    let alone = heal(HealRequest { skips_ports: true, dry_run: true, ..HealRequest::default() }).await;
+    assert!(matches!(alone, Ok(HealedServer::Created(_))), "{alone:?}");
+    world.network.hide_requests(false);
+    // The network service does not change the binding.
+    world.network.limit_namings(Some(0));
+    let unnamed = heal(HealRequest::default()).await;
+    assert!(matches!(unnamed, Err(HealReject::PortsNotUpdated(_))), "{unnamed:?}");
+    world.network.limit_namings(None);
+
     // Others have all processors of the host, so the claim is refused after the binding was written.
     let root = ledger(&life, |ledger| ledger.providers.values().find(|known| known.parent.is_none()).unwrap().id);
     let mut others = Vec::new();
@@ -241,6 +266,13 @@ async fn a_heal_names_the_only_provider_that_fits_a_port() {
     let refused = heal(HealRequest::default()).await;
     assert!(matches!(refused, Err(HealReject::Ledger(CommandError::Rejected(_)))), "{refused:?}");
     assert_eq!(world.network.given_to(port(1)), None, "the binding names a provider that gives nothing");
+    // The network service does not take the name back.
+    world.network.limit_namings(Some(1));
+    let named = heal(HealRequest::default()).await;
+    let Err(HealReject::PortsNotRestored { ports, .. }) = &named else { panic!("{named:?}") };
+    assert_eq!(*ports, port(1).to_string());
+    world.network.limit_namings(None);
+    life.context().networks.name_providers(&[(port(1), None)], &nobody).await.unwrap();
     for other in others {
         tell(&life, LedgerCommand::Release { consumer: ConsumerId::new(other) }).await;
     }

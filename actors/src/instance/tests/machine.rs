@@ -101,4 +101,7 @@ fn a_shelved_server_without_a_machine_type_gets_one_from_an_operator() {
         "there is nothing to compare"
     );
     assert_eq!(of(&away.and(change("q35", false))).0, Some("q35"));
+    // A server that is shelved and still on its host may be changed, too.
+    let kept = super::work::shelved();
+    assert_eq!(kept.when(change("q35", false)), Ok(vec!["instance.machine_type_changed"]));
 }

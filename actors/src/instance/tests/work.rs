@@ -83,7 +83,7 @@ fn ended(end: WorkOutcome) -> Command {
     told(WorkRecord::Ended { process: WORK, end })
 }
 
-fn shelved() -> Given {
+pub(super) fn shelved() -> Given {
     active().and(asked("shelve")).and(ended(WorkOutcome::Shelved { image: IMAGE }))
 }
 

@@ -46,7 +46,19 @@ impl<'a> RunningCloud<'a> {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Result<Value, RefusedRequest>, CommandFailure> {
-        let (status, answer) = self.client()?.call(method, path, body).map_err(|failure| unreachable(&failure))?;
+        self.call_at(method, path, body, operator_client::LATEST)
+    }
+
+    /// Like [`RunningCloud::call`], at other microversions.
+    pub(in crate::commands) fn call_at(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        versions: &str,
+    ) -> Result<Result<Value, RefusedRequest>, CommandFailure> {
+        let answered = self.client()?.call_at(method, path, body, versions);
+        let (status, answer) = answered.map_err(|failure| unreachable(&failure))?;
         if (200..300).contains(&status) {
             return Ok(Ok(answer));
         }

@@ -12,6 +12,8 @@ use chronova_events::error_chain::ErrorChain;
 
 /// The microversion of Placement that schedulers need, from Nova's documentation.
 const PLACEMENT_NEEDED: (u32, u32) = (1, 36);
+/// The last microversion at which the Compute API lists volumes.
+const WITH_VOLUMES: &str = "compute 2.35";
 
 pub(super) async fn all(
     config: &Config,
@@ -21,7 +23,7 @@ pub(super) async fn all(
     vec![
         ("Cells v2", CheckResult::success()),
         ("Placement API", placement(cloud.get("/placement/"))),
-        ("Cinder API", CheckResult::success()),
+        ("Cinder API", volumes(cloud.call_at("GET", "/compute/v2.1/os-volumes?limit=1", None, WITH_VOLUMES))),
         ("Policy File JSON to YAML Migration", policy_file(config)),
         ("Older than N-1 computes", CheckResult::success()),
         ("hw_machine_type unset", machine_types(cloud)),
@@ -53,6 +55,25 @@ fn served(shown: &Value) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
+/// Whether Cinder has the microversion 3.44, as Nova checks. The server lists volumes at this microversion, so an older
+/// Cinder refuses. The embedded volume service always answers.
+fn volumes(answer: Result<Result<Value, RefusedRequest>, CommandFailure>) -> CheckResult {
+    match answer {
+        Ok(Ok(_)) => CheckResult::success(),
+        Ok(Err(RefusedRequest { status, message, .. })) if status >= 500 => CheckResult::new(
+            Verdict::Failure,
+            format!("Cinder API 3.44 or greater is required. The server answers {status}: {message}"),
+        ),
+        Ok(Err(refused)) => unknown(&refused),
+        Err(failure) => CheckResult::new(Verdict::Warning, format!("Unknown. {failure}")),
+    }
+}
+
+fn unknown(refused: &RefusedRequest) -> CheckResult {
+    let RefusedRequest { status, message, .. } = refused;
+    CheckResult::new(Verdict::Warning, format!("Unknown, because the server answers {status}: {message}"))
+}
+
 fn policy_file(config: &Config) -> CheckResult {
     let targets = config.targets();
     let Some(file) = &targets.web.policy.policy_file else { return CheckResult::success() };
@@ -82,13 +103,7 @@ fn machine_types(cloud: &RunningCloud<'_>) -> CheckResult {
 fn unset_machine_types(answer: Result<Result<Value, RefusedRequest>, CommandFailure>) -> CheckResult {
     let shown = match answer {
         Ok(Ok(shown)) => shown,
-        Ok(Err(refused)) => {
-            let RefusedRequest { status, message, .. } = refused;
-            return CheckResult::new(
-                Verdict::Warning,
-                format!("Unknown, because the server answers {status}: {message}"),
-            );
-        }
+        Ok(Err(refused)) => return unknown(&refused),
         Err(failure) => return CheckResult::new(Verdict::Warning, format!("Unknown. {failure}")),
     };
     match shown["servers"].as_array().is_some_and(|servers| !servers.is_empty()) {
@@ -157,6 +172,22 @@ mod tests {
         assert_eq!(placement(Ok(json!({}))).verdict, Verdict::Failure, "an answer without versions");
         let silent = placement(Err(CommandFailure::Usage("no answer".to_owned())));
         assert_eq!(silent.details.as_deref(), Some("Placement API does not seem to be running. no answer"));
+    }
+
+    #[test]
+    fn an_older_cinder_blocks_an_upgrade() {
+        let refused = |status| Ok(Err(RefusedRequest { status, key: String::new(), message: "No.".to_owned() }));
+        let silent = Err(CommandFailure::Usage("the server does not answer".to_owned()));
+        for (answer, verdict, words) in [
+            (Ok(Ok(json!({"volumes": []}))), Verdict::Success, ""),
+            (refused(503), Verdict::Failure, "Cinder API 3.44 or greater is required. The server answers 503: No."),
+            (refused(403), Verdict::Warning, "the server answers 403: No."),
+            (silent, Verdict::Warning, "the server does not answer"),
+        ] {
+            let found = volumes(answer);
+            assert_eq!(found.verdict, verdict, "{found:?}");
+            assert!(found.details.as_deref().unwrap_or_default().contains(words), "{found:?}");
+        }
     }
 
     #[test]
