@@ -57,9 +57,15 @@ fn categories_and_sub_commands_are_listed() {
 #[test]
 fn databases_that_do_not_exist_have_novas_codes() {
     let site = ManagedCloud::stopped();
-    for line in
-        ["db sync", "db sync --local_cell", "db sync 960aac0e09ea", "api_db sync", "db version", "api_db version"]
-    {
+    for line in [
+        "db sync",
+        "db sync --local_cell",
+        "db sync --database_connection mysql://x",
+        "db sync 960aac0e09ea",
+        "api_db sync",
+        "db version",
+        "api_db version",
+    ] {
         site.manage(line, 0);
     }
     for line in ["db version", "api_db version"] {
@@ -186,6 +192,7 @@ fn a_new_deployment_is_set_up_in_novas_order() {
     let create = "cell_v2 create_cell --name=cell1 --verbose";
     site.manage("api_db sync", 0);
     site.manage("cell_v2 map_cell0", 0);
+    site.manage("db sync", 0);
     assert_eq!(site.manage(create, 0), format!("{CELL1}\n"));
     site.manage("db sync", 0);
     let cells = site.manage("cell_v2 list_cells", 0);
@@ -255,6 +262,12 @@ fn hosts_and_servers_of_the_cell_are_shown() {
         assert!(found.contains(&format!("compute host '{}': {}\n", text("name"), text("id"))), "{found}");
     }
     assert!(found.ends_with(&format!("Found 0 unmapped computes in cell: {CELL1}\n")), "{found}");
+    assert!(!found.contains("Creating host mapping"), "a mapped host is shown as a new one: {found}");
+    // All servers are mapped, so no run leaves one for the next.
+    site.manage("cell_v2 map_instances", 0);
+    for rest in ["", " --max-count 1", " --max-count 1", " --reset"] {
+        site.manage(&format!("cell_v2 map_instances --cell_uuid {CELL1}{rest}"), 0);
+    }
     // Servers are mapped with their host, so the set-up of an upgrade finds them in the one cell.
     let mapped = "All hosts are already mapped to cell(s).\n";
     assert_eq!(

@@ -31,7 +31,7 @@ expect "the guest is booted and writes a marker on its disk" mark "$ONE" first
 like "the config drive has the server's password" \
   "$(inside "$ONE" 'mkdir -p /c; mount -t iso9660 -o ro /dev/sr0 /c && cat /c/openstack/latest/meta_data.json; umount /c')" pa55word-of-one
 expect "an image of the running guest is made" did server image create --wait --name life-image life-one
-os server create --wait --flavor "$NAME" --image life-image --network "$NAME" life-two >"$WORK/two" 2>&1 \
+os server create --wait --flavor "$NAME" --image life-image --network "$NAME" --config-drive True life-two >"$WORK/two" 2>&1 \
   || bad "a server is made from the image" "$(tail -n 20 "$WORK/two")"
 TWO=$(get server life-two id); SERVERS+=("$TWO")
 
@@ -98,9 +98,17 @@ within 90 "the first server is ACTIVE" is life-one ACTIVE
 
 # --------------------------------------------------------------------------- rebuild; shelve and unshelve with a volume
 
-expect "the second server is rebuilt" did server rebuild --wait --image "$(get image "$NAME" id)" life-two
+# The client cannot send a file with a rebuild, so the script calls the API directly.
+expect "a rebuild of the second server with metadata and a file is requested" curl -fsS -m 20 -o /dev/null \
+  -H "X-Auth-Token: $(os token issue -f value -c id)" -H 'Content-Type: application/json' -H 'OpenStack-API-Version: compute 2.56' \
+  -d "{\"rebuild\": {\"imageRef\": \"$(get image "$NAME" id)\", \"metadata\": {\"role\": \"rebuilt\"},
+    \"personality\": [{\"path\": \"/etc/motd\", \"contents\": \"$(printf new-file | base64)\"}]}}" "$URL/compute/v2.1/servers/$TWO/action"
+within 120 "the rebuilt server is ACTIVE" is life-two ACTIVE
 same "the first guest runs from its own disk again, with the other marker" "$(marker "$ONE")" repaired
 like "the rebuilt guest has a new disk" "$(marker "$TWO")" 'No such file'
+DRIVE=$(inside "$TWO" 'mkdir -p /c; mount -t iso9660 -o ro /dev/sr0 /c && cat /c/openstack/latest/meta_data.json /c/openstack/content/0000; echo; umount /c')
+like "the rebuilt guest's config drive has the new metadata" "$DRIVE" '"role": ?"rebuilt"'
+like "the rebuilt guest's config drive has the new file" "$DRIVE" 'new-file'
 same "the rebuilt guest reads the same word from the volume" "$(read_from "$TWO" vdb)" carried-over
 os server remove volume life-two life-data
 within 120 "the volume is available before it moves back" volume_is life-data available

@@ -78,6 +78,16 @@ async fn aggregates_and_disabled_hosts_show_in_placement() {
     let disabled = switch("disabled").await;
     assert_eq!(disabled.difference(&traits).collect::<Vec<_>>(), [DISABLED]);
     assert_eq!(switch("enabled").await, traits);
+
+    // Placement does not know the host: the mirror changes nothing, and the requests succeed all the same.
+    let path = format!("/placement/resource_providers/{host}");
+    let gone = api.ask("DELETE", &path, "1.39", ADMIN, None).await;
+    assert_eq!(gone.status, 204, "{}", gone.body);
+    for verb in ["add_host", "remove_host"] {
+        let body = json!({verb: {"host": name}});
+        let answer = api.call("POST", "/os-aggregates/1/action", "2.1", ADMIN, Some(body)).await;
+        assert_eq!(answer.status, 200, "{verb}: {}", answer.body);
+    }
     api.stop().await;
 }
 

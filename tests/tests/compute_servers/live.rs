@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chronova_hypervisor::guest::NicPlug;
+use chronova_hypervisor::sim::DriverCall;
 use chronova_tests::compute_api::{ADMIN, Api, contract, read};
 use serde_json::{Value, json};
 
@@ -314,4 +315,6 @@ async fn waiting_live_migrations_are_aborted_from_2_65_on() {
     let all = api.get("/os-migrations", "2.59").await["migrations"].take();
     let ends: Vec<&str> = all.as_array().unwrap().iter().map(|row| row["status"].as_str().unwrap()).collect();
     assert_eq!(ends, ["cancelled", "completed", "cancelled"]);
+    // So these aborts succeed on every hypervisor.
+    assert_eq!(api.world.fleet.calls(DriverCall::AbortMigration), 0, "a host was asked to abort");
 }

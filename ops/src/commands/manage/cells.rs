@@ -36,7 +36,7 @@ pub enum CellCommand {
     /// Map servers to a cell: they are mapped when they get a host.
     MapInstances {
         #[arg(long = "cell_uuid", alias = "cell-uuid", value_name = "UUID")]
-        cell_uuid: String,
+        cell_uuid: Option<String>,
         #[arg(long = "max-count", value_name = "NUMBER")]
         max_count: Option<String>,
         #[arg(long)]
@@ -142,7 +142,9 @@ pub(super) fn run(
             writeln!(out, "Cell0 is already setup")?;
             Ok(0)
         }
-        CellCommand::MapInstances { cell_uuid, max_count, .. } => map_instances(cell_uuid, max_count.as_deref(), out),
+        CellCommand::MapInstances { cell_uuid, max_count, .. } => {
+            map_instances(cell_uuid.as_deref(), max_count.as_deref(), out)
+        }
         CellCommand::MapCellAndHosts { transport_url, verbose, .. } => {
             map_cell_and_hosts(transport_url.as_deref(), *verbose, cloud, out)
         }
@@ -261,13 +263,17 @@ fn create_cell(
     Ok(2)
 }
 
-fn map_instances(cell: &str, max_count: Option<&str>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+fn map_instances(
+    cell: Option<&str>,
+    max_count: Option<&str>,
+    out: &mut dyn Write,
+) -> Result<ManageExit, CommandFailure> {
     if max_count.is_some_and(|text| !matches!(text.parse::<u64>(), Ok(1..))) {
         writeln!(out, "Must supply a positive value for max-count")?;
         return Ok(BAD_INPUT);
     }
-    if !is_known(cell) {
-        return not_found(cell, UNEXPECTED, out);
+    if let Some(unknown) = cell.filter(|cell| !is_known(cell)) {
+        return not_found(unknown, UNEXPECTED, out);
     }
     complain("Servers belong to the one cell from their first host on, so none is left to map.\n");
     Ok(0)

@@ -28,6 +28,9 @@ pub enum DbCommand {
         /// Accepted; there is no cell database.
         #[arg(long = "local_cell", alias = "local-cell")]
         local_cell: bool,
+        /// Accepted; there is no cell database.
+        #[arg(long = "database_connection", alias = "database-connection", value_name = "URL")]
+        database_connection: Option<String>,
         version: Option<String>,
     },
     /// Move old events of the log into its archive, as `chronova log prune` does.
