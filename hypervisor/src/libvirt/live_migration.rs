@@ -324,15 +324,18 @@ impl LiveMigration for LibvirtDriver {
     async fn force_complete(&self, instance: InstanceId, how: ForceComplete) -> DriverResult<()> {
         self.ask(CALL, move |connect, _| {
             let domain = domain::require(connect, instance)?;
-            match how {
-                ForceComplete::PostCopy => match migration::start_post_copy(&domain) {
-                    Err(DriverError::Failed { message, .. }) if migration_plan::set_out_without_post_copy(&message) => {
-                        domain.suspend().during(CALL)
+            if how == ForceComplete::PostCopy {
+                match migration::start_post_copy(&domain) {
+                    Err(DriverError::Failed { message, .. }) if migration_plan::set_out_without_post_copy(&message) => {}
+                    started => {
+                        let switched = started.is_ok();
+                        tracing::info!(server = %instance, switched, "a live migration was asked to switch to post-copy");
+                        return started;
                     }
-                    started => started,
-                },
-                ForceComplete::Pause => domain.suspend().during(CALL),
+                }
             }
+            tracing::info!(server = %instance, "a live migration pauses its guest to end");
+            domain.suspend().during(CALL)
         })
         .await
     }
