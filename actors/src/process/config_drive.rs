@@ -13,7 +13,7 @@ pub(super) async fn content(work: &StepRun, server: &Alive, plugged: &[Nic]) -> 
     let failed = |reason: String| StepError::fatal(500, "The config drive could not be created.", reason);
     let options = &work.context.server_options.metadata;
     let floating = sources::floating_ip(work.context.networks.as_ref(), server).await?;
-    let said = sources::said(options, server).await.map_err(failed)?;
+    let said = sources::said(options, work.context.log.as_ref(), server).await.map_err(failed)?;
     let about = GuestMetadata {
         server,
         password: password.as_deref(),
