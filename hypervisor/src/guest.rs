@@ -63,7 +63,7 @@ pub struct RescuePlace {
     pub bus: Option<String>,
 }
 
-/// What a new definition of a guest renews besides the definition.
+/// The parts of a guest that a new definition renews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renew {
     /// Nothing: disks and files stay as they are, and the content of the config drive is not read. A missing guest is
