@@ -509,8 +509,7 @@ impl Trial {
         driver.start(instance).await.check("start")
     }
 
-    /// Redefines the guest three times: first with a rescue disk, then with its own disk again, and last with new
-    /// disks.
+    /// Redefines the guest: first with a rescue disk, then with its own disk again, and last with new disks.
     async fn shapes(&self, guest: &GuestSpec) -> CheckOutcome {
         let (driver, instance) = (&self.driver, guest.instance);
         let redefinition = driver.redefinition().needed()?;
@@ -523,9 +522,9 @@ impl Trial {
             redefinition.redefine(guest, Renew::Nothing).await.check("end of a rescue")?;
             self.is(instance, "a guest runs from its own disk after a rescue", PowerState::Running).await?;
         }
-        for renew in [Renew::Root, Renew::All] {
-            redefinition.redefine(guest, renew).await.check("new disks")?;
-            self.is(instance, "a guest with new disks runs", PowerState::Running).await?;
+        for renew in [Renew::Definition, Renew::Root, Renew::All] {
+            redefinition.redefine(guest, renew).await.check("new definition or disks")?;
+            self.is(instance, "a guest with a new definition or new disks runs", PowerState::Running).await?;
         }
         let listed = driver.guests().await.check("guests")?;
         let seen = listed.iter().filter(|status| status.instance == instance).count();

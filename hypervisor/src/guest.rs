@@ -63,9 +63,12 @@ pub struct RescuePlace {
     pub bus: Option<String>,
 }
 
-/// Which disks of a guest are recreated.
+/// The parts of a guest that a new definition renews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renew {
+    /// Nothing: disks and files stay as they are, and the content of the config drive is not read. A missing guest is
+    /// not created. A guest that Nova defined keeps its definition.
+    Definition,
     /// No disk: existing ones stay, and missing ones are created.
     Nothing,
     /// The root disk.

@@ -97,6 +97,15 @@ unlike "the image of the stopped guest has no backing file" "$INFO" 'backing fil
 expect "the second server is deleted" os server delete --wait images-two
 same "nothing of the second server is left on the host" "$(leftovers "$TWO")" ""
 
+# ------------------------------------------------------------------------------------------ a guest that writes nothing
+
+truncate -s 1M "$WORK/blank.raw"
+expect "an empty image is uploaded" os image create --disk-format raw --container-format bare --file "$WORK/blank.raw" images-blank
+expect "a server is made from the empty image" os server create --wait --flavor "$NAME" --image images-blank --network "$NAME" images-silent
+SILENT=$(get server images-silent id); SERVERS+=("$SILENT")
+same "a guest that writes nothing has an empty log" "$(os console log show images-silent 2>&1)" ""
+expect "that server is deleted" os server delete --wait images-silent
+
 # -------------------------------------------------------------------------------------------------------------- backups
 
 for n in 1 2 3; do os server backup create --wait --name "images-backup-$n" --type daily --rotate 2 images-one >/dev/null 2>&1; done

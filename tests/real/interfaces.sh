@@ -45,7 +45,9 @@ like "a second attachment of the port is refused" "$(os server add port nic-one 
 
 # ---------------------------------------------------------------------------------------- the interface after a restart
 
+expect "somebody changes the guest's definition" v desc "$ONE" --config --title --new-desc outside
 expect "the server is rebooted hard" os server reboot --hard --wait nic-one
+unlike "the guest's definition is made again" "$(v dumpxml --inactive "$ONE")" '<title>outside</title>'
 ready nic-one "the guest is booted again" 2
 within 60 "the guest's kernel sees the network card after the reboot" cable "$MAC"
 DRIVE=$(drive)

@@ -19,6 +19,7 @@ ends_clean() {
   for host in h1 h2; do same "nothing of the server is left on $host" "$(files_on $host "$ID"; on $host list --all --uuid)" ""; done
   drop_volume
 }
+logged() { sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -aF -- "$1"; } # words
 arrived() { # host
   within 180 "the server is ACTIVE on $1" is_at "$ONE" "$1"
   within 20 "the guest runs on $1" runs_on "$1" "$ID"
@@ -85,15 +86,22 @@ within 60 "the second slow migration runs" migration_is "$ONE" running
 within 20 "the running migration shows its progress" tells_bytes "$ONE" "$(uuid_of "$ONE")"
 expect "the second slow migration is forced to complete" forced
 arrived "$SECOND"
+like "the log says that the guest is paused" "$(logged 'pauses its guest')" "$ID"
+same "no guest was switched to post-copy" "$(logged 'switch to post-copy')" ""
 counts_on "$ONE"
 
 # ------------------------------------------------------------------------------------------------------------ post-copy
 
-with 'live_migration_bandwidth = 2' 'live_migration_permit_post_copy = true'
+with 'live_migration_bandwidth = 2' 'live_migration_permit_post_copy = true' 'live_migration_permit_auto_converge = true'
 expect "a migration with post-copy is requested" leaves
 within 60 "the migration with post-copy runs" migration_is "$ONE" running
+within 30 "post-copy is enabled" eval '[ "$(FIRST=$SECOND; can postcopy-ram)" = true ]'
+same "auto-converge is off beside post-copy" "$(FIRST=$SECOND; can auto-converge)" false
+PAUSED=$(logged 'pauses its guest' | wc -l)
 expect "the migration with post-copy is forced to complete" forced
 arrived "$FIRST"
+like "the log says that the guest is switched to post-copy" "$(logged 'switch to post-copy')" 'switched=true'
+same "the guest is not paused for that" "$(logged 'pauses its guest' | wc -l)" "$PAUSED"
 counts_on "$ONE"
 
 # The destination's kernel does not allow post-copy. So QEMU slows the guest down, and a forced completion pauses the

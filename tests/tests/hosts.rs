@@ -250,6 +250,7 @@ async fn a_power_failure_of_the_host_loses_no_volume() {
     life.shows(id(1), "ACTIVE").await;
     life.settled().await;
     assert_eq!((of_guest(), of_server()), (1, 1), "the guest came back without its volume");
+    assert_eq!(world.brakes.guest(id(1)).unwrap().volumes.len(), 1, "the new definition lacks the volume");
     life.detach(id(1), 1).await.unwrap();
     life.settled().await;
     assert_eq!((of_guest(), of_server()), (0, 0), "the volume cannot be detached any more");

@@ -1,9 +1,12 @@
 //! Every row of docs/requirements has a unique id and a valid status. The tests that a status names exist, and ran.
+//! If only a long run has a test or check, its last result in `tests/soak.txt` counts.
 //!
 //! `CHRONOVA_RAN` is the folder in which `ops/test.sh` gathers what ran. Without it only the texts are compared.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
+#[path = "requirements/long_runs.rs"]
+mod long_runs;
 #[path = "requirements/ran.rs"]
 mod ran;
 
@@ -11,6 +14,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use long_runs::LongRuns;
 use ran::{Outcome, Ran};
 
 /// (part, rows). Ids are never reused and rows never removed, so these numbers only grow.
@@ -52,6 +56,14 @@ impl Proof {
             Some(check) => ran.check(&self.test, check),
             None => ran.outcome(&self.test),
         }
+    }
+
+    /// Whether only a long run has it: a script of `tests/soak`, or a check of the long form of `script`, the text of
+    /// its script.
+    fn is_long(&self, script: &str) -> bool {
+        let in_long_form =
+            |check: &str| short_form(script).is_some_and(|short| script.contains(check) && !short.contains(check));
+        self.test.starts_with("tests/soak/") || self.check.as_deref().is_some_and(in_long_form)
     }
 }
 
@@ -149,22 +161,30 @@ fn short_form(script: &str) -> Option<&str> {
     Some(&script[..end])
 }
 
-/// Why a normal run of `ops/test.sh` does not run this check of `script`; `None` if the run includes it. `script` is
-/// the script's text.
-fn lacks_in_script(proof: &Proof, script: &str) -> Option<String> {
+fn text_of(script: &str) -> String {
+    fs::read_to_string(root().join(script)).unwrap()
+}
+
+fn last_long_runs() -> LongRuns {
+    LongRuns::of(&text_of("tests/soak.txt"))
+}
+
+/// Why no run of `ops/test.sh` proves this check of `script`, the script's text; `None` if a normal run includes the
+/// check, or the last long run proved it.
+fn lacks_in_script(proof: &Proof, script: &str, long_runs: &LongRuns) -> Option<String> {
     let Proof { test, check } = proof;
     match (check, short_form(script)) {
-        (None, None) => None,
+        (Some(check), _) if !script.contains(check.as_str()) => Some(format!("`{test}` has no check \"{check}\"")),
+        _ if proof.is_long(script) => long_runs.lacks(test),
         (None, Some(_)) => Some(format!("`{test}` has a long form: name the check, as in `{test} \"it is ACTIVE\"`")),
-        (Some(check), short) if short.unwrap_or(script).contains(check.as_str()) => None,
-        (Some(check), _) => Some(format!("no normal run of `{test}` has the check \"{check}\"")),
+        _ => None,
     }
 }
 
-fn lacks(proof: &Proof, functions: &BTreeSet<String>) -> Option<String> {
+fn lacks(proof: &Proof, functions: &BTreeSet<String>, long_runs: &LongRuns) -> Option<String> {
     let Proof { test, check } = proof;
     if is_script(test) {
-        return lacks_in_script(proof, &fs::read_to_string(root().join(test)).unwrap());
+        return lacks_in_script(proof, &text_of(test), long_runs);
     }
     match check {
         None if functions.contains(test) => None,
@@ -173,9 +193,15 @@ fn lacks(proof: &Proof, functions: &BTreeSet<String>) -> Option<String> {
     }
 }
 
-/// Why a run does not prove a row with these tests.
-fn unproven(proofs: &[Proof], ran: &Ran) -> Option<String> {
-    let outcomes: Vec<_> = proofs.iter().map(|proof| (proof, proof.outcome(ran))).collect();
+/// The outcome of the run that has the proof: this run, or the last long run.
+fn outcome(proof: &Proof, ran: &Ran, long_runs: &LongRuns) -> Option<Outcome> {
+    let is_long = is_script(&proof.test) && proof.is_long(&text_of(&proof.test));
+    if is_long { long_runs.outcome(&proof.test) } else { proof.outcome(ran) }
+}
+
+/// Why a row is not proven by these tests with these outcomes.
+fn unproven(proofs: &[Proof], outcome: impl Fn(&Proof) -> Option<Outcome>) -> Option<String> {
+    let outcomes: Vec<_> = proofs.iter().map(|proof| (proof, outcome(proof))).collect();
     for (Proof { test, check }, outcome) in &outcomes {
         let name = check.as_ref().map_or_else(|| format!("`{test}`"), |check| format!("`{test} \"{check}\"`"));
         match outcome {
@@ -201,13 +227,13 @@ fn every_requirement_has_its_own_id() {
 
 #[test]
 fn every_status_holds() {
-    let functions = test_functions();
+    let (functions, long_runs) = (test_functions(), last_long_runs());
     let mut wrong = Vec::new();
     for row in PARTS.into_iter().flat_map(|(part, _)| rows(part)) {
         match parse(&row.status) {
             Err(reason) => wrong.push(format!("{} {}: {reason}", row.place, row.id)),
             Ok(Status::Done(proofs)) => {
-                let missing = proofs.iter().filter_map(|proof| lacks(proof, &functions));
+                let missing = proofs.iter().filter_map(|proof| lacks(proof, &functions, &long_runs));
                 wrong.extend(missing.map(|reason| format!("{} {}: {reason}", row.place, row.id)));
             }
             Ok(Status::Open | Status::Partial | Status::NotPlanned) => {}
@@ -223,12 +249,13 @@ fn every_row_that_is_done_ran() {
         println!("skipped: CHRONOVA_RAN does not name what a run of ops/test.sh gathered");
         return;
     };
-    let ran = Ran::read(Path::new(&folder));
+    let (ran, long_runs) = (Ran::read(Path::new(&folder)), last_long_runs());
     assert!(!ran.is_empty(), "no test is in {}", folder.display());
     let mut wrong = Vec::new();
     for row in PARTS.into_iter().flat_map(|(part, _)| rows(part)) {
         if let Ok(Status::Done(proofs)) = parse(&row.status) {
-            wrong.extend(unproven(&proofs, &ran).map(|reason| format!("{} {}: {reason}", row.place, row.id)));
+            let reason = unproven(&proofs, |proof| outcome(proof, &ran, &long_runs));
+            wrong.extend(reason.map(|reason| format!("{} {}: {reason}", row.place, row.id)));
         }
     }
     assert!(wrong.is_empty(), "{} rows are not proven by this run:\n{}", wrong.len(), wrong.join("\n"));
@@ -278,16 +305,45 @@ fn named(test: &str, check: Option<&str>) -> Proof {
 }
 
 #[test]
-fn checks_of_long_runs_are_no_proof() {
+fn a_check_of_a_long_run_is_proof_only_if_its_last_long_run_passed() {
     let script = "set -u\nexpect \"it boots\" true\nlong_run || verdict\nexpect \"it moves\" true\n";
     let test = "tests/real/live.sh";
-    assert_eq!(lacks_in_script(&named(test, Some("it boots")), script), None);
-    assert!(lacks_in_script(&named(test, Some("it moves")), script).is_some());
-    assert!(lacks_in_script(&named(test, None), script).is_some(), "a row that names no check was accepted");
-    assert_eq!(lacks_in_script(&named(test, None), "[ -z \"${CHRONOVA_SOAK:-}\" ] || HOSTS=3\n"), None);
+    let passed = LongRuns::of("# date, commit, ...\n2026-11-28\t0123abc\tok\t60\ttests/real/live.sh\n");
+    let failed = LongRuns::of("2026-11-28\t0123abc\tfailed\t60\ttests/real/live.sh\n");
+    let skipped = LongRuns::of("2026-11-28\t0123abc\tskipped\t1\ttests/real/live.sh\n");
+    let other = LongRuns::of("2026-11-28\t0123abc\tok\t60\ttests/real/storage.sh\n");
+    let moves = named(test, Some("it moves"));
+    assert_eq!(lacks_in_script(&moves, script, &passed), None);
+    for no_proof in [&failed, &skipped, &other] {
+        assert!(lacks_in_script(&moves, script, no_proof).is_some(), "no long run showed the check");
+        assert_eq!(lacks_in_script(&named(test, Some("it boots")), script, no_proof), None, "a normal run has it");
+    }
+    assert!(lacks_in_script(&named(test, Some("it sings")), script, &passed).is_some(), "no run has the check");
+    assert!(lacks_in_script(&named(test, None), script, &passed).is_some(), "a row that names no check was accepted");
+    let no_long_form = "[ -z \"${CHRONOVA_SOAK:-}\" ] || HOSTS=3\n";
+    assert_eq!(lacks_in_script(&named(test, None), no_long_form, &failed), None);
     let functions = test_functions();
-    assert!(lacks(&named("checks_of_long_runs_are_no_proof", Some("it boots")), &functions).is_some());
-    assert_eq!(lacks(&named("tests/real/client.sh", None), &functions), None);
+    let name = "a_check_of_a_long_run_is_proof_only_if_its_last_long_run_passed";
+    assert_eq!(lacks(&named(name, None), &functions, &other), None);
+    assert!(lacks(&named(name, Some("it boots")), &functions, &passed).is_some());
+    assert_eq!(lacks(&named("tests/real/client.sh", None), &functions, &other), None);
+}
+
+#[test]
+fn a_script_for_long_runs_alone_is_proof_only_if_its_last_run_passed() {
+    let lines = |result| LongRuns::of(&format!("2026-11-28\t0123abc\t{result}\t60\ttests/soak/nfs.sh\n"));
+    let (whole, functions) = (named("tests/soak/nfs.sh", None), BTreeSet::new());
+    assert_eq!(lacks(&whole, &functions, &lines("ok")), None);
+    assert!(lacks(&whole, &functions, &lines("failed")).is_some());
+    assert!(lacks(&whole, &functions, &LongRuns::of("")).is_some());
+    assert!(lacks(&named("tests/soak/nfs.sh", Some("it sings")), &functions, &lines("ok")).is_some());
+    // The normal run did not have it, so the long run's result decides.
+    let ran = Ran::default();
+    let judge =
+        |long_runs: &LongRuns| unproven(&[named("tests/soak/nfs.sh", None)], |proof| outcome(proof, &ran, long_runs));
+    assert_eq!(judge(&lines("ok")), None);
+    assert_eq!(judge(&lines("failed")).unwrap(), "`tests/soak/nfs.sh` failed");
+    assert_eq!(judge(&LongRuns::of("")).unwrap(), "`tests/soak/nfs.sh` did not run");
 }
 
 #[test]
@@ -318,7 +374,7 @@ fn rows_need_tests_that_ran() {
     write("scripts", "ok\ttests/real/live.sh\nskipped\ttests/real/lvm.sh\n");
     write("checks", "ok\ttests/real/live.sh\tit is ACTIVE on h2\nFAIL\ttests/real/live.sh\tit counts on\n");
     let ran = Ran::read(folder.path());
-    let judge = |proofs: &[Proof]| unproven(proofs, &ran);
+    let judge = |proofs: &[Proof]| unproven(proofs, |proof| proof.outcome(&ran));
     let (holds, lvm) = (named("holds", None), named("tests/real/lvm.sh", None));
     assert_eq!(judge(&[named("holds", None), named("tests/real/live.sh", Some("it is ACTIVE on"))]), None);
     assert_eq!(judge(&[named("tests/real/live.sh", None)]), None);

@@ -167,6 +167,25 @@ async fn hosts_report_their_cpu_and_what_they_can_do_as_traits() {
     life.stop().await;
 }
 
+/// The cache may have a file system of its own, which the scheduler does not count.
+#[actix_rt::test]
+async fn a_build_fails_where_the_image_cache_is_full() {
+    let world = World::new(2);
+    let full = FaultPlan::default().with(DriverCall::EnsureImage, FaultTrigger::Always, Effect::NoRoom);
+    world.fleet.set_faults(0, full.clone());
+    let life = alive(&world).await;
+    build(&life, 1).await;
+    life.settled().await;
+    assert_eq!((life.status(server(1)), life.host_of(&world, server(1))), ("ACTIVE", Some(1)));
+    world.fleet.set_all_faults(&full);
+    build(&life, 2).await;
+    life.settled().await;
+    assert_eq!((life.status(server(2)), world.fleet.whereabouts().len()), ("ERROR", 1));
+    assert!(!life.fault(server(2)).is_empty());
+    life.stop().await;
+    world.check().await;
+}
+
 /// `[DEFAULT] compute_monitors` and `[metrics] weight_setting`: servers go to the host whose processors are idle.
 #[actix_rt::test]
 async fn busy_processors_keep_new_servers_away() {

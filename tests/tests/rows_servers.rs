@@ -433,7 +433,7 @@ async fn a_soft_reboot_needs_a_running_guest_and_a_hard_one_does_not() {
         assert_eq!(api.call("POST", &format!("/servers/{id}/action"), "2.1", USER, body).await.status, 202);
         api.life.settled().await;
         let calls = |call: DriverCall| api.world.fleet.calls(call);
-        (calls(DriverCall::RebootSoft), calls(DriverCall::RebootHard))
+        (calls(DriverCall::RebootSoft), calls(DriverCall::Redefine))
     };
     assert_eq!(reboot("SOFT").await, (1, 0));
     assert_eq!(reboot("HARD").await, (1, 1));
@@ -445,6 +445,38 @@ async fn a_soft_reboot_needs_a_running_guest_and_a_hard_one_does_not() {
     let soft = Some(json!({"reboot": {"type": "SOFT"}}));
     assert_eq!(api.call("POST", &format!("/servers/{id}/action"), "2.1", USER, soft).await.status, 409);
     assert_eq!(reboot("HARD").await, (1, 2));
+    assert_eq!(show(&api, &id).await["status"], "ACTIVE");
+    api.stop().await;
+}
+
+/// The record of the server decides. A start and a soft reboot keep the definition that the host has.
+#[actix_rt::test]
+async fn a_hard_reboot_makes_the_definition_again() {
+    let api = Api::start().await;
+    let id = api.server(USER, Api::wish("web")).await;
+    let defined = || api.world.brakes.guest(id.parse().unwrap()).unwrap().display_name;
+    let rename = Some(json!({"server": {"name": "renamed"}}));
+    assert_eq!(api.call("PUT", &format!("/servers/{id}"), "2.1", USER, rename).await.status, 200);
+    for (body, name) in [
+        (json!({"reboot": {"type": "SOFT"}}), "web"),
+        (json!({"os-stop": null}), "web"),
+        (json!({"os-start": null}), "web"),
+        (json!({"reboot": {"type": "HARD"}}), "renamed"),
+    ] {
+        let path = format!("/servers/{id}/action");
+        assert_eq!(api.call("POST", &path, "2.1", USER, Some(body.clone())).await.status, 202, "{body}");
+        api.life.settled().await;
+        assert_eq!(defined(), name, "{body}");
+    }
+    assert_eq!(show(&api, &id).await["status"], "ACTIVE");
+    // If the host refuses the new definition, the guest starts as it is defined.
+    let refused = FaultPlan::default().with(DriverCall::Redefine, FaultTrigger::Always, Effect::Refuse);
+    api.world.fleet.set_all_faults(&refused);
+    let hard = Some(json!({"reboot": {"type": "HARD"}}));
+    assert_eq!(api.call("POST", &format!("/servers/{id}/action"), "2.1", USER, hard).await.status, 202);
+    api.life.settled().await;
+    let calls = |call: DriverCall| api.world.fleet.calls(call);
+    assert_eq!((calls(DriverCall::Redefine), calls(DriverCall::RebootHard)), (2, 1));
     assert_eq!(show(&api, &id).await["status"], "ACTIVE");
     api.stop().await;
 }

@@ -142,7 +142,7 @@ const STATES: &[Situation] = &[
     during("active", "powering-off", "running", "", "stop", STOP),
     during("stopped", "powering-on", "shutdown", STOP, "start", r#"{"os-start": null}"#),
     during("active", "rebooting", "running", "", "reboot_soft", r#"{"reboot": {"type": "SOFT"}}"#),
-    during("active", "rebooting_hard", "running", "", "reboot_hard", r#"{"reboot": {"type": "HARD"}}"#),
+    during("active", "rebooting_hard", "running", "", "redefine", r#"{"reboot": {"type": "HARD"}}"#),
     during("active", "pausing", "running", "", "pause", PAUSE),
     during("paused", "unpausing", "paused", PAUSE, "unpause", r#"{"unpause": null}"#),
     during("active", "suspending", "running", "", "suspend", SUSPEND),

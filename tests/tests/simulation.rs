@@ -44,7 +44,7 @@ impl Dice {
             DriverCall::Destroy,
             DriverCall::Start,
             DriverCall::Stop,
-            DriverCall::RebootHard,
+            DriverCall::Redefine,
             DriverCall::EnsureImage,
             DriverCall::EnsureNetwork,
             DriverCall::Guests,

@@ -66,10 +66,198 @@ impl Routers {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::answers::AnswerContent;
     use crate::microversion::Microversion;
+    use crate::route::BodySpec;
     use crate::schema::{Dialect, Validator};
+
+    /// The minor version of the Compute API, and the operations whose requests change with it.
+    const REQUESTS: &[(u16, &[&str])] = &[
+        (2, &["keypairs.create"]),
+        (8, &["remote_consoles.create"]),
+        (10, &["keypairs.create", "keypairs.delete", "keypairs.index", "keypairs.show"]),
+        (11, &["services.update"]),
+        (14, &["evacuate.evacuate"]),
+        (15, &["server_groups.create"]),
+        (
+            19,
+            &[
+                "servers.create",
+                "servers.rebuild",
+                "servers.update",
+                "volumes_boot.create",
+                "volumes_boot.rebuild",
+                "volumes_boot.update",
+            ],
+        ),
+        (25, &["migrate_server.os-migrateLive"]),
+        (26, &["servers.detail", "servers.index", "volumes_boot.detail", "volumes_boot.index"]),
+        (29, &["evacuate.evacuate"]),
+        (30, &["migrate_server.os-migrateLive"]),
+        (32, &["servers.create", "volumes_boot.create"]),
+        (33, &["hypervisors.detail", "hypervisors.index", "servers.create", "volumes_boot.create"]),
+        (35, &["keypairs.index"]),
+        (36, &["quota_sets.update"]),
+        (37, &["servers.create", "volumes_boot.create"]),
+        (40, &["simple_tenant_usage.index", "simple_tenant_usage.show"]),
+        (42, &["servers.create", "volumes_boot.create"]),
+        (49, &["attach_interfaces.create", "volume_attachments.create"]),
+        (50, &["quota_classes.update"]),
+        (51, &["server_external_events.create"]),
+        (52, &["servers.create", "volumes_boot.create"]),
+        (53, &["hypervisors.detail", "hypervisors.index", "hypervisors.show", "services.update"]),
+        (54, &["servers.rebuild", "volumes_boot.rebuild"]),
+        (55, &["flavors.create"]),
+        (56, &["migrate_server.migrate"]),
+        (
+            57,
+            &[
+                "quota_classes.update",
+                "quota_sets.update",
+                "servers.create",
+                "servers.rebuild",
+                "volumes_boot.create",
+                "volumes_boot.rebuild",
+            ],
+        ),
+        (58, &["instance_actions.index"]),
+        (59, &["migrations.index"]),
+        (63, &["servers.create", "servers.rebuild", "volumes_boot.create", "volumes_boot.rebuild"]),
+        (64, &["server_groups.create"]),
+        (
+            66,
+            &[
+                "instance_actions.index",
+                "migrations.index",
+                "servers.detail",
+                "servers.index",
+                "volumes_boot.detail",
+                "volumes_boot.index",
+            ],
+        ),
+        (67, &["servers.create", "volumes_boot.create"]),
+        (68, &["evacuate.evacuate", "migrate_server.os-migrateLive"]),
+        (73, &["lock_server.lock", "servers.detail", "servers.index", "volumes_boot.detail", "volumes_boot.index"]),
+        (74, &["servers.create", "volumes_boot.create"]),
+        (
+            75,
+            &[
+                "assisted_volume_snapshots.delete",
+                "flavors.detail",
+                "flavors.index",
+                "keypairs.delete",
+                "keypairs.index",
+                "keypairs.show",
+                "limits.index",
+                "quota_sets.delete",
+                "quota_sets.detail",
+                "quota_sets.show",
+                "quota_sets.update",
+                "server_groups.index",
+                "servers.detail",
+                "servers.index",
+                "services.index",
+                "simple_tenant_usage.index",
+                "simple_tenant_usage.show",
+                "volume_attachments.index",
+                "volumes_boot.detail",
+                "volumes_boot.index",
+            ],
+        ),
+        (76, &["server_external_events.create"]),
+        (77, &["shelve.unshelve"]),
+        (79, &["volume_attachments.create"]),
+        (80, &["migrations.index"]),
+        (82, &["server_external_events.create"]),
+        (
+            90,
+            &[
+                "servers.create",
+                "servers.rebuild",
+                "servers.update",
+                "volumes_boot.create",
+                "volumes_boot.rebuild",
+                "volumes_boot.update",
+            ],
+        ),
+        (91, &["shelve.unshelve"]),
+        (92, &["keypairs.create"]),
+        (93, &["server_external_events.create"]),
+        (
+            94,
+            &[
+                "servers.create",
+                "servers.rebuild",
+                "servers.update",
+                "volumes_boot.create",
+                "volumes_boot.rebuild",
+                "volumes_boot.update",
+            ],
+        ),
+        (99, &["console_auth_tokens.show", "remote_consoles.create"]),
+        (
+            102,
+            &[
+                "aggregates.index",
+                "aggregates.show",
+                "attach_interfaces.index",
+                "attach_interfaces.show",
+                "availability_zone.detail",
+                "availability_zone.index",
+                "extension_info.index",
+                "extension_info.show",
+                "flavor_access.index",
+                "flavors.create",
+                "flavors.detail",
+                "flavors.index",
+                "flavors.show",
+                "flavors_extraspecs.index",
+                "flavors_extraspecs.show",
+                "instance_actions.show",
+                "instance_usage_audit_log.index",
+                "instance_usage_audit_log.show",
+                "ips.index",
+                "ips.show",
+                "quota_classes.show",
+                "security_groups.ServerSecurityGroup.index",
+                "server_diagnostics.index",
+                "server_groups.show",
+                "server_metadata.index",
+                "server_metadata.show",
+                "server_migrations.index",
+                "server_migrations.show",
+                "server_password.index",
+                "server_tags.delete",
+                "server_topology.index",
+                "servers.scheduling",
+                "servers.show",
+                "volumes_boot.show",
+            ],
+        ),
+        (104, &["servers.update"]),
+    ];
+
+    /// Source: the history of the Compute API. Tests of the operations show what the change is.
+    #[test]
+    fn requests_change_at_the_versions_of_their_history_alone() {
+        let mut found = BTreeMap::<u16, BTreeSet<&str>>::new();
+        for route in of(Service::Compute).iter().copied().flatten() {
+            let body = match route.body {
+                BodySpec::Json(schema) => Some(schema),
+                BodySpec::None | BodySpec::AnyJson | BodySpec::Raw => None,
+            };
+            for version in [route.query, body].into_iter().flatten().flat_map(|schema| schema().breakpoints()) {
+                if version > route.since && version.within(route.since, route.until) {
+                    found.entry(version.minor).or_default().insert(route.op);
+                }
+            }
+        }
+        let expected = REQUESTS.iter().map(|(minor, operations)| (*minor, operations.iter().copied().collect()));
+        assert_eq!(found, expected.collect::<BTreeMap<_, _>>());
+    }
 
     #[test]
     fn every_table_compiles() {

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 //! Tests the action on each difference between a host and the log, and the periods of an agent's work.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chronova_events::envelope::Timestamp;
@@ -9,10 +10,13 @@ use chronova_events::ids::{HostId, InstanceId, ProcessId};
 use chronova_events::instance::{
     Alive, BuildRequested, Instance, InstanceEvent, OngoingTask, Phase, Placed, Power, PowerAction, Stage, samples,
 };
+use chronova_hypervisor::sim::{SimFleet, SimUri};
 use uuid::Uuid;
 
+use super::fleet::ConnectedHosts;
 use super::options::HostOptions;
 use super::plan::{ResyncAction, doubted, found, is_expected, missing, orphaned, spared};
+use crate::coordination::host_turns::ConcurrencyLimits;
 
 const HERE: HostId = HostId(Uuid::from_u128(1));
 const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
@@ -149,6 +153,26 @@ fn a_restored_log_removes_no_guest_of_a_server_that_it_has_elsewhere() {
     assert_eq!(doubted(orphaned(HERE, &believed), || false), ResyncAction::Doubt, "the disks stay");
     let gone = found(HERE, &deleted(), Power::Running);
     assert_eq!(doubted(gone, || false), ResyncAction::Reap, "the original has deleted the server as well");
+}
+
+/// A guest that moves between hosts with a common directory opens its disks as the account of the emulators.
+#[test]
+fn hosts_with_a_common_directory_and_other_accounts_are_named() {
+    let drivers = SimFleet::new(SimUri::new(2)).drivers();
+    let fleet = ConnectedHosts::new(0, drivers.clone());
+    for (host, name, driver) in [(HERE, "h1", &drivers[0]), (ELSEWHERE, "h2", &drivers[1])] {
+        fleet.join(host, name, driver, ConcurrencyLimits { builds: 0, snapshots: 0 });
+    }
+    let (one, other) = (Some("+112:+119"), Some("+64055:+994"));
+    assert_eq!(fleet.note_account(HERE, one), []);
+    assert_eq!(fleet.note_account(ELSEWHERE, other), [], "the hosts have directories of their own");
+    // A mark of the first host is in the directory of the second.
+    fleet.note_sharers(ELSEWHERE, BTreeSet::from([HERE, ELSEWHERE]));
+    assert_eq!(fleet.note_account(ELSEWHERE, other), [("h1".to_owned(), "+112:+119".to_owned())]);
+    assert_eq!(fleet.note_account(HERE, one), [("h2".to_owned(), "+64055:+994".to_owned())]);
+    assert_eq!(fleet.note_account(HERE, None), [], "a host that tells no account was named");
+    assert_eq!(fleet.note_account(ELSEWHERE, one), [], "nothing is known of the other host");
+    assert_eq!(fleet.note_account(HERE, one), [], "both hosts have the same account");
 }
 
 /// A short `update_resources_interval` does not make the comparisons with the log more frequent.

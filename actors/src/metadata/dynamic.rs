@@ -27,13 +27,14 @@ impl PartialEq for DynamicVendorData {
 }
 
 impl DynamicVendorData {
-    pub(super) async fn ask(&self, server: &Alive) -> Result<Map<String, Value>, String> {
-        self.0.ask(about(server)).await
+    /// `roles`: those of the user who created the server.
+    pub(super) async fn ask(&self, server: &Alive, roles: &[String]) -> Result<Map<String, Value>, String> {
+        self.0.ask(about(server, roles)).await
     }
 }
 
-/// The request to the services. A server does not keep the roles of its creator, so the request has no roles.
-fn about(server: &Alive) -> Value {
+/// The request to the services.
+fn about(server: &Alive, roles: &[String]) -> Value {
     let request = &server.request;
     let metadata: Map<String, Value> =
         request.metadata.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();
@@ -44,6 +45,6 @@ fn about(server: &Alive) -> Value {
         "user-data": request.user_data,
         "hostname": request.hostname,
         "metadata": metadata,
-        "boot-roles": "",
+        "boot-roles": roles.join(","),
     })
 }

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use chronova_events::envelope::{Cause, Revision};
 use chronova_events::ids::{InstanceId, PortId};
 use chronova_events::instance::Alive;
+use chronova_events::store::{EventStore, StoreError};
 use chronova_hypervisor::capability::device_locations::{DeviceLocations, GuestDevice};
 use chronova_hypervisor::guest::Nic;
 use serde_json::{Map, Value};
 
 use super::MetadataOptions;
+use crate::aggregate::AggregateRoot;
 use crate::hosts::fleet::ConnectedHosts;
+use crate::instance::InstanceRoot;
 use crate::ports::{NetworkService, PortError, ServiceCaller};
 
 /// The longest wait for a host. The guest waits for the metadata while it boots. So after this time, the guest gets the
@@ -27,12 +31,24 @@ pub async fn floating_ip(networks: &dyn NetworkService, server: &Alive) -> Resul
 }
 
 /// The vendor data of other services; `None` if no services are configured. The call fails if a service does not answer
-/// and the configuration forbids incomplete answers.
-pub async fn said(options: &MetadataOptions, server: &Alive) -> Result<Option<Map<String, Value>>, String> {
-    match &options.dynamic {
-        Some(dynamic) => dynamic.ask(server).await.map(Some),
-        None => Ok(None),
-    }
+/// and the configuration forbids incomplete answers, or if the log cannot be read.
+pub async fn said(
+    options: &MetadataOptions,
+    log: &dyn EventStore,
+    server: &Alive,
+) -> Result<Option<Map<String, Value>>, String> {
+    let Some(dynamic) = &options.dynamic else { return Ok(None) };
+    let roles = boot_roles(log, server.request.instance).await.map_err(|error| error.to_string())?;
+    dynamic.ask(server, &roles).await.map(Some)
+}
+
+/// The roles of the user who created the server. The server's first event has them.
+async fn boot_roles(log: &dyn EventStore, instance: InstanceId) -> Result<Vec<String>, StoreError> {
+    let first = log.read_stream(&InstanceRoot::stream(&instance), Revision::default(), 1).await?;
+    Ok(match first.first().map(|recorded| &recorded.meta.cause) {
+        Some(Cause::User { roles, .. }) => roles.clone(),
+        _ => Vec::new(),
+    })
 }
 
 /// How the host plugs the guest's interfaces. The list is empty if the network service does not say so: a guest needs

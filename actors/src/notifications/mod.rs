@@ -5,12 +5,13 @@
 //! | which event is which notification | `occurrences` |
 //! | the state of a server at an event | `server_history` |
 //! | the payloads | `versioned`, `unversioned`, `request_spec` |
+//! | changes of services | `services` |
 //! | oslo.messaging's message | `message` |
 //! | reads the log, publishes, records the position | `publisher` |
 //! | the recorded position | `outbox` |
 //!
-//! Guarantee: while notifications are turned on, each event of a server is notified at least once, in the order of the
-//! log. Only an event that this program cannot read is skipped. The position is recorded after the broker has
+//! Guarantee: while notifications are turned on, each event of a server or a service is notified at least once, in the
+//! order of the log. Only an event that this program cannot read is skipped. The position is recorded after the broker has
 //! confirmed, so a crash of either side loses nothing. A message that the broker confirmed shortly before a crash is
 //! published again. The double has the same `message_id` and `_unique_id`, because both derive from the event's id. So
 //! a consumer can drop the double. Whether the broker keeps a confirmed message over its own restart depends on the
@@ -23,6 +24,7 @@ pub mod outbox;
 pub mod publisher;
 mod request_spec;
 mod server_history;
+mod services;
 mod unversioned;
 mod versioned;
 

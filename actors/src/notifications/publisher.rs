@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chronova_events::envelope::{Meta, Position, Recorded};
 use chronova_events::error_chain::ErrorChain;
+use chronova_events::host::HostEvent;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::InstanceEvent;
 use chronova_events::registry::Event;
@@ -20,13 +21,13 @@ use super::message::{NotificationMessage, OutgoingNotification};
 use super::occurrences::{Occurrence, occurrences, placed_on};
 use super::options::{NotificationDriver, NotificationOptions};
 use super::outbox::{NotificationCommand, NotificationOutboxId, NotificationOutboxRoot};
-use super::server_history::{ServerHistory, ServerMoment};
+use super::server_history::{Initiator, ServerHistory, ServerMoment};
 use super::versioned::PayloadContext;
-use super::{unversioned, versioned};
+use super::{services, unversioned, versioned};
 use crate::gateway::CommandGateway;
 use crate::server_options::ServerOptions;
 
-/// The limit on the events of one batch. The position is recorded after each batch that has an event of a server.
+/// The limit on the events of one batch. The position is recorded after each batch that has notifications.
 const BATCH: usize = 64;
 /// The pause after a failure. It doubles with each further failure, up to the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -132,8 +133,8 @@ impl NotificationPublisher {
         }
     }
 
-    /// Collects the messages of one event, and returns whether it is an event of a server. For the driver `log`, the
-    /// lines are written at once, and no message is added. An event that cannot be read is skipped, because it can
+    /// Collects the messages of one event, and returns whether it is an event of a server or a service. For the driver
+    /// `log`, the lines are written at once, and no message is added. An event that cannot be read is skipped, because it can
     /// never be published.
     async fn collect(
         &self,
@@ -151,11 +152,31 @@ impl NotificationPublisher {
                 return Ok(false);
             }
         };
+        if let Event::HostEvent(event) = &*event {
+            return self.collect_service(recorded, event, messages).await;
+        }
         let (Event::InstanceEvent(event), Ok(id)) = (&*event, recorded.stream.key().parse::<InstanceId>()) else {
             return Ok(false);
         };
         let moment = history.at(id, recorded, event, &self.log).await?;
         messages.extend(self.messages(recorded, event, &moment));
+        Ok(true)
+    }
+
+    async fn collect_service(
+        &self,
+        recorded: &Recorded,
+        event: &HostEvent,
+        messages: &mut Vec<OutgoingNotification>,
+    ) -> Result<bool, StoreError> {
+        if !self.options.format.has_versioned() {
+            return Ok(false);
+        }
+        let Some(message) = services::update(recorded, event, &self.options.level, &self.log).await? else {
+            return Ok(false);
+        };
+        let topics = &self.options.versioned_topics;
+        messages.extend(self.outgoing(&message, topics, 0, recorded, &services::initiator(recorded)));
         Ok(true)
     }
 
@@ -165,18 +186,32 @@ impl NotificationPublisher {
         let mut all = Vec::new();
         for (number, occurrence) in occurrences(event, moment, self.options.state_changes).iter().enumerate() {
             for (message, topics) in self.forms(context, occurrence) {
-                for driver in &self.options.drivers {
-                    for topic in topics {
-                        let outgoing = message.outgoing(*driver, topic, number, recorded, &moment.initiator);
-                        match driver {
-                            NotificationDriver::Log => tracing::info!(
-                                target: "chronova::notification",
-                                event_type = outgoing.event_type,
-                                message = outgoing.body
-                            ),
-                            NotificationDriver::Messaging | NotificationDriver::MessagingV2 => all.push(outgoing),
-                        }
-                    }
+                all.extend(self.outgoing(&message, topics, number, recorded, &moment.initiator));
+            }
+        }
+        all
+    }
+
+    /// The message for each driver and topic. The driver `log` writes its line at once.
+    fn outgoing(
+        &self,
+        message: &NotificationMessage,
+        topics: &[String],
+        number: usize,
+        recorded: &Recorded,
+        initiator: &Initiator,
+    ) -> Vec<OutgoingNotification> {
+        let mut all = Vec::new();
+        for driver in &self.options.drivers {
+            for topic in topics {
+                let outgoing = message.outgoing(*driver, topic, number, recorded, initiator);
+                match driver {
+                    NotificationDriver::Log => tracing::info!(
+                        target: "chronova::notification",
+                        event_type = outgoing.event_type,
+                        message = outgoing.body
+                    ),
+                    NotificationDriver::Messaging | NotificationDriver::MessagingV2 => all.push(outgoing),
                 }
             }
         }

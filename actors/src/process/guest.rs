@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId, PortId};
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase, Placed};
@@ -12,6 +13,7 @@ use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, Rescue
 use tokio::time::Instant;
 
 use super::claim_holder::{ClaimHolder, LAG};
+use super::config_drive;
 use super::definition::{StepError, StepRun};
 use super::disks::volumes;
 use super::machine;
@@ -21,7 +23,6 @@ use super::port_devices;
 use super::tpm;
 use crate::coordination::host_turns::HostTurn;
 use crate::instance::disks;
-use crate::metadata::{GuestMetadata, sources};
 use crate::pci::ports::PortDevice;
 use crate::ports::{ImageService, NetworkService, PlugState, PortError};
 
@@ -308,6 +309,28 @@ async fn spec_of(
     rescue: Option<&ImageSnapshot>,
     holder: ClaimHolder,
 ) -> Result<GuestSpec, StepError> {
+    let mut spec = spec_without_files(work, host, server, rescue, holder).await?;
+    if server.request.config_drive {
+        spec.config_drive = Some(config_drive::content(work, server, &spec.nics).await?);
+    }
+    Ok(spec)
+}
+
+/// The specification for [`Renew::Definition`]. The host keeps the config drive, so its content is not made, and no
+/// other service is asked for vendor data.
+pub(super) async fn spec_of_definition(work: &StepRun, host: HostId, server: &Alive) -> Result<GuestSpec, StepError> {
+    let mut spec = spec_without_files(work, host, server, None, ClaimHolder::Server).await?;
+    spec.config_drive = server.request.config_drive.then(Bytes::new);
+    Ok(spec)
+}
+
+async fn spec_without_files(
+    work: &StepRun,
+    host: HostId,
+    server: &Alive,
+    rescue: Option<&ImageSnapshot>,
+    holder: ClaimHolder,
+) -> Result<GuestSpec, StepError> {
     interfaces_at_rest(work, server).await?;
     let mut realisation = work.context.networks.realise(&server.nics).await?;
     port_devices::give(&port_devices::held(work, host, server, holder).await?, &mut realisation.nics)?;
@@ -330,26 +353,7 @@ async fn spec_of(
         ephemerals_gib: disks::ephemerals(server),
         swap_mib: disks::swap(server),
         volumes: volumes(work.context.volumes.as_ref(), server).await?,
-        config_drive: match server.request.config_drive {
-            true => {
-                let password = work.context.passwords.of(work.running.process);
-                let failed = |reason: String| StepError::fatal(500, "The config drive could not be created.", reason);
-                let options = &work.context.server_options.metadata;
-                let floating = sources::floating_ip(work.context.networks.as_ref(), server).await?;
-                let said = sources::said(options, server).await.map_err(failed)?;
-                let about = GuestMetadata {
-                    server,
-                    password: password.as_deref(),
-                    options,
-                    devices: &[],
-                    plugged: &realisation.nics,
-                    floating_ip: floating.as_deref(),
-                    said: said.as_ref(),
-                };
-                Some(about.config_drive().map_err(failed)?)
-            }
-            false => None,
-        },
+        config_drive: None,
         nics: realisation.nics,
         hardware: match of_rescue {
             Some(image) => hardware(server, Some(image), image_machine(image).or(Some(&machine_type))),

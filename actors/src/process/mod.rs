@@ -43,6 +43,7 @@ mod build_volumes;
 pub mod change_password;
 mod claim_holder;
 mod commands;
+mod config_drive;
 pub mod confirm_resize;
 pub mod context;
 pub mod crash_dump;

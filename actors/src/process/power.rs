@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `act` | asks the driver for the action; a start or reboot creates a vanished guest again from its disks |
 //!
-//! If the host cannot start the guest as it is defined, a start or a hard reboot defines the guest again from its server's
-//! record. Nova makes the definition of each guest again at each of these actions. Chronova keeps a definition that works.
+//! As in Nova, a hard reboot makes the guest's definition again from its server's record. If the host refuses the new
+//! definition, the guest starts as it is defined. A start keeps the definition, which Nova would make again, too. If the
+//! host cannot start the guest as it is defined, both actions define the guest again, with missing disks and files.
 //!
 //! As in Nova, a soft reboot becomes a hard one if the guest does not react.
 
@@ -133,7 +134,13 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
         guest::plug_devices(work, placed, &server).await?;
     }
     match answer {
-        Ok(()) => Ok(StepOutput::Nothing),
+        Ok(()) => {
+            if matches!(action, PowerAction::RebootSoft | PowerAction::RebootHard) {
+                // A delete may have come before the host defined the guest again.
+                guest::yield_to_delete(work, placed.host).await?;
+            }
+            Ok(StepOutput::Nothing)
+        }
         Err(DriverError::NoSuchGuest(_)) if action == PowerAction::Stop => Ok(StepOutput::Nothing),
         // The guest's memory is lost. The user can request a hard reboot.
         Err(error @ DriverError::NoSuchGuest(_)) if keeps_memory(action) => Err(error.into()),
@@ -200,17 +207,48 @@ async fn ask(driver: &dyn Driver, work: &StepRun, server: &Alive, action: PowerA
     match action {
         PowerAction::Start => driver.start(instance).await,
         PowerAction::Stop => driver.stop(instance, guest::graceful(work, server)).await,
-        PowerAction::RebootHard => driver.reboot_hard(instance).await,
+        PowerAction::RebootHard => reboot_hard(driver, work, server).await,
         PowerAction::Pause => driver.suspension().needed()?.pause(instance).await,
         PowerAction::Unpause => driver.suspension().needed()?.unpause(instance).await,
         PowerAction::Suspend => driver.suspension().needed()?.suspend(instance).await,
         PowerAction::Resume => driver.suspension().needed()?.resume(instance).await,
         PowerAction::RebootSoft => match driver.reboot_soft(instance, options.soft_reboot_timeout).await {
             Err(DriverError::Unsupported(_) | DriverError::Failed { .. } | DriverError::Timeout { .. }) => {
-                driver.reboot_hard(instance).await
+                reboot_hard(driver, work, server).await
             }
             result => result,
         },
+    }
+}
+
+/// Reboots a guest from a new definition, or from its old one if a new one is not possible now.
+async fn reboot_hard(driver: &dyn Driver, work: &StepRun, server: &Alive) -> DriverResult<()> {
+    let instance = work.instance_id();
+    match reboot_redefined(driver, work, server).await {
+        Some(Ok(())) => Ok(()),
+        Some(Err(error)) if error.is_transient() || matches!(error, DriverError::NoSuchGuest(_)) => Err(error),
+        Some(Err(error)) => {
+            tracing::warn!(%instance, %error, "a host refuses a new definition of a guest, so the guest starts as it is defined");
+            driver.reboot_hard(instance).await
+        }
+        None => driver.reboot_hard(instance).await,
+    }
+}
+
+/// `None`: the guest cannot get a new definition now.
+async fn reboot_redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Option<DriverResult<()>> {
+    let (redefinition, placed) = (driver.redefinition()?, server.placement.as_ref()?);
+    // A definition without a disk that is being attached would take the disk from the guest.
+    if server.disks.iter().any(|disk| disk.work.is_some()) {
+        return None;
+    }
+    match guest::spec_of_definition(work, placed.host, server).await {
+        Ok(spec) => Some(redefinition.redefine(&spec, Renew::Definition).await),
+        Err(error) => {
+            let instance = work.instance_id();
+            tracing::warn!(%instance, %error, "a guest gets no new definition now, so it starts as it is defined");
+            None
+        }
     }
 }
 

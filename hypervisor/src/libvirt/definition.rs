@@ -7,7 +7,7 @@ use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::storage_pool::StoragePool;
 
-use super::domain::{lookup, pull, start, undefine};
+use super::domain::{has_our_definition, lookup, pull, require, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
 use super::{adopted, cached_image, disks, emulated_tpm, mdevs, pmem, pool, snapshot};
@@ -45,11 +45,14 @@ pub(super) fn redefine(
 ) -> DriverResult<HostFinding> {
     let site = HostStorage::new(connect, options);
     let instance = guest.instance;
+    if renew == Renew::Definition {
+        return renew_definition(site, facts, guest);
+    }
     let root = [volumes::root(instance)];
     let ephemerals = (0..guest.ephemerals_gib.len()).map(|number| volumes::ephemeral(instance, number));
     let others = ephemerals.chain([volumes::swap(instance)]);
     let renewed = match renew {
-        Renew::Nothing => vec![],
+        Renew::Definition | Renew::Nothing => vec![],
         Renew::Root => root.to_vec(),
         Renew::All => root.into_iter().chain(others).collect(),
     };
@@ -64,6 +67,23 @@ pub(super) fn redefine(
         site.remove(&name)?;
     }
     define_and_start(site, facts, guest, false)
+}
+
+/// Reboots a guest from a new definition. Its disks and files stay. A guest that Nova defined starts as it is: another
+/// definition could give its devices other addresses, and would name other places of its disks.
+fn renew_definition(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFinding> {
+    let domain = require(site.connect, guest.instance)?;
+    if !has_our_definition(&domain).during("redefine")? {
+        snapshot::put_down(&domain)?;
+        return start(&domain).map(|()| HostFinding::Nothing);
+    }
+    pool::look_for(site.connect, site.options, &guest.volumes)?;
+    let facts = with_places(site, facts, guest)?;
+    // A definition that cannot be rendered is refused while the guest still runs.
+    let xml = render(guest, &facts)?;
+    snapshot::put_down(&domain)?;
+    mdevs::remove_others(&domain, &guest.mdevs)?;
+    start_or_learn(site.connect, &facts, guest, &define(site.connect, &xml)?)
 }
 
 /// Creates the guest's disks, defines the guest and starts it. `undefined`: the guest had no definition, so its

@@ -78,7 +78,6 @@ fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Dom
 /// A writable local disk of the guest: its name in the guest, and its size in bytes as the guest sees it. `None` for
 /// any other disk. Nova's files are outside of our directory.
 fn own_disk(domain: &Domain, options: &LibvirtOptions, of_nova: bool, disk: Node<'_, '_>) -> Option<(String, u64)> {
-    let fixed = ["readonly", "shareable"].iter().any(|name| disk.children().any(|child| child.has_tag_name(*name)));
     let part = |name: &str, key: &str| {
         let node = disk.children().find(|child| child.has_tag_name(name))?;
         node.attribute(key).map(str::to_owned)
@@ -89,11 +88,16 @@ fn own_disk(domain: &Domain, options: &LibvirtOptions, of_nova: bool, disk: Node
     let is_volume = disk.children().any(|child| child.has_tag_name("serial"));
     let of_nova = of_nova && !is_volume && disk.attribute("type") == Some("file");
     let local = storage::is_local(options, &path) || of_nova;
-    if fixed || !local {
+    if is_fixed(disk) || !local {
         return None;
     }
     let capacity = domain.block_info(&device, 0).map_or(0, |info| info.capacity);
     Some((device, capacity))
+}
+
+/// Whether a migration must not copy the disk: it is read-only, like a CD-ROM, or other guests have it, too.
+fn is_fixed(disk: Node<'_, '_>) -> bool {
+    ["readonly", "shareable"].iter().any(|name| disk.children().any(|child| child.has_tag_name(*name)))
 }
 
 /// The guest's running and persistent definition at its destination; `None` if nothing changes.
@@ -320,15 +324,18 @@ impl LiveMigration for LibvirtDriver {
     async fn force_complete(&self, instance: InstanceId, how: ForceComplete) -> DriverResult<()> {
         self.ask(CALL, move |connect, _| {
             let domain = domain::require(connect, instance)?;
-            match how {
-                ForceComplete::PostCopy => match migration::start_post_copy(&domain) {
-                    Err(DriverError::Failed { message, .. }) if migration_plan::set_out_without_post_copy(&message) => {
-                        domain.suspend().during(CALL)
+            if how == ForceComplete::PostCopy {
+                match migration::start_post_copy(&domain) {
+                    Err(DriverError::Failed { message, .. }) if migration_plan::set_out_without_post_copy(&message) => {}
+                    started => {
+                        let switched = started.is_ok();
+                        tracing::info!(server = %instance, switched, "a live migration was asked to switch to post-copy");
+                        return started;
                     }
-                    started => started,
-                },
-                ForceComplete::Pause => domain.suspend().during(CALL),
+                }
             }
+            tracing::info!(server = %instance, "a live migration pauses its guest to end");
+            domain.suspend().during(CALL)
         })
         .await
     }
@@ -382,6 +389,16 @@ impl LiveMigration for LibvirtDriver {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn read_only_and_shared_disks_are_not_copied() {
+        let xml = "<devices><disk device='cdrom'><source file='/p/a.iso'/><readonly/></disk>\
+                   <disk device='disk'><source file='/p/a_disk'/></disk>\
+                   <disk device='disk'><source file='/p/volume'/><shareable/></disk></devices>";
+        let document = Document::parse(xml).unwrap();
+        let disks = document.root_element().children();
+        assert_eq!(disks.map(is_fixed).collect::<Vec<_>>(), [true, false, true]);
+    }
 
     #[test]
     fn only_a_root_disk_without_a_base_stands_alone() {

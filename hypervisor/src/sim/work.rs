@@ -16,6 +16,9 @@ impl SimMachine {
     pub(super) fn redefine(&mut self, spec: &GuestSpec, renew: Renew) -> DriverResult<()> {
         let instance = spec.instance;
         if !self.guests.contains_key(&instance) {
+            if renew == Renew::Definition {
+                return Err(DriverError::NoSuchGuest(instance));
+            }
             self.spawn(spec)?;
         }
         if let Some(rescue) = &spec.rescue

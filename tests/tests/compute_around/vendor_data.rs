@@ -53,7 +53,8 @@ async fn other_services_say_their_part_of_a_server() {
         service.cloud.api.life.instance_now(plain.parse().unwrap()).alive().unwrap().request.image.clone().unwrap().id;
     let expected = json!({
         "project-id": "web", "instance-id": plain, "image-id": image.to_string(),
-        "user-data": "IyEvYmluL3No", "hostname": "web-1", "metadata": {"role": "web"}, "boot-roles": "",
+        "user-data": "IyEvYmluL3No", "hostname": "web-1", "metadata": {"role": "web"},
+        "boot-roles": "member,reader",
     });
     assert_eq!(about, [expected]);
     service.get(&address, "/openstack/latest/meta_data.json").await;

@@ -81,6 +81,45 @@ const HYPERVISOR: Differences = &[
     ),
 ];
 
+const KEY_PAIR: Differences = &[(2, &["type"])];
+
+const AGGREGATE: Differences = &[(41, &["uuid"])];
+
+/// Files that a user injects into a new server. They have quotas until 2.56.
+const FILES: Differences = &[(57, &["injected_file_content_bytes", "injected_file_path_bytes", "injected_files"])];
+
+const QUOTA_SET: Differences = &[(36, &["fixed_ips", "floating_ips", "security_group_rules", "security_groups"])];
+
+const QUOTA_CLASS: Differences = &[(
+    50,
+    &["fixed_ips", "floating_ips", "security_group_rules", "security_groups", "server_group_members", "server_groups"],
+)];
+
+const LIMITS: Differences = &[
+    (
+        36,
+        &[
+            "maxSecurityGroupRules",
+            "maxSecurityGroups",
+            "maxTotalFloatingIps",
+            "totalFloatingIpsUsed",
+            "totalSecurityGroupsUsed",
+        ],
+    ),
+    (39, &["maxImageMeta"]),
+    (57, &["maxPersonality", "maxPersonalitySize"]),
+];
+
+const INTERFACE: Differences = &[(70, &["tag"])];
+
+const ATTACHMENT: Differences =
+    &[(70, &["tag"]), (79, &["delete_on_termination"]), (89, &["attachment_id", "bdm_uuid", "id"])];
+
+/// For administrators, who see the events of an action at every version.
+const ACTION: Differences = &[(58, &["updated_at"]), (62, &["events"]), (84, &["events"])];
+
+const MIGRATION: Differences = &[(23, &["migration_type"]), (59, &["uuid"]), (80, &["project_id", "user_id"])];
+
 /// The kinds of values. Unlike the values, they do not change with the time of a request.
 fn form(value: &Value) -> Value {
     match value {
@@ -159,6 +198,48 @@ async fn each_version_answers_and_changes_only_what_its_history_says() {
         let versions = if path == server { (1..=NEWEST).collect() } else { corners(tables) };
         assert_eq!(walk(&api, &versions, token, path, pointer).await, expected(tables), "{path} for {token}");
     }
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn documents_beside_servers_change_at_the_versions_of_their_history_alone() {
+    let api = Api::start().await;
+    let made = async |path: &str, body: Value| api.call("POST", path, "2.1", ADMIN, Some(body)).await.body;
+    made("/os-keypairs", json!({"keypair": {"name": "walk"}})).await;
+    let aggregate = made("/os-aggregates", json!({"aggregate": {"name": "walk"}})).await["aggregate"]["id"].take();
+    let moved = api.server(USER, Api::wish("moved")).await;
+    made(&format!("/servers/{moved}/action"), json!({"migrate": null})).await;
+    api.life.settled().await;
+    let id = api.server(USER, Api::wish("walk")).await;
+    let interfaces = api.get(&format!("/servers/{id}/os-interface"), "2.1").await;
+    let port = interfaces["interfaceAttachments"][0]["port_id"].as_str().unwrap();
+    let actions = api.get(&format!("/servers/{id}/os-instance-actions"), "2.1").await;
+    let request = actions["instanceActions"][0]["request_id"].as_str().unwrap();
+    let volume = api.life.data_volume(("web", "alice"), Some(&id), 1).await;
+    let attachments = format!("/servers/{id}/os-volume_attachments");
+    let wish = json!({"volumeAttachment": {"volumeId": volume.to_string()}});
+    assert_eq!(api.call("POST", &attachments, "2.60", USER, Some(wish)).await.status, 200);
+    api.life.settled().await;
+    let documents: [(String, &str, &[Differences]); 9] = [
+        ("/os-keypairs/walk".to_owned(), "/keypair", &[KEY_PAIR]),
+        (format!("/os-aggregates/{aggregate}"), "/aggregate", &[AGGREGATE]),
+        ("/os-quota-sets/web".to_owned(), "/quota_set", &[QUOTA_SET, FILES]),
+        ("/os-quota-class-sets/default".to_owned(), "/quota_class_set", &[QUOTA_CLASS, FILES]),
+        ("/limits".to_owned(), "/limits/absolute", &[LIMITS]),
+        (format!("/servers/{id}/os-interface/{port}"), "/interfaceAttachment", &[INTERFACE]),
+        (format!("{attachments}/{volume}"), "/volumeAttachment", &[ATTACHMENT]),
+        (format!("/servers/{id}/os-instance-actions/{request}"), "/instanceAction", &[ACTION]),
+        ("/os-migrations".to_owned(), "/migrations/0", &[MIGRATION]),
+    ];
+    for (path, pointer, tables) in documents {
+        assert_eq!(walk(&api, &corners(tables), ADMIN, &path, pointer).await, expected(tables), "{path}");
+    }
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn versions_beyond_the_first_and_the_newest_are_refused() {
+    let api = Api::start().await;
     // The version before the first one, and the one after the newest.
     for version in ["2.0".to_owned(), format!("2.{}", NEWEST + 1)] {
         assert_eq!(api.call("GET", "/flavors", &version, ADMIN, None).await.status, 406, "{version}");

@@ -45,7 +45,7 @@ async fn a_soft_reboot_that_takes_too_long_becomes_a_hard_one() {
         let life = started(&world).await;
         built(&life, id(1)).await;
         world.brakes.hold("reboot_soft");
-        world.brakes.hold("reboot_hard");
+        world.brakes.hold("redefine");
         life.power(id(1), PowerAction::RebootSoft).await.unwrap();
         life.until(|_| world.brakes.count("reboot_soft") == 1).await;
         if hard == 1 {
@@ -54,10 +54,10 @@ async fn a_soft_reboot_that_takes_too_long_becomes_a_hard_one() {
             resynced(&world, &life, 3).await;
             assert_eq!(life.status(id(1)), "REBOOT", "{timeout:?}");
         }
-        world.brakes.release("reboot_hard");
+        world.brakes.release("redefine");
         world.brakes.release("reboot_soft");
         life.settled().await;
-        assert_eq!(world.fleet.calls(DriverCall::RebootHard), hard, "{timeout:?}");
+        assert_eq!(world.fleet.calls(DriverCall::Redefine), hard, "{timeout:?}");
         assert_eq!((life.status(id(1)), life.fault(id(1))), ("ACTIVE", String::new()));
         life.stop().await;
         world.check().await;

@@ -15,6 +15,17 @@ pub(crate) enum Outcome {
     Failed,
 }
 
+impl Outcome {
+    /// `ok`, `skipped`, or another word for a failure.
+    pub(crate) fn of_word(word: &str) -> Self {
+        match word {
+            "ok" => Self::Passed,
+            "skipped" => Self::Skipped,
+            _ => Self::Failed,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
     /// The outcomes by function name or script path. Several modules may have a function of the same name.
@@ -36,7 +47,7 @@ impl Ran {
                     ran.add(
                         text.lines()
                             .filter_map(|line| line.split_once('\t'))
-                            .map(|(outcome, path)| (path.to_owned(), of_word(outcome))),
+                            .map(|(outcome, path)| (path.to_owned(), Outcome::of_word(outcome))),
                     );
                 }
                 _ if path.ends_with("checks") => ran.checks.extend(text.lines().filter_map(of_check)),
@@ -74,18 +85,10 @@ fn together(outcomes: impl Iterator<Item = Outcome>) -> Option<Outcome> {
     [Outcome::Failed, Outcome::Passed, Outcome::Skipped].into_iter().find(|wanted| outcomes.contains(wanted))
 }
 
-fn of_word(word: &str) -> Outcome {
-    match word {
-        "ok" => Outcome::Passed,
-        "skipped" => Outcome::Skipped,
-        _ => Outcome::Failed,
-    }
-}
-
 fn of_check(line: &str) -> Option<(String, String, Outcome)> {
     let mut cells = line.splitn(3, '\t');
     let (outcome, script, text) = (cells.next()?, cells.next()?, cells.next()?);
-    Some((script.to_owned(), text.to_owned(), of_word(outcome)))
+    Some((script.to_owned(), text.to_owned(), Outcome::of_word(outcome)))
 }
 
 /// The function's name, without its modules.

@@ -1,6 +1,9 @@
 //! Servers on root volumes: images, backups, rebuilds, rescues and shelving, and volumes of servers on no host. The
 //! messages are Nova's.
 
+#[path = "rescue.rs"]
+mod rescue;
+
 use std::sync::Arc;
 
 use chronova_events::ids::{ImageId, InstanceId, VolumeId};
@@ -286,22 +289,6 @@ async fn a_rebuild_that_could_not_write_the_root_volume_can_be_done_again() {
     assert_eq!(act(&api, &server, "2.93", rebuild()).await.0, 202);
     assert_eq!(status(&api, &server), "ACTIVE");
     assert_eq!(words(&volumes(&api, &server).await, "status")[0], "in-use");
-    api.world.check().await;
-    api.stop().await;
-}
-
-#[actix_rt::test]
-async fn a_rescue_leaves_the_volumes_in_their_places() {
-    let api = Api::start().await;
-    let server = on_volumes(&api).await;
-    let stable = api.image(&[("hw_rescue_bus", "virtio"), ("hw_rescue_device", "disk")]).await;
-    let rescue = json!({"rescue": {"rescue_image_ref": stable, "adminPass": "s3cret"}});
-    let (code, body, _) = act(&api, &server, "2.87", rescue).await;
-    assert_eq!((code, &body["adminPass"]), (200, &json!("s3cret")));
-    assert_eq!(status(&api, &server), "RESCUE");
-    api.world.check().await;
-    assert_eq!(act(&api, &server, "2.87", json!({"unrescue": null})).await.0, 202);
-    assert_eq!(status(&api, &server), "ACTIVE");
     api.world.check().await;
     api.stop().await;
 }

@@ -87,7 +87,9 @@ async fn look_up(ctx: &Ctx, guest: &Guest, path: &[&str]) -> Result<Option<Metad
     };
     let options = &queries.server_options.metadata;
     let said = match path.last() {
-        Some(&"vendor_data2.json") => sources::said(options, server).await.map_err(Fault::internal)?,
+        Some(&"vendor_data2.json") => {
+            sources::said(options, queries.log.as_ref(), server).await.map_err(Fault::internal)?
+        }
         _ => None,
     };
     let (floating_ip, said) = (floating_ip.as_deref(), said.as_ref());

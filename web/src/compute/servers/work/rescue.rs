@@ -3,7 +3,7 @@
 use chronova_actors::instance::WorkRequest;
 use chronova_actors::instance::actions::ServerAction;
 use chronova_actors::ports::PortError;
-use chronova_events::ids::{ImageId, ProcessId};
+use chronova_events::ids::{ImageId, ProcessId, ProviderId};
 use chronova_events::instance::ImageSnapshot;
 use serde_json::json;
 
@@ -34,15 +34,30 @@ pub(super) async fn rescue(ctx: Ctx) -> Result<Reply, Fault> {
     }))
 }
 
+/// The trait of hosts whose driver rescues volume-backed servers.
+const RESCUES_FROM_VOLUMES: &str = "COMPUTE_RESCUE_BFV";
+
 /// Checks the rescue of a volume-backed server, which is possible since 2.87. The server keeps all its disks meanwhile,
-/// so the image must have `hw_rescue_device` and `hw_rescue_bus`.
+/// so the image must have `hw_rescue_device` and `hw_rescue_bus`, and the host must report the trait.
 fn check_root(ctx: &Ctx, found: &PermittedServer, image: &ImageSnapshot) -> Result<(), Fault> {
     let says = |name: &str| image.properties.iter().any(|(key, _)| key == name);
     let stable = says("hw_rescue_device") && says("hw_rescue_bus");
     let allowed = versions::rescues_servers_on_volumes(ctx.version) && stable;
-    match found.server()?.is_volume_backed() && !allowed {
-        true => Err(not_rescuable(found)),
-        false => Ok(()),
+    let server = found.server()?;
+    if !server.is_volume_backed() {
+        return Ok(());
+    }
+    if !allowed {
+        return Err(not_rescuable(found));
+    }
+    let host = server.placement.as_ref().map(|placed| ProviderId(placed.host.0));
+    let rescues = ctx.views()?.placement.read(|view| {
+        let provider = host.and_then(|host| view.ledger.providers.get(&host));
+        provider.is_some_and(|provider| provider.traits.contains(RESCUES_FROM_VOLUMES))
+    });
+    match rescues {
+        true => Ok(()),
+        false => Err(refusal(found, "Host unable to rescue a volume-backed instance")),
     }
 }
 
@@ -68,8 +83,12 @@ fn check_size(found: &PermittedServer, image: &ImageSnapshot) -> Result<(), Faul
 }
 
 fn not_rescuable(found: &PermittedServer) -> Fault {
+    refusal(found, "Cannot rescue a volume-backed instance")
+}
+
+fn refusal(found: &PermittedServer, reason: &str) -> Fault {
     let id = found.id;
-    Fault::bad_request(format!("Instance {id} cannot be rescued: Cannot rescue a volume-backed instance"))
+    Fault::bad_request(format!("Instance {id} cannot be rescued: {reason}"))
 }
 
 /// The requested image, or the image that the server was built from.
