@@ -11,6 +11,7 @@ use std::time::Duration;
 use chronova_events::envelope::{Position, Revision, StreamId};
 use chronova_events::event_store_conformance;
 use chronova_events::store::conformance::{Backend, event, text};
+use chronova_events::store::levels::EventLevels;
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
 use chronova_events::store::{EventStore, Expected, StoreError, StreamSnapshot};
 use database::Postgres;
@@ -26,6 +27,7 @@ fn options(database: &Postgres) -> PostgresOptions {
         patience: Duration::from_mins(1),
         lease: Duration::ZERO,
         end_process: false,
+        levels: EventLevels::default(),
     }
 }
 

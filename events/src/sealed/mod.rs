@@ -102,20 +102,30 @@ pub struct StoredPayload {
 ///
 /// May block for a flush to disk if the subject has no key yet ([`needs_key`] tells).
 pub fn encode(keys: Option<&KeyRing>, stream: &StreamId, event: &Event) -> Result<StoredPayload, SealError> {
+    encode_as(keys, stream, event, event.version())
+}
+
+/// Like [`encode`], in a version that can express the event.
+pub fn encode_as(
+    keys: Option<&KeyRing>,
+    stream: &StreamId,
+    event: &Event,
+    version: u16,
+) -> Result<StoredPayload, SealError> {
     let subject = keys.and_then(|keys| Some((keys, fields::subject(stream, event)?)));
     let Some((keys, subject)) = subject else {
-        return Ok(StoredPayload { codec: codec::BINCODE_2, data: event.encode()? });
+        return Ok(StoredPayload { codec: codec::BINCODE_2, data: payload(event, version)? });
     };
     let (mut blank, mut take) = (event.clone(), TakeFields::default());
     fields::visit(&mut blank, &mut take);
     if take.is_empty() {
-        return Ok(StoredPayload { codec: codec::BINCODE_2, data: event.encode()? });
+        return Ok(StoredPayload { codec: codec::BINCODE_2, data: payload(event, version)? });
     }
-    let clear = blank.encode()?;
+    let clear = payload(&blank, version)?;
     let (slot, key) = keys.current(&subject)?;
     let nonce = keys::random::<NONCE>().map_err(|reason| keys.failure(reason, false))?;
     let secret = codec::encode(&take.taken)?;
-    let bound = bound(stream, event.kind(), event.version(), &clear);
+    let bound = bound(stream, event.kind(), version, &clear);
     let sealed = XChaCha20Poly1305::new((&key.0).into())
         .encrypt(XNonce::from_slice(&nonce), Payload { msg: &secret, aad: &bound })
         .map_err(|_| CodecError::Encode("the cipher refused".to_owned()))?;
@@ -129,6 +139,11 @@ pub fn encode(keys: Option<&KeyRing>, stream: &StreamId, event: &Event) -> Resul
     data.extend_from_slice(&sealed);
     data.extend_from_slice(&clear);
     Ok(StoredPayload { codec: codec::SEALED, data })
+}
+
+fn payload(event: &Event, version: u16) -> Result<Vec<u8>, CodecError> {
+    let cannot = || Err(CodecError::Encode(format!("version {version} of {} cannot express the event", event.kind())));
+    event.encode_as(version).unwrap_or_else(cannot)
 }
 
 /// Whether [`encode`] would have to write a key, and so wait for the disk.

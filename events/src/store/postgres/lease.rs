@@ -19,6 +19,7 @@ use tokio::sync::{oneshot, watch};
 use super::address::DatabaseAddress;
 use super::leader_lock::LeaderLock;
 use super::link::DatabaseLink;
+use super::log_level::LogLevel;
 use super::schema::{self, HeldHead, RenewedLease, TakenFrom};
 use super::timer::{LeaseTimer, elapsed};
 use crate::store::StoreError;
@@ -42,6 +43,8 @@ pub(super) struct LeaseTerms {
     pub(super) lock: Option<Arc<LeaderLock>>,
     /// Whether this process ends with its lease.
     pub(super) end_process: bool,
+    /// The events that this process knows, and the level of the log.
+    pub(super) level: Arc<LogLevel>,
 }
 
 impl LeaseTerms {
@@ -68,8 +71,12 @@ impl LeaseTerms {
         link: &DatabaseLink,
         from: TakenFrom<'_>,
     ) -> Result<Option<(HeldHead, Duration)>, StoreError> {
-        let (asked, name) = (elapsed(), self.name.as_deref());
-        let held = schema::take_epoch(&link.client, &self.cell, &self.holder, name, from, self.lasts).await?;
+        let (asked, name, newest) = (elapsed(), self.name.as_deref(), self.level.newest());
+        let held = schema::take_epoch(&link.client, &self.cell, &self.holder, name, from, self.lasts, newest).await?;
+        if held.is_none() {
+            // A process that is too old for the log would otherwise wait for ever.
+            schema::check_level(&link.client, &self.cell, newest).await?;
+        }
         Ok(held.map(|held| (held, asked)))
     }
 
@@ -89,7 +96,7 @@ impl LeaseTerms {
                     stands_by = true;
                 }
                 Ok(None) => {}
-                Err(failure) if !stands_by => return Err(failure),
+                Err(failure) if !stands_by || matches!(failure, StoreError::NewerLevel { .. }) => return Err(failure),
                 Err(failure) => {
                     tracing::warn!(%failure, "this member stands by, but the database does not answer");
                     if let Ok(other) = DatabaseLink::open(&self.config).await {
