@@ -10,6 +10,8 @@ mod cloud;
 mod database;
 mod load;
 mod tls;
+#[path = "members/upgrades.rs"]
+mod upgrades;
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -26,8 +28,6 @@ use serde_json::{Value, json};
 
 const FLEET: &str = "sim://2?latency_ms=1&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 const NAMES: [&str; 3] = ["a", "b", "c"];
-/// The events that the newer version knows in the rehearsal of an upgrade, and the older version does not know.
-const NEWER: &str = "server_group.created@1 ledger.aggregates_replaced@2";
 const NOWHERE: &str = "00000000-0000-4000-8000-000000000000";
 
 struct Members {
@@ -74,7 +74,7 @@ impl Members {
         for ((member, name), address) in all.iter_mut().zip(NAMES).zip(&peers) {
             member.configure(&section(&folder, "server", "authority", name, address));
             if let Some(version) = version {
-                rehearse(member, version);
+                upgrades::rehearse(member, version);
             }
             member.start();
         }
@@ -134,11 +134,6 @@ impl Members {
         let config = self.all[0].folder.path().join("chronova.conf").display().to_string();
         self.all[0].command(&[words, &["--config-file", &config]].concat())
     }
-}
-
-/// Lets the member pretend to be of the `old` or the `new` version from its next start on.
-fn rehearse(member: &mut Cloud, version: &str) {
-    member.environment = vec![("CHRONOVA_REHEARSED_LEVEL".to_owned(), format!("{version} {NEWER}"))];
 }
 
 fn role(member: &Cloud) -> Option<String> {
@@ -521,85 +516,5 @@ fn clients_of_followers_see_only_success_or_503_while_leaders_die() {
     assert_eq!(ended.signal(), Some(9), "{ended}");
     members.all[leader].start();
     eprintln!("writes were back after (ms): kills {outages:?}, stop {outage}");
-    check(&mut members, &told);
-}
-
-/// Runs clients of the two other members while the member `nth` stops and starts again as the newer version.
-fn upgrade(members: &mut Members, nth: usize, path: &str, numbers: &Arc<AtomicU64>) -> Told {
-    let clients = [(nth + 1) % 3, (nth + 2) % 3].map(|other| members.client(other));
-    let load = Load::begin(&clients, path, &members.server(""), numbers);
-    pause(300);
-    members.all[nth].stop();
-    rehearse(&mut members.all[nth], "new");
-    members.all[nth].start();
-    assert_eq!(role(&members.all[nth]).as_deref(), Some("follower"));
-    pause(300);
-    load.end()
-}
-
-/// The steps are those of docs/high-availability.md.
-#[test]
-fn members_are_upgraded_one_after_the_other() {
-    let mut members = Members::start_as(Some("old"), |_| {}).furnish();
-    let (first, [one, other]) = (members.leader(), members.followers());
-    let numbers = Arc::new(AtomicU64::new(1));
-    let created = members.client(one).post("/compute/v2.1/servers", &members.server("0")).unwrap().expect(202);
-    let path = format!("/compute/v2.1/servers/{}", created.text("/server/id"));
-    let provider = json!({"name": "rehearsed", "uuid": NOWHERE});
-    members.client(one).post("/placement/resource_providers", &provider).unwrap();
-    let aggregates = format!("/placement/resource_providers/{NOWHERE}/aggregates");
-    let group = json!({"server_group": {"name": "g", "policies": ["affinity"]}});
-    let groups = "/compute/v2.1/os-server-groups";
-    let level = |members: &Members| members.database.sql("SELECT level FROM chronova_head").parse::<u64>().unwrap();
-    let versions = |members: &Members| {
-        let sql = "SELECT string_agg(DISTINCT version::text, ' ' ORDER BY version::text) FROM chronova_events \
-                   WHERE kind = 'ledger.aggregates_replaced'";
-        members.database.sql(sql)
-    };
-    let low = level(&members);
-
-    let mut told = upgrade(&mut members, one, &path, &numbers);
-    told.add(upgrade(&mut members, other, &path, &numbers));
-    assert_eq!(members.leader(), first, "the upgrade of a follower does not change the leader");
-    // A member of the newer version leads, and the older member follows.
-    let load = Load::begin(&[one, other].map(|nth| members.client(nth)), &path, &members.server(""), &numbers);
-    let (code, shown) = members.command(&["cluster", "switchover", NAMES[one]]);
-    assert!(code == 0 && shown.contains(&format!("{} leads", NAMES[one])), "{code} {shown}");
-    members.all[first].wait("the older member follows", |member| role(member).as_deref() == Some("follower"));
-    pause(300);
-    told.add(load.end());
-    assert_eq!((members.leader(), level(&members)), (one, low));
-    for nth in 0..3 {
-        let refused = members.client(nth).post(groups, &group).unwrap().expect(503);
-        assert!(refused.body.to_string().contains("is being upgraded"), "{}", refused.body);
-        members.client(nth).put(&aggregates, &json!([NOWHERE])).unwrap().expect(200);
-        let shown = members.client(first).get(&aggregates).unwrap().expect(200);
-        assert_eq!(shown.body["aggregates"], json!([NOWHERE]), "the older member reads the change");
-    }
-    assert_eq!(versions(&members), "1");
-    let (_, shown) = members.command(&["cluster", "status"]);
-    assert!(shown.contains(&format!("upgraded or away for a minute: {}", NAMES[first])), "{shown}");
-
-    told.add(upgrade(&mut members, first, &path, &numbers));
-    members.all[one].wait("the level of the log rises", |member| {
-        member.client().post(groups, &group).is_ok_and(|answer| answer.status == 200)
-    });
-    assert_eq!(level(&members), low + 1);
-    members.client(first).put(&aggregates, &json!([])).unwrap().expect(200);
-    assert_eq!(versions(&members), "1 2");
-    for member in &members.all {
-        let shown = member.client().get(groups).unwrap().expect(200);
-        assert_eq!(shown.body["server_groups"].as_array().map(Vec::len), Some(1), "{}", shown.body);
-    }
-
-    // The older version cannot come back.
-    members.all[other].stop();
-    rehearse(&mut members.all[other], "old");
-    members.all[other].launch();
-    members.all[other].wait("it refuses to start", |member| member.ended().is_some());
-    assert_eq!(members.all[other].ended().unwrap().code(), Some(2));
-    assert!(members.all[other].log().contains("install the newer version"), "{}", members.all[other].log());
-    rehearse(&mut members.all[other], "new");
-    members.all[other].start();
     check(&mut members, &told);
 }

@@ -108,6 +108,29 @@ impl LeaseTerms {
         }
     }
 
+    /// Raises the level of the log if all living members know a higher one. Only the holder of the lease may call this.
+    /// `looks` is a connection whose commits need not be replicated.
+    pub(super) async fn follow_levels(&self, looks: &DatabaseLink) -> Result<(), StoreError> {
+        let newest = self.level.newest();
+        let reached = self.level.reached();
+        if reached < newest && schema::common_level(&looks.client).await?.is_none_or(|common| common > reached) {
+            // Every later leader must see the new level, so this write waits for the standby.
+            let link = DatabaseLink::open(&self.config).await?;
+            self.raise_level(&link).await?;
+        }
+        Ok(())
+    }
+
+    /// Like [`LeaseTerms::follow_levels`], on a connection whose commits are replicated.
+    pub(super) async fn raise_level(&self, link: &DatabaseLink) -> Result<(), StoreError> {
+        let raised = schema::raise_level(&link.client, &self.cell, &self.holder, self.level.newest()).await?;
+        if let Some(level) = raised {
+            tracing::warn!(level, "all members know the next level of the log: older versions cannot join any more");
+            self.level.reach(level);
+        }
+        Ok(())
+    }
+
     /// How long the holder trusts the lease without a renewal.
     fn trusted(&self) -> Duration {
         self.lasts * 11 / 20
