@@ -124,7 +124,7 @@ impl LeaseTerms {
     /// Like [`LeaseTerms::follow_levels`], on a connection whose commits are replicated.
     pub(super) async fn raise_level(&self, link: &DatabaseLink) -> Result<(), StoreError> {
         let raised = schema::raise_level(&link.client, &self.cell, &self.holder, self.level.newest()).await?;
-        if let Some(level) = raised {
+        if let Some(level) = raised.filter(|level| *level > self.level.reached()) {
             tracing::warn!(level, "all members know the next level of the log: older versions cannot join any more");
             self.level.reach(level);
         }

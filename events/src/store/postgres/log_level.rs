@@ -1,8 +1,8 @@
 //! The level of the log in the head row: the leader raises it, and writes no event above it.
 //!
 //! Each member announces the newest level that it knows ([`super::following`]). The leader raises the level to the
-//! lowest one of all living members ([`super::lease`]). A member that knows a lower level cannot join and cannot take the lead. If it runs
-//! already, it stops.
+//! lowest one of all living members ([`super::lease`]). A member that knows a lower level cannot join and cannot take
+//! the lead. If it runs already, it stops.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 

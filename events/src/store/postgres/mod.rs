@@ -292,7 +292,9 @@ impl PostgresStore {
             keys.take_over()?;
         }
         // A command that only borrows the log leaves its level as it is.
-        if (self.follower.is_some() || self.options.end_process)
+        let serves = self.follower.is_some() || self.options.end_process;
+        if serves
+            && held.level < self.terms.level.newest()
             && let Err(failure) = self.terms.raise_level(&link).await
         {
             tracing::warn!(%failure, "the level of the log cannot be raised");

@@ -224,7 +224,8 @@ pub(super) async fn common_level(client: &Client) -> Result<Option<u16>, StoreEr
 }
 
 /// Raises the level of the holder's log to the newest level that all living members and this process know. Returns the
-/// new level; `None` if the log has it already, or if another holder has the log.
+/// level, also if the log has it already: the answer of an earlier attempt may be lost. `None` if another holder has the
+/// log.
 pub(super) async fn raise_level(
     client: &Client,
     cell: &str,
@@ -232,10 +233,9 @@ pub(super) async fn raise_level(
     newest: u16,
 ) -> Result<Option<u16>, StoreError> {
     let sql = format!(
-        "UPDATE chronova_head SET level = least(known.level, $3) \
-         FROM (SELECT coalesce(min(level), $3) AS level FROM chronova_members WHERE {LIVING}) known \
-         WHERE cell = $1 AND holder = $2 AND chronova_head.level < least(known.level, $3) \
-         RETURNING chronova_head.level"
+        "UPDATE chronova_head h SET level = greatest(h.level, least(known.level, $3)) \
+         FROM (SELECT coalesce(min(m.level), $3) AS level FROM chronova_members m WHERE {LIVING}) known \
+         WHERE cell = $1 AND holder = $2 RETURNING h.level"
     );
     Ok(within(client.query_opt(&sql, &[&cell, &holder, &i32::from(newest)])).await?.map(|row| level(&row, 0)))
 }
