@@ -92,8 +92,11 @@ fn outlook(picture: &ClusterPicture) -> String {
     else {
         return String::new();
     };
-    let older: Vec<_> = picture.members.iter().filter(|listed| listed.level < newest).collect();
-    let names: Vec<_> = older.iter().map(|listed| printable(&listed.member.name)).collect();
+    let older = picture.members.iter().filter(|listed| listed.level < newest);
+    let names: Vec<_> = older.map(|listed| printable(&listed.member.name)).collect();
+    if names.is_empty() {
+        return String::new();
+    }
     format!("; {newest} when these members are upgraded or away for a minute: {}", names.join(", "))
 }
 
