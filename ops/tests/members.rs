@@ -237,6 +237,12 @@ fn only_members_with_a_certificate_of_the_authority_are_heard() {
         let (code, told) = asked(refused);
         assert!(code != 0 && !told.contains("x-chronova"), "{code} {told}");
     }
+    // A member whose version is too far away is refused, and learns the leader's protocol.
+    let newer = ["--cert", "client.pem", "--key", "client.key", "-H", "x-chronova-protocol: 999/999"];
+    let (code, told) = asked(&newer);
+    let names = |header: &str| told.to_ascii_lowercase().contains(header);
+    assert!(code == 0 && told.contains(" 426") && names("x-chronova-protocol: "), "{code} {told}");
+    assert!(!names("x-chronova-acknowledged"), "{told}");
     // A follower neither answers nor forwards what another member sends to it.
     let follower = members.followers()[0];
     let forwarded = ["--cacert", "authority.pem", "--cert", "client.pem", "--key", "client.key", "--include"];
