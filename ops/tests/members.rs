@@ -54,11 +54,11 @@ fn section(folder: &str, certificate: &str, authority: &str, name: &str, address
 impl Members {
     /// Starts three members on one database. `change` changes the configuration that they share.
     fn start(change: impl FnOnce(&Cloud)) -> Self {
-        Self::start_as(None, change)
+        Self::start_as(&|_| {}, change)
     }
 
-    /// Like [`Members::start`]. The members pretend to be of the `old` or the `new` version of a rehearsal.
-    fn start_as(version: Option<&str>, change: impl FnOnce(&Cloud)) -> Self {
+    /// Like [`Members::start`]. `version` makes each member start as a certain version.
+    fn start_as(version: &dyn Fn(&mut Cloud), change: impl FnOnce(&Cloud)) -> Self {
         let database = Postgres::new();
         let first = Cloud::new(FLEET);
         tls::certificates(first.folder.path()).expect("openssl makes certificates");
@@ -73,9 +73,7 @@ impl Members {
         let peers: Vec<String> = NAMES.iter().map(|_| free_address()).collect();
         for ((member, name), address) in all.iter_mut().zip(NAMES).zip(&peers) {
             member.configure(&section(&folder, "server", "authority", name, address));
-            if let Some(version) = version {
-                upgrades::rehearse(member, version);
-            }
+            version(member);
             member.start();
         }
         let mut members = Self { all, peers, database, furniture: None };

@@ -219,7 +219,7 @@ pub(super) async fn check_level(client: &Client, cell: &str, newest: u16) -> Res
 /// The newest level that all living members know. `None` if no member lives.
 pub(super) async fn common_level(client: &Client) -> Result<Option<u16>, StoreError> {
     let sql = format!("SELECT min(level) FROM chronova_members WHERE {LIVING}");
-    let row = within(client.query_one(&sql, &[])).await?;
+    let row = within(client.query_one(sql.as_str(), &[])).await?;
     Ok(row.get::<_, Option<i32>>(0).map(|common| u16::try_from(common).unwrap_or(u16::MAX)))
 }
 
@@ -237,7 +237,7 @@ pub(super) async fn raise_level(
          FROM (SELECT coalesce(min(m.level), $3) AS level FROM chronova_members m WHERE {LIVING}) known \
          WHERE cell = $1 AND holder = $2 RETURNING h.level"
     );
-    Ok(within(client.query_opt(&sql, &[&cell, &holder, &i32::from(newest)])).await?.map(|row| level(&row, 0)))
+    Ok(within(client.query_opt(sql.as_str(), &[&cell, &holder, &i32::from(newest)])).await?.map(|row| level(&row, 0)))
 }
 
 /// Notes that the holder's log has events up to `newest`, because a copy brings them.
