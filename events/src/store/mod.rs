@@ -209,7 +209,7 @@ pub(crate) fn encode_payload_as(
     new: &NewEvent,
     version: u16,
 ) -> Result<StoredPayload, AppendError> {
-    let stored = sealed::encode_as(keys.map(Arc::as_ref), stream, &new.event, version)?;
+    let stored = sealed::encode(keys.map(Arc::as_ref), stream, &new.event, version)?;
     if stored.data.len() > crate::codec::MAX_PAYLOAD {
         return Err(AppendError::TooLarge { size: stored.data.len(), limit: crate::codec::MAX_PAYLOAD });
     }
