@@ -212,7 +212,7 @@ async fn a_wrong_cell_address_or_key_file_is_refused() {
     assert!(keys.contains("put their file back"), "{keys}");
     database.sql("UPDATE chronova_head SET format = 99, keys = NULL");
     let newer = PostgresStore::open(&options(&database)).await.unwrap_err();
-    assert_eq!(newer, StoreError::NewerFormat { found: 99, supported: 3 });
+    assert_eq!(newer, StoreError::NewerFormat { found: 99, supported: 4 });
 }
 
 /// The writer gives up on a database that always refuses.
