@@ -211,6 +211,8 @@ async fn a_wrong_cell_address_or_key_file_is_refused() {
     let keys = refused(options(&database)).await;
     assert!(keys.contains("put their file back"), "{keys}");
     database.sql("UPDATE chronova_head SET format = 99, keys = NULL");
+    drop(PostgresStore::open(&options(&database)).await.unwrap());
+    database.sql("UPDATE chronova_head SET oldest = 99");
     let newer = PostgresStore::open(&options(&database)).await.unwrap_err();
     assert_eq!(newer, StoreError::NewerFormat { found: 99, supported: 4 });
 }

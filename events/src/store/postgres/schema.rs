@@ -13,10 +13,11 @@ use crate::store::StoreError;
 
 /// Format 2 added the acknowledged position, the list of members, the mark of their secret, and the request of a
 /// switchover. Format 3 added the time from which the leader may work on hosts. Format 4 added the levels of the log and
-/// of the members.
+/// of the members, and `oldest`: the oldest format whose members can use these tables.
 ///
-/// Members of an older version that already run go on with newer tables during an upgrade, so a format only adds columns
-/// with defaults. Such a member cannot start again, because it refuses a newer format.
+/// The first member of a new version brings the tables to its format, and members of the older version go on. So a new
+/// format only adds columns with defaults, and leaves `oldest` as it is. A format that members of the former one cannot
+/// use raises `oldest`, and then operators must stop all members for the upgrade.
 const FORMAT: i32 = 4;
 
 /// A member that has recorded nothing for this long does not keep the level of the log low.
@@ -38,7 +39,7 @@ const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
         ADD COLUMN IF NOT EXISTS secret bytea, ADD COLUMN IF NOT EXISTS wish text, \
         ADD COLUMN IF NOT EXISTS wish_until timestamptz NOT NULL DEFAULT '-infinity', \
         ADD COLUMN IF NOT EXISTS hosts_from timestamptz NOT NULL DEFAULT '-infinity', \
-        ADD COLUMN IF NOT EXISTS level int NOT NULL DEFAULT 1; \
+        ADD COLUMN IF NOT EXISTS level int NOT NULL DEFAULT 1, ADD COLUMN IF NOT EXISTS oldest int NOT NULL DEFAULT 4; \
     CREATE TABLE IF NOT EXISTS chronova_members (name text PRIMARY KEY, holder bytea NOT NULL, address text NOT NULL, \
         version text NOT NULL, position bigint NOT NULL, seen timestamptz NOT NULL); \
     ALTER TABLE chronova_members ADD COLUMN IF NOT EXISTS level int NOT NULL DEFAULT 1; \
@@ -131,15 +132,17 @@ struct FoundHead {
     head: Anchor,
 }
 
-/// Refuses the log of another cell or of a newer version. `None` if there is no log.
+/// Refuses the log of another cell, or of a newer version that this version cannot use. `None` if there is no log.
 async fn check_head(client: &Client, cell: &str) -> Result<Option<FoundHead>, StoreError> {
-    let found = within(client.query("SELECT cell, format, position, hash FROM chronova_head", &[])).await?;
+    // Tables of an older format have no column `oldest`.
+    let sql = "SELECT cell, format, position, hash, (to_jsonb(h) ->> 'oldest')::int FROM chronova_head h";
+    let found = within(client.query(sql, &[])).await?;
     let Some(row) = found.first() else { return Ok(None) };
     let (other, format) = (row.get::<_, &str>(0), row.get::<_, i32>(1));
     if other != cell {
         return Err(StoreError::Io(format!("the database holds the log of cell {other:?}, not of {cell:?}")));
     }
-    if format > FORMAT {
+    if row.get::<_, Option<i32>>(4).unwrap_or(format) > FORMAT {
         return Err(StoreError::NewerFormat { found: format.unsigned_abs(), supported: FORMAT.unsigned_abs() });
     }
     Ok(Some(FoundHead { format, head: anchor(row, 2)? }))
