@@ -138,12 +138,14 @@ fn a_leader_chooses_the_version_that_all_members_read() {
     let (old, new) = (levels("old"), levels("new"));
     let (low, high) = (old.newest(), new.newest());
     assert_eq!(high, low + 1);
+    let started = samples().into_iter().find(|sample| sample.kind() == "process.started").unwrap();
     let (plain, spelled) = (aggregates(vec![]), aggregates(vec![(uuid::Uuid::from_u128(2), "2".to_owned())]));
     for (event, at_low, at_high) in [
         (&plain, Some(1), Some(2)),
         (&spelled, None, Some(2)),
         (&group_created(), None, Some(1)),
         (&*event("").event, Some(1), Some(1)),
+        (&started, Some(1), Some(1)),
     ] {
         assert_eq!(new.version_to_write(event, low), at_low, "{}", event.kind());
         assert_eq!(new.version_to_write(event, high), at_high, "{}", event.kind());

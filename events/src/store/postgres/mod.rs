@@ -181,8 +181,8 @@ impl PostgresStore {
     pub async fn join(options: &PostgresOptions, member: ClusterMember) -> Result<Arc<Self>, StoreError> {
         let (terms, link) = Self::connect(options, Some(&member)).await?;
         let (end, newest) = (schema::durable(&link.client, &options.cell).await?, terms.level.newest());
-        // The leader learns the level of this member before this member looks at the level of the log. An announcement is
-        // soon repeated, so it need not be replicated.
+        // The leader learns the level of this member before this member looks at the level of the log. An announcement
+        // is soon repeated, so it need not be replicated.
         link.set("SET synchronous_commit = local").await?;
         schema::announce(&link.client, &member.name, &terms.holder, end.position, newest).await?;
         schema::check_level(&link.client, &options.cell, newest).await?;

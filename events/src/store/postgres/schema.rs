@@ -12,8 +12,8 @@ use crate::envelope::Position;
 use crate::store::StoreError;
 
 /// Format 2 added the acknowledged position, the list of members, the mark of their secret, and the request of a
-/// switchover. Format 3 added the time from which the leader may work on hosts. Format 4 added the levels of the log and
-/// of the members, and `oldest`: the oldest format whose members can use these tables.
+/// switchover. Format 3 added the time from which the leader may work on hosts. Format 4 added the levels of the log
+/// and of the members, and `oldest`: the oldest format whose members can use these tables.
 ///
 /// The first member of a new version brings the tables to its format, and members of the older version go on. So a new
 /// format only adds columns with defaults, and leaves `oldest` as it is. A format that members of the former one cannot
@@ -227,8 +227,8 @@ pub(super) async fn common_level(client: &Client) -> Result<Option<u16>, StoreEr
 }
 
 /// Raises the level of the holder's log to the newest level that all living members and this process know. Returns the
-/// level, also if the log has it already: the answer of an earlier attempt may be lost. `None` if another holder has the
-/// log.
+/// level, also if the log has it already: the answer of an earlier attempt may be lost. `None` if another holder has
+/// the log.
 pub(super) async fn raise_level(
     client: &Client,
     cell: &str,
