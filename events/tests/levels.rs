@@ -181,6 +181,14 @@ async fn the_leader_writes_newer_events_when_no_older_member_lives() {
     b.close().await;
     drop(b);
     database.sql("UPDATE chronova_members SET seen = seen - interval '2 minutes' WHERE name = 'b'");
+    // The leader has watched for a short time only. So the database may have been away, and not the older member.
+    for _ in 0..2 {
+        let announced = database.sql("SELECT seen FROM chronova_members WHERE name = 'a'");
+        let again = || database.sql("SELECT seen FROM chronova_members WHERE name = 'a'") != announced;
+        until("the leader announces itself again", again).await;
+    }
+    assert_eq!(a.level(), low, "the leader takes a member as away after a break of the database");
+    database.sql("UPDATE chronova_members SET since = since - interval '2 minutes' WHERE name = 'a'");
     until("the level rises", || a.level() == high).await;
     assert_eq!(database.sql("SELECT level FROM chronova_head"), high.to_string());
     let group = append(&a, group_created()).await.unwrap();
@@ -230,5 +238,7 @@ async fn a_running_member_leaves_a_log_that_it_cannot_read() {
     database.sql(&format!("UPDATE chronova_head SET level = {}", low + 1));
     until("the follower sees the level", || c.outdated().borrow().is_some()).await;
     assert_eq!(*c.outdated().borrow(), Some(StoreError::NewerLevel { level: low + 1, newest: low }));
+    // The lead is free now.
+    a.close().await;
     assert!(!c.lead().await.unwrap(), "a member leads a log that it cannot read");
 }

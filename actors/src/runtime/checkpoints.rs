@@ -138,7 +138,7 @@ impl KeptCheckpoints {
     }
 
     /// Rebuilds the named read models beside the live ones, and logs the result.
-    async fn renew(&self, names: &BTreeSet<&'static str>, compare: usize) -> bool {
+    async fn renew(&self, names: &BTreeSet<&'static str>, compare: usize) {
         let rebuilt = rebuild::beside(&*self.log, &self.views, names, &self.works, compare).await;
         if rebuilt.is_ok() && self.provisional.is_subset(names) {
             self.renewed.send_replace(true);
@@ -146,19 +146,16 @@ impl KeptCheckpoints {
         match rebuilt {
             Ok(rebuilt) if rebuilt.differences.is_empty() => {
                 tracing::info!(position = %rebuilt.position, "{} read models were rebuilt and exchanged", names.len());
-                true
             }
             Ok(rebuilt) => {
                 tracing::error!(position = %rebuilt.position, "rebuilt read models differ from the old ones (old | new)");
                 for difference in &rebuilt.differences {
                     tracing::error!("{difference}");
                 }
-                true
             }
             Err(error) => {
                 let error = ErrorChain(&error);
                 tracing::error!(%error, "cannot rebuild the read models; the present ones stay in use");
-                false
             }
         }
     }

@@ -151,7 +151,7 @@ fn members_are_upgraded_one_after_the_other() {
     check(&mut members, &told);
 }
 
-/// `CHRONOVA_OLDER_PROGRAM` names a program of an older version. It is upgraded to the present one.
+/// `CHRONOVA_OLDER_PROGRAM` names a program of an older version that knows levels. It is upgraded to the present one.
 #[test]
 fn members_of_an_older_program_are_upgraded() {
     let Some(older) = std::env::var_os("CHRONOVA_OLDER_PROGRAM").map(PathBuf::from) else {

@@ -24,6 +24,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::headers::{EPOCH, HEAD, POSITION, PROTOCOL};
 use super::protocol::PeerProtocol;
 
+/// The status of a leader's answer, if it refuses the protocol of the asking member: 426 Upgrade Required.
+const REFUSED: u16 = 426;
 /// The time limit of connecting. Members are near each other.
 const CONNECTS: Duration = Duration::from_secs(2);
 /// The time limit of a question for the acknowledged position.
@@ -169,8 +171,12 @@ impl PeerClient {
                 Ok(response) => {
                     self.keep(address, sender);
                     return match mismatch(&response) {
-                        Some(reason) => Err(PeerFailure::OtherProtocol { reason }),
                         None => Ok(response),
+                        Some(reason) if response.status().as_u16() == REFUSED => {
+                            Err(PeerFailure::OtherProtocol { reason })
+                        }
+                        // A leader that does not check the protocol may have performed the request.
+                        Some(reason) => Err(PeerFailure::Unknown { reason }),
                     };
                 }
                 Err(mut failed) => match failed.take_message() {

@@ -108,12 +108,14 @@ impl LeaseTerms {
         }
     }
 
-    /// Raises the level of the log if all living members know a higher one. Only the holder of the lease may call this.
+    /// Raises the level of the log if all members that count know a higher one. Does nothing without the lease.
     /// `looks` is a connection whose commits need not be replicated.
     pub(super) async fn follow_levels(&self, looks: &DatabaseLink) -> Result<(), StoreError> {
         let newest = self.level.newest();
         let reached = self.level.reached();
-        if reached < newest && schema::common_level(&looks.client).await?.is_none_or(|common| common > reached) {
+        if reached < newest
+            && schema::common_level(&looks.client, &self.holder).await?.is_none_or(|common| common > reached)
+        {
             // Every later leader must see the new level, so this write waits for the standby.
             let link = DatabaseLink::open(&self.config).await?;
             self.raise_level(&link).await?;

@@ -291,9 +291,9 @@ impl PostgresStore {
         if let Some(keys) = &self.reader.keys {
             keys.take_over()?;
         }
-        // A command that only borrows the log leaves its level as it is.
+        // A command that only borrows the log leaves its level as it is. A new log has the level of its first process.
         let serves = self.follower.is_some() || self.options.end_process;
-        if serves
+        if (serves || held.head.position == Position::START)
             && held.level < self.terms.level.newest()
             && let Err(failure) = self.terms.raise_level(&link).await
         {

@@ -13,15 +13,20 @@ use crate::store::StoreError;
 
 /// Format 2 added the acknowledged position, the list of members, the mark of their secret, and the request of a
 /// switchover. Format 3 added the time from which the leader may work on hosts. Format 4 added the levels of the log
-/// and of the members, and `oldest`: the oldest format whose members can use these tables.
+/// and of the members, since when each member announces itself without a gap, and `oldest`: the oldest format whose
+/// members can use these tables.
 ///
 /// The first member of a new version brings the tables to its format, and members of the older version go on. So a new
 /// format only adds columns with defaults, and leaves `oldest` as it is. A format that members of the former one cannot
 /// use raises `oldest`, and then operators must stop all members for the upgrade.
 const FORMAT: i32 = 4;
 
-/// A member that has recorded nothing for this long does not keep the level of the log low.
-const LIVING: &str = "seen > clock_timestamp() - interval '60 seconds'";
+/// The members `m` that keep the level of the log low, if `$1` is the leader's holder. A member counts if it has
+/// announced itself in the last minute. If the database or the leader was away, the silence of the others proves nothing.
+/// So all members count until the leader has announced itself for a minute without a gap.
+const COUNTED: &str = "(m.seen > clock_timestamp() - interval '60 seconds' OR EXISTS (SELECT FROM chronova_members l \
+    WHERE l.holder = $1 AND (l.since > clock_timestamp() - interval '60 seconds' \
+        OR l.seen < clock_timestamp() - interval '10 seconds')))";
 
 /// Creates the tables. Stream names are bytes, because a text of PostgreSQL holds no zero byte.
 const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
@@ -42,7 +47,8 @@ const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
         ADD COLUMN IF NOT EXISTS level int NOT NULL DEFAULT 1, ADD COLUMN IF NOT EXISTS oldest int NOT NULL DEFAULT 4; \
     CREATE TABLE IF NOT EXISTS chronova_members (name text PRIMARY KEY, holder bytea NOT NULL, address text NOT NULL, \
         version text NOT NULL, position bigint NOT NULL, seen timestamptz NOT NULL); \
-    ALTER TABLE chronova_members ADD COLUMN IF NOT EXISTS level int NOT NULL DEFAULT 1; \
+    ALTER TABLE chronova_members ADD COLUMN IF NOT EXISTS level int NOT NULL DEFAULT 1, \
+        ADD COLUMN IF NOT EXISTS since timestamptz NOT NULL DEFAULT '-infinity'; \
     UPDATE chronova_head SET format = 4 WHERE format < 4; COMMIT";
 
 /// The head row as the new holder found it.
@@ -219,16 +225,16 @@ pub(super) async fn check_level(client: &Client, cell: &str, newest: u16) -> Res
     }
 }
 
-/// The newest level that all living members know. `None` if no member lives.
-pub(super) async fn common_level(client: &Client) -> Result<Option<u16>, StoreError> {
-    let sql = format!("SELECT min(level) FROM chronova_members WHERE {LIVING}");
-    let row = within(client.query_one(sql.as_str(), &[])).await?;
+/// The newest level that all members know that count for this holder ([`COUNTED`]). `None` if no member counts.
+pub(super) async fn common_level(client: &Client, holder: &[u8]) -> Result<Option<u16>, StoreError> {
+    let sql = format!("SELECT min(m.level) FROM chronova_members m WHERE {COUNTED}");
+    let row = within(client.query_one(sql.as_str(), &[&holder])).await?;
     Ok(row.get::<_, Option<i32>>(0).map(|common| u16::try_from(common).unwrap_or(u16::MAX)))
 }
 
-/// Raises the level of the holder's log to the newest level that all living members and this process know. Returns the
-/// level, also if the log has it already: the answer of an earlier attempt may be lost. `None` if another holder has
-/// the log.
+/// Raises the level of the holder's log to the newest level that this process knows, and all members that count
+/// ([`COUNTED`]). Returns the level, also if the log has it already: the answer of an earlier attempt may be lost.
+/// `None` if another holder has the log.
 pub(super) async fn raise_level(
     client: &Client,
     cell: &str,
@@ -237,10 +243,10 @@ pub(super) async fn raise_level(
 ) -> Result<Option<u16>, StoreError> {
     let sql = format!(
         "UPDATE chronova_head h SET level = greatest(h.level, least(known.level, $3)) \
-         FROM (SELECT coalesce(min(m.level), $3) AS level FROM chronova_members m WHERE {LIVING}) known \
-         WHERE cell = $1 AND holder = $2 RETURNING h.level"
+         FROM (SELECT coalesce(min(m.level), $3) AS level FROM chronova_members m WHERE {COUNTED}) known \
+         WHERE h.holder = $1 AND h.cell = $2 RETURNING h.level"
     );
-    Ok(within(client.query_opt(sql.as_str(), &[&cell, &holder, &i32::from(newest)])).await?.map(|row| level(&row, 0)))
+    Ok(within(client.query_opt(sql.as_str(), &[&holder, &cell, &i32::from(newest)])).await?.map(|row| level(&row, 0)))
 }
 
 /// Notes that the holder's log has events up to `newest`, because a copy brings them.
@@ -335,10 +341,12 @@ pub(super) async fn announce(
     at: Position,
     newest: u16,
 ) -> Result<(), StoreError> {
-    let sql = "INSERT INTO chronova_members (name, holder, address, version, position, level, seen) \
-               VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp()) ON CONFLICT (name) \
+    let sql = "INSERT INTO chronova_members AS m (name, holder, address, version, position, level, seen, since) \
+               VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp()) ON CONFLICT (name) \
                DO UPDATE SET holder = excluded.holder, address = excluded.address, version = excluded.version, \
-                   position = excluded.position, level = excluded.level, seen = excluded.seen";
+                   position = excluded.position, level = excluded.level, seen = excluded.seen, \
+                   since = CASE WHEN m.holder = excluded.holder AND m.seen > clock_timestamp() - interval '10 seconds' \
+                       THEN m.since ELSE excluded.since END";
     let (version, at, newest) = (env!("CARGO_PKG_VERSION"), signed(at.0), i32::from(newest));
     let values: &[&(dyn ToSql + Sync)] = &[&member.name, &holder, &member.address, &version, &at, &newest];
     within(client.execute(sql, values)).await.map(drop)
