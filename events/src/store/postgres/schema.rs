@@ -22,8 +22,8 @@ use crate::store::StoreError;
 const FORMAT: i32 = 4;
 
 /// The members `m` that keep the level of the log low, if `$1` is the leader's holder. A member counts if it has
-/// announced itself in the last minute. If the database or the leader was away, the silence of the others proves nothing.
-/// So all members count until the leader has announced itself for a minute without a gap.
+/// announced itself in the last minute. If the database or the leader was away, the silence of the others proves
+/// nothing. So all members count until the leader has announced itself for a minute without a gap.
 const COUNTED: &str = "(m.seen > clock_timestamp() - interval '60 seconds' OR EXISTS (SELECT FROM chronova_members l \
     WHERE l.holder = $1 AND (l.since > clock_timestamp() - interval '60 seconds' \
         OR l.seen < clock_timestamp() - interval '10 seconds')))";
