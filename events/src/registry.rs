@@ -3,7 +3,8 @@
 //! A noun's file lists its events with [`noun!`]; this file lists the nouns. A new event needs one payload struct, one
 //! line in the noun's list and one sample. A new noun needs one file and one line here. For a changed payload, add a
 //! new struct and raise the version in the list. Name the old struct after its version (`...V1`), add it to the `from`
-//! clause, and implement `From<...V1>` for the new struct.
+//! clause, and implement `From<...V1>` for the new struct. If leaders shall still write the old version while not all
+//! members know the new one, add the old struct to the `else` clause, and implement [`OlderForm`].
 
 use thiserror::Error;
 
@@ -29,6 +30,14 @@ pub enum DecodeError {
     },
 }
 
+/// An older version of a payload that can express some values of the newest version `N`. Members of an older version
+/// read it during an upgrade.
+pub trait OlderForm<N>: Sized {
+    /// The same fact in the older version. `None` if the older version would lose a part of it. The newest version,
+    /// made `From` the result, must equal `newest`.
+    fn of(newest: &N) -> Option<Self>;
+}
+
 /// The events of one noun; implemented by [`noun!`] only.
 pub trait NounEvent: Clone + Sized + Into<Event> {
     /// The first word of the kinds, for example `instance`.
@@ -38,6 +47,8 @@ pub trait NounEvent: Clone + Sized + Into<Event> {
     /// The version in which new events of this kind are written.
     fn version(&self) -> u16;
     fn encode(&self) -> Result<Vec<u8>, CodecError>;
+    /// The payload's bytes in this version. `None` if the version cannot express the event.
+    fn encode_as(&self, version: u16) -> Option<Result<Vec<u8>, CodecError>>;
     fn decode(kind: &str, version: u16, codec: u8, bytes: &[u8]) -> Result<Self, DecodeError>;
     /// The payload as JSON, for people and auditors.
     fn json(&self) -> serde_json::Value;
@@ -63,7 +74,8 @@ macro_rules! noun {
     (
         $(#[$meta:meta])*
         $enum:ident = $noun:literal {
-            $( #[doc = $doc:literal] $variant:ident = $kind:literal @ $version:literal $(from { $($old:literal => $oldty:ty),+ })?, )+
+            $( #[doc = $doc:literal] $variant:ident = $kind:literal @ $version:literal $(from { $($old:literal => $oldty:ty),+ })?
+                $(else { $($less:literal => $lessty:ty),+ })?, )+
         }
     ) => {
         $(#[$meta])*
@@ -84,6 +96,17 @@ macro_rules! noun {
 
             fn encode(&self) -> Result<Vec<u8>, $crate::codec::CodecError> {
                 match self { $( Self::$variant(payload) => $crate::codec::encode(payload), )+ }
+            }
+
+            fn encode_as(&self, version: u16) -> Option<Result<Vec<u8>, $crate::codec::CodecError>> {
+                match self {
+                    $( Self::$variant(payload) => match version {
+                        $version => Some($crate::codec::encode(payload)),
+                        $($( $less => <$lessty as $crate::registry::OlderForm<$variant>>::of(payload)
+                            .map(|older| $crate::codec::encode(&older)), )+)?
+                        _ => None,
+                    }, )+
+                }
             }
 
             fn json(&self) -> serde_json::Value {
@@ -157,6 +180,12 @@ macro_rules! nouns {
             /// The payload's bytes, in [`BINCODE_2`](crate::codec::BINCODE_2).
             pub fn encode(&self) -> Result<Vec<u8>, CodecError> {
                 match self { $( Self::$enum(event) => event.encode(), )+ }
+            }
+
+            /// The payload's bytes in this version, in [`BINCODE_2`](crate::codec::BINCODE_2). `None` if the version
+            /// cannot express the event.
+            pub fn encode_as(&self, version: u16) -> Option<Result<Vec<u8>, CodecError>> {
+                match self { $( Self::$enum(event) => event.encode_as(version), )+ }
             }
 
             /// Decodes an event of any known version and converts it to the newest.

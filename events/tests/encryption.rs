@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use chronova_events::envelope::{Position, StreamId};
 use chronova_events::store::conformance::event;
+use chronova_events::store::levels::EventLevels;
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore, ReadOnlyPostgres};
 use chronova_events::store::{EventStore as _, Expected};
 use database::Postgres;
@@ -70,6 +71,7 @@ impl SecureDatabase {
             patience: Duration::from_mins(1),
             lease: Duration::from_secs(10),
             end_process: false,
+            levels: EventLevels::default(),
         }
     }
 

@@ -217,11 +217,11 @@ async fn an_older_log_is_brought_up_to_date() {
     old.close().await;
     database.sql(
         "ALTER TABLE chronova_head DROP COLUMN durable, DROP COLUMN secret, DROP COLUMN wish, DROP COLUMN wish_until, \
-         DROP COLUMN hosts_from; \
+         DROP COLUMN hosts_from, DROP COLUMN level, DROP COLUMN oldest; \
          DROP TABLE chronova_members; UPDATE chronova_head SET format = 1",
     );
     let refused = admin::picture(&options(&database)).await.unwrap_err();
-    assert_eq!(refused, StoreError::OlderFormat { found: 1, supported: 3 });
+    assert_eq!(refused, StoreError::OlderFormat { found: 1, supported: 4 });
     let a = join(&database, "a").await;
     assert!(a.lead().await.unwrap());
     assert_eq!(append(&a, "2").await.unwrap().position, Position(2));

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::store::conformance::event;
+use chronova_events::store::levels::EventLevels;
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
 use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
 use database::Postgres;
@@ -25,6 +26,7 @@ fn options(database: &Postgres, lease: Duration) -> PostgresOptions {
         patience: Duration::from_mins(1),
         lease,
         end_process: false,
+        levels: EventLevels::default(),
     }
 }
 

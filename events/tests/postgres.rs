@@ -11,6 +11,7 @@ use std::time::Duration;
 use chronova_events::envelope::{Position, Revision, StreamId};
 use chronova_events::event_store_conformance;
 use chronova_events::store::conformance::{Backend, event, text};
+use chronova_events::store::levels::EventLevels;
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
 use chronova_events::store::{EventStore, Expected, StoreError, StreamSnapshot};
 use database::Postgres;
@@ -26,6 +27,7 @@ fn options(database: &Postgres) -> PostgresOptions {
         patience: Duration::from_mins(1),
         lease: Duration::ZERO,
         end_process: false,
+        levels: EventLevels::default(),
     }
 }
 
@@ -209,8 +211,10 @@ async fn a_wrong_cell_address_or_key_file_is_refused() {
     let keys = refused(options(&database)).await;
     assert!(keys.contains("put their file back"), "{keys}");
     database.sql("UPDATE chronova_head SET format = 99, keys = NULL");
+    drop(PostgresStore::open(&options(&database)).await.unwrap());
+    database.sql("UPDATE chronova_head SET oldest = 99");
     let newer = PostgresStore::open(&options(&database)).await.unwrap_err();
-    assert_eq!(newer, StoreError::NewerFormat { found: 99, supported: 3 });
+    assert_eq!(newer, StoreError::NewerFormat { found: 99, supported: 4 });
 }
 
 /// The writer gives up on a database that always refuses.

@@ -1,5 +1,5 @@
 //! Runs three members of the real binary on one log in a real PostgreSQL. All serve and one leads. The leader is
-//! killed and stopped under load, and an operator lets another member lead.
+//! killed and stopped under load, an operator lets another member lead, and all members are upgraded one after the other.
 //!
 //! `CHRONOVA_MEMBER_KILLS` sets how often the leader is killed (3).
 
@@ -10,6 +10,8 @@ mod cloud;
 mod database;
 mod load;
 mod tls;
+#[path = "members/upgrades.rs"]
+mod upgrades;
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -52,6 +54,11 @@ fn section(folder: &str, certificate: &str, authority: &str, name: &str, address
 impl Members {
     /// Starts three members on one database. `change` changes the configuration that they share.
     fn start(change: impl FnOnce(&Cloud)) -> Self {
+        Self::start_as(&|_| {}, change)
+    }
+
+    /// Like [`Members::start`]. `version` makes each member start as a certain version.
+    fn start_as(version: &dyn Fn(&mut Cloud), change: impl FnOnce(&Cloud)) -> Self {
         let database = Postgres::new();
         let first = Cloud::new(FLEET);
         tls::certificates(first.folder.path()).expect("openssl makes certificates");
@@ -66,6 +73,7 @@ impl Members {
         let peers: Vec<String> = NAMES.iter().map(|_| free_address()).collect();
         for ((member, name), address) in all.iter_mut().zip(NAMES).zip(&peers) {
             member.configure(&section(&folder, "server", "authority", name, address));
+            version(member);
             member.start();
         }
         let mut members = Self { all, peers, database, furniture: None };
@@ -227,6 +235,12 @@ fn only_members_with_a_certificate_of_the_authority_are_heard() {
         let (code, told) = asked(refused);
         assert!(code != 0 && !told.contains("x-chronova"), "{code} {told}");
     }
+    // A member whose version is too far away is refused, and learns the leader's protocol.
+    let newer = ["--cert", "client.pem", "--key", "client.key", "-H", "x-chronova-protocol: 999/999"];
+    let (code, told) = asked(&newer);
+    let names = |header: &str| told.to_ascii_lowercase().contains(header);
+    assert!(code == 0 && told.contains(" 426") && names("x-chronova-protocol: "), "{code} {told}");
+    assert!(!names("x-chronova-acknowledged"), "{told}");
     // A follower neither answers nor forwards what another member sends to it.
     let follower = members.followers()[0];
     let forwarded = ["--cacert", "authority.pem", "--cert", "client.pem", "--key", "client.key", "--include"];

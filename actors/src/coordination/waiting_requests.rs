@@ -64,9 +64,10 @@ impl RequestRefusal for AskServerReject {
     }
 }
 
-/// Whether the error means that the log is not available. A log that refuses an event as too large is available.
+/// Whether the error means that the log is not available. A log that refuses an event, because the event is too large or
+/// some members could not read it, is available.
 fn takes_nothing(error: &StoreError) -> bool {
-    !matches!(error, StoreError::TooLarge { .. })
+    !matches!(error, StoreError::TooLarge { .. } | StoreError::BelowLevel { .. })
 }
 
 struct WaitingRequest<O, R> {

@@ -102,19 +102,19 @@ impl KeptCheckpoints {
 
     /// Writes checkpoints while the read models change; never ends.
     pub(super) async fn keep(self: Arc<Self>) {
-        if !self.remarks.is_empty() && self.provisional.is_empty() {
-            self.keeper.write().await;
-        }
         // `self` has the sender, so the wait cannot fail.
         let mut renewed = self.renewed.subscribe();
         let _ = renewed.wait_for(|renewed| *renewed).await;
+        if !self.remarks.is_empty() {
+            self.keeper.write().await;
+        }
         Arc::clone(&self.keeper).keep().await;
     }
 
-    /// Rebuilds the read models of an older version, if there are any.
+    /// Rebuilds the read models of an older version, if there are any. Writes no checkpoint.
     pub(super) async fn renew_older(self: Arc<Self>) {
-        if !self.provisional.is_empty() && self.renew(&self.provisional, 0).await {
-            self.keeper.write().await;
+        if !self.provisional.is_empty() {
+            self.renew(&self.provisional, 0).await;
         }
     }
 
@@ -138,7 +138,7 @@ impl KeptCheckpoints {
     }
 
     /// Rebuilds the named read models beside the live ones, and logs the result.
-    async fn renew(&self, names: &BTreeSet<&'static str>, compare: usize) -> bool {
+    async fn renew(&self, names: &BTreeSet<&'static str>, compare: usize) {
         let rebuilt = rebuild::beside(&*self.log, &self.views, names, &self.works, compare).await;
         if rebuilt.is_ok() && self.provisional.is_subset(names) {
             self.renewed.send_replace(true);
@@ -146,19 +146,16 @@ impl KeptCheckpoints {
         match rebuilt {
             Ok(rebuilt) if rebuilt.differences.is_empty() => {
                 tracing::info!(position = %rebuilt.position, "{} read models were rebuilt and exchanged", names.len());
-                true
             }
             Ok(rebuilt) => {
                 tracing::error!(position = %rebuilt.position, "rebuilt read models differ from the old ones (old | new)");
                 for difference in &rebuilt.differences {
                     tracing::error!("{difference}");
                 }
-                true
             }
             Err(error) => {
                 let error = ErrorChain(&error);
                 tracing::error!(%error, "cannot rebuild the read models; the present ones stay in use");
-                false
             }
         }
     }
@@ -183,6 +180,7 @@ async fn tell_progress(works: Arc<WorkRegistry>) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use chronova_events::clock::SystemClock;
     use chronova_events::envelope::{Meta, NewEvent, StreamId, Timestamp};
     use chronova_events::host;
     use chronova_events::ids::HostId;
@@ -193,6 +191,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::runtime::Member;
 
     /// The next start must rebuild the read model again, if the member stops before the end of the rebuild.
     #[tokio::test]
@@ -212,12 +211,22 @@ mod tests {
         let older = async || checkpoints.open(&*log).await.unwrap().provisional;
         assert_eq!(older().await, BTreeSet::from(["placement"]));
 
-        let (keeper, history, works) = (KeeperOptions::default(), HistoryOptions::default(), Arc::default());
-        let loading = KeptCheckpoints::load(&log, Arc::clone(&checkpoints), keeper, history, &works);
-        let kept = Arc::new(loading.await.unwrap());
+        let works = Arc::default();
+        let load = async || {
+            let (keeper, history) = (KeeperOptions::default(), HistoryOptions::default());
+            KeptCheckpoints::load(&log, Arc::clone(&checkpoints), keeper, history, &works).await.unwrap()
+        };
+        let kept = Arc::new(load().await);
         kept.write_last().await;
         assert_eq!(older().await, BTreeSet::from(["placement"]), "the older state has the present version's number");
+        // During an upgrade a follower of the new version rebuilds what an older leader has written, and writes nothing.
+        let follower = Member::start_from_checkpoints(Arc::clone(&log), Arc::new(SystemClock), load().await);
+        let renewed = &follower.checkpoints.as_ref().unwrap().renewed;
+        renewed.subscribe().wait_for(|renewed| *renewed).await.unwrap();
+        follower.stop().await;
+        assert_eq!(older().await, BTreeSet::from(["placement"]), "a follower has written a checkpoint");
         Arc::clone(&kept).renew_older().await;
+        kept.write_last().await;
         assert_eq!(older().await, BTreeSet::new());
         // After the rebuild, checkpoints are written again.
         let again = NewEvent::new(host::samples().remove(0), Timestamp(1), &Meta::system("test"));

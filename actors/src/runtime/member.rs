@@ -52,7 +52,8 @@ impl Member {
         Ok(Self::follow(log, clock, views, None))
     }
 
-    /// Makes read models that were loaded from a checkpoint follow the log, and writes further checkpoints.
+    /// Makes read models that were loaded from a checkpoint follow the log, and writes further checkpoints. Read models
+    /// of an older version are rebuilt meanwhile.
     pub fn start_with_checkpoints(
         log: Arc<dyn EventStore>,
         clock: Arc<dyn Clock>,
@@ -70,8 +71,10 @@ impl Member {
         clock: Arc<dyn Clock>,
         checkpoints: KeptCheckpoints,
     ) -> Self {
-        let views = Arc::clone(&checkpoints.views);
-        Self::follow(log, clock, views, Some(Arc::new(checkpoints)))
+        let (views, checkpoints) = (Arc::clone(&checkpoints.views), Arc::new(checkpoints));
+        let mut member = Self::follow(log, clock, views, Some(Arc::clone(&checkpoints)));
+        member.tasks.spawn(checkpoints.renew_older());
+        member
     }
 
     /// Writes checkpoints from now on.
@@ -79,7 +82,6 @@ impl Member {
         self.writes_checkpoints = true;
         if let Some(checkpoints) = &self.checkpoints {
             self.tasks.spawn(Arc::clone(checkpoints).keep());
-            self.tasks.spawn(Arc::clone(checkpoints).renew_older());
         }
     }
 

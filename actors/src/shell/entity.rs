@@ -250,6 +250,12 @@ impl<A: AggregateRoot> Entity<A> {
                 self.load(ctx);
                 return;
             }
+            AppendError::Store(error @ StoreError::BelowLevel { .. }) => {
+                tracing::warn!(stream = %self.stream, %error, "refused a command: some members could not read its event");
+                self.refuse_newer(&error);
+                self.load(ctx);
+                return;
+            }
             AppendError::Store(error) => error,
             error @ AppendError::Encode(_) => StoreError::Io(error.to_string()),
         };
@@ -266,6 +272,17 @@ impl<A: AggregateRoot> Entity<A> {
         let place = (0..self.in_flight.len()).max_by_key(|place| self.in_flight.get(*place).map_or(0, largest));
         if let Some(place) = place {
             self.in_flight.remove(place).fail(error);
+        }
+    }
+
+    /// Refuses the commands in flight with events of the refused kind. Decides the other commands again.
+    fn refuse_newer(&mut self, error: &StoreError) {
+        let StoreError::BelowLevel { kind, .. } = error else { return };
+        let has_kind = |waiting: &DurabilityWaiter<A>| waiting.events().iter().any(|new| new.event.kind() == kind);
+        let (refused, kept): (Vec<_>, Vec<_>) = self.in_flight.drain(..).partition(has_kind);
+        self.in_flight = kept;
+        for waiting in refused {
+            waiting.fail(error);
         }
     }
 

@@ -32,7 +32,7 @@ noun! {
         /// The traits of a provider are now these.
         TraitsReplaced = "traits_replaced" @ 1,
         /// The aggregates of a provider are now these.
-        AggregatesReplaced = "aggregates_replaced" @ 2 from { 1 => AggregatesReplacedV1 },
+        AggregatesReplaced = "aggregates_replaced" @ 2 from { 1 => AggregatesReplacedV1 } else { 1 => AggregatesReplacedV1 },
         /// The allocations of a consumer are now these.
         Claimed = "claimed" @ 1,
         /// A consumer has no allocations any more.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::LedgerEvent;
 use crate::envelope::Timestamp;
 use crate::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, UserId};
+use crate::registry::OlderForm;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProviderCreated {
@@ -77,7 +78,7 @@ pub fn unusual_spelling(id: uuid::Uuid, text: &str) -> Option<(uuid::Uuid, Strin
     (text != id.to_string()).then(|| (id, text.to_owned()))
 }
 
-/// The older version, without spellings. Chronova still reads it and no longer writes it.
+/// The older version, without spellings. Chronova writes it only while a member does not know the newest version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AggregatesReplacedV1 {
     pub provider: ProviderId,
@@ -89,6 +90,13 @@ impl From<AggregatesReplacedV1> for AggregatesReplaced {
     fn from(old: AggregatesReplacedV1) -> Self {
         let AggregatesReplacedV1 { provider, aggregates, bumps_generation } = old;
         Self { provider, aggregates, bumps_generation, spellings: vec![] }
+    }
+}
+
+impl OlderForm<AggregatesReplaced> for AggregatesReplacedV1 {
+    fn of(newest: &AggregatesReplaced) -> Option<Self> {
+        let AggregatesReplaced { provider, aggregates, bumps_generation, spellings } = newest.clone();
+        spellings.is_empty().then_some(Self { provider, aggregates, bumps_generation })
     }
 }
 

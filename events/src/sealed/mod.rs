@@ -98,24 +98,29 @@ pub struct StoredPayload {
     pub data: Vec<u8>,
 }
 
-/// Encodes `event` for `stream`. Seals its personal fields if there are `keys`.
+/// Encodes `event` for `stream`, in a version that can express it. Seals its personal fields if there are `keys`.
 ///
 /// May block for a flush to disk if the subject has no key yet ([`needs_key`] tells).
-pub fn encode(keys: Option<&KeyRing>, stream: &StreamId, event: &Event) -> Result<StoredPayload, SealError> {
+pub fn encode(
+    keys: Option<&KeyRing>,
+    stream: &StreamId,
+    event: &Event,
+    version: u16,
+) -> Result<StoredPayload, SealError> {
     let subject = keys.and_then(|keys| Some((keys, fields::subject(stream, event)?)));
     let Some((keys, subject)) = subject else {
-        return Ok(StoredPayload { codec: codec::BINCODE_2, data: event.encode()? });
+        return Ok(StoredPayload { codec: codec::BINCODE_2, data: payload(event, version)? });
     };
     let (mut blank, mut take) = (event.clone(), TakeFields::default());
     fields::visit(&mut blank, &mut take);
     if take.is_empty() {
-        return Ok(StoredPayload { codec: codec::BINCODE_2, data: event.encode()? });
+        return Ok(StoredPayload { codec: codec::BINCODE_2, data: payload(event, version)? });
     }
-    let clear = blank.encode()?;
+    let clear = payload(&blank, version)?;
     let (slot, key) = keys.current(&subject)?;
     let nonce = keys::random::<NONCE>().map_err(|reason| keys.failure(reason, false))?;
     let secret = codec::encode(&take.taken)?;
-    let bound = bound(stream, event.kind(), event.version(), &clear);
+    let bound = bound(stream, event.kind(), version, &clear);
     let sealed = XChaCha20Poly1305::new((&key.0).into())
         .encrypt(XNonce::from_slice(&nonce), Payload { msg: &secret, aad: &bound })
         .map_err(|_| CodecError::Encode("the cipher refused".to_owned()))?;
@@ -129,6 +134,11 @@ pub fn encode(keys: Option<&KeyRing>, stream: &StreamId, event: &Event) -> Resul
     data.extend_from_slice(&sealed);
     data.extend_from_slice(&clear);
     Ok(StoredPayload { codec: codec::SEALED, data })
+}
+
+fn payload(event: &Event, version: u16) -> Result<Vec<u8>, CodecError> {
+    let cannot = || Err(CodecError::Encode(format!("version {version} of {} cannot express the event", event.kind())));
+    event.encode_as(version).unwrap_or_else(cannot)
 }
 
 /// Whether [`encode`] would have to write a key, and so wait for the disk.
@@ -267,7 +277,7 @@ mod tests {
         let mut sealed = 0;
         for event in samples() {
             let stream = stream_of(&event);
-            let stored = encode(Some(&keys), &stream, &event).unwrap();
+            let stored = encode(Some(&keys), &stream, &event, event.version()).unwrap();
             assert_eq!(open(&keys, &event, &stored), event, "{}", event.kind());
             if stored.codec == codec::BINCODE_2 {
                 continue;
@@ -287,18 +297,18 @@ mod tests {
     fn sealed_text_is_not_in_the_stored_bytes() {
         let keys = KeyRing::in_memory().unwrap();
         let event = Event::from(InstanceEvent::from(Renamed { name: "annas-laptop".into() }));
-        let stored = encode(Some(&keys), &stream_of(&event), &event).unwrap();
+        let stored = encode(Some(&keys), &stream_of(&event), &event, event.version()).unwrap();
         assert!(!stored.data.windows(5).any(|window| window == b"annas"));
         assert!(event.encode().unwrap().windows(5).any(|window| window == b"annas"));
         // Two encodings of the same event differ, so nobody can see that the events are equal.
-        assert_ne!(encode(Some(&keys), &stream_of(&event), &event).unwrap(), stored);
+        assert_ne!(encode(Some(&keys), &stream_of(&event), &event, event.version()).unwrap(), stored);
     }
 
     #[test]
     fn another_key_file_or_stream_opens_nothing() {
         let (keys, others) = (KeyRing::in_memory().unwrap(), KeyRing::in_memory().unwrap());
         let event = Event::from(InstanceEvent::from(Renamed { name: "web".into() }));
-        let stored = encode(Some(&keys), &stream_of(&event), &event).unwrap();
+        let stored = encode(Some(&keys), &stream_of(&event), &event, event.version()).unwrap();
         assert_eq!(state(Some(&others), stored.codec, &stored.data), Personal::Lost);
         assert_eq!(open(&others, &event, &stored), without_personal(&event));
         let elsewhere = StreamId::new("instance", uuid::Uuid::from_u128(2));
@@ -310,7 +320,7 @@ mod tests {
     #[test]
     fn without_keys_nothing_is_encrypted() {
         let event = Event::from(InstanceEvent::from(Renamed { name: "web".into() }));
-        let stored = encode(None, &stream_of(&event), &event).unwrap();
+        let stored = encode(None, &stream_of(&event), &event, event.version()).unwrap();
         assert_eq!((stored.codec, stored.data), (codec::BINCODE_2, event.encode().unwrap()));
     }
 }

@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod criteria;
 pub mod eventstoredb;
 pub mod faulty;
+pub mod levels;
 pub mod memory;
 pub mod postgres;
 mod sealed_snapshots;
@@ -70,6 +71,15 @@ pub enum StoreError {
     Io(String),
     #[error("the log is closed")]
     Closed,
+    /// Nothing of the refused append was written, because some members could not read it.
+    #[error("the log has level {level}, and {kind} cannot be written below level {needed}: upgrade all members")]
+    BelowLevel { kind: String, needed: u16, level: u16 },
+    #[error("the log has level {level}, and this version knows no level above {newest}: install the newer version")]
+    NewerLevel { level: u16, newest: u16 },
+    #[error(
+        "this version does not know the event at position {position} ({kind} version {version}): install the newer version"
+    )]
+    UnknownEvent { position: u64, kind: String, version: u16 },
 }
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -189,7 +199,17 @@ pub(crate) fn encode_payload(
     stream: &StreamId,
     new: &NewEvent,
 ) -> Result<StoredPayload, AppendError> {
-    let stored = sealed::encode(keys.map(Arc::as_ref), stream, &new.event)?;
+    encode_payload_as(keys, stream, new, new.event.version())
+}
+
+/// Like [`encode_payload`], in a version that can express the event.
+pub(crate) fn encode_payload_as(
+    keys: Option<&Arc<KeyRing>>,
+    stream: &StreamId,
+    new: &NewEvent,
+    version: u16,
+) -> Result<StoredPayload, AppendError> {
+    let stored = sealed::encode(keys.map(Arc::as_ref), stream, &new.event, version)?;
     if stored.data.len() > crate::codec::MAX_PAYLOAD {
         return Err(AppendError::TooLarge { size: stored.data.len(), limit: crate::codec::MAX_PAYLOAD });
     }

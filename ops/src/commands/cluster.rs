@@ -64,6 +64,7 @@ fn status(picture: &ClusterPicture, form: ListFormArgs, out: &mut dyn Write) -> 
         "acknowledged": picture.durable,
         "lease_seconds": picture.lease_left,
         "switchover": picture.wish,
+        "level": picture.level,
         "members": picture.members.len(),
     });
     if !form.write(&shown, out)? {
@@ -79,9 +80,24 @@ fn status(picture: &ClusterPicture, form: ListFormArgs, out: &mut dyn Write) -> 
         if let Some(member) = &picture.wish {
             writeln!(out, "switchover    to {}", printable(member))?;
         }
+        writeln!(out, "level         {} of the log{}", picture.level, outlook(picture))?;
         writeln!(out, "members       {}", picture.members.len())?;
     }
     Ok(if leads { Exit::Yes } else { Exit::No })
+}
+
+/// Which members keep the level of the log low.
+fn outlook(picture: &ClusterPicture) -> String {
+    let Some(newest) = picture.members.iter().map(|listed| listed.level).max().filter(|level| *level > picture.level)
+    else {
+        return String::new();
+    };
+    let older = picture.members.iter().filter(|listed| listed.level < newest);
+    let names: Vec<_> = older.map(|listed| printable(&listed.member.name)).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("; {newest} when these members are upgraded or away for a minute: {}", names.join(", "))
 }
 
 fn members(picture: &ClusterPicture, form: ListFormArgs, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
@@ -93,6 +109,7 @@ fn members(picture: &ClusterPicture, form: ListFormArgs, out: &mut dyn Write) ->
                 "name": listed.member.name,
                 "address": listed.member.address,
                 "version": listed.version,
+                "level": listed.level,
                 "position": listed.position,
                 "silent_seconds": listed.silent,
                 "leads": listed.leads,
@@ -102,7 +119,11 @@ fn members(picture: &ClusterPicture, form: ListFormArgs, out: &mut dyn Write) ->
     if form.write(&shown, out)? {
         return Ok(Exit::Yes);
     }
-    writeln!(out, "{:<24} {:<24} {:<10} {:<9} {:>10}  SEEN", "NAME", "ADDRESS", "VERSION", "ROLE", "POSITION")?;
+    writeln!(
+        out,
+        "{:<24} {:<24} {:<10} {:>5} {:<9} {:>10}  SEEN",
+        "NAME", "ADDRESS", "VERSION", "LEVEL", "ROLE", "POSITION"
+    )?;
     for listed in &picture.members {
         let role = match (listed.leads, listed.silent > AWAY) {
             (true, _) => "leader",
@@ -111,8 +132,8 @@ fn members(picture: &ClusterPicture, form: ListFormArgs, out: &mut dyn Write) ->
         };
         let [name, address, version] =
             [&listed.member.name, &listed.member.address, &listed.version].map(|text| printable(text));
-        let (position, silent) = (listed.position, listed.silent);
-        writeln!(out, "{name:<24} {address:<24} {version:<10} {role:<9} {position:>10}  {silent:.0} s ago")?;
+        let (level, position, silent) = (listed.level, listed.position, listed.silent);
+        writeln!(out, "{name:<24} {address:<24} {version:<10} {level:>5} {role:<9} {position:>10}  {silent:.0} s ago")?;
     }
     Ok(Exit::Yes)
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use chronova_events::store::levels::EventLevels;
 use chronova_events::store::postgres::{PostgresAddress, PostgresOptions};
 
 use super::Config;
@@ -51,8 +52,16 @@ pub fn options(config: &Config, url: String, keys: PathBuf) -> PostgresOptions {
         allow_asynchronous: own.event_store_asynchronous,
         patience: Duration::from_secs(own.event_store_patience.into()),
         lease: Duration::from_secs(own.event_store_lease.into()),
+        levels: levels(),
         ..PostgresOptions::at(url, own.event_store_cell.clone())
     }
+}
+
+/// The events that this program knows. For the rehearsal of an upgrade, a developer build can pretend to be another
+/// version.
+fn levels() -> EventLevels {
+    let rehearsed = if cfg!(debug_assertions) { std::env::var("CHRONOVA_REHEARSED_LEVEL").ok() } else { None };
+    rehearsed.and_then(|text| EventLevels::rehearsed(&text)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ use crate::config::options::cluster::Cluster;
 const ASKS: Duration = Duration::from_millis(250);
 /// The pause before this member repeats its question to a leader that did not answer, or that does not lead any more.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after a leader of an incompatible version.
+const MISMATCH: Duration = Duration::from_secs(5);
 
 /// The checked options of `[cluster]`.
 pub(super) struct ClusterOptions {
@@ -142,10 +144,13 @@ impl ClusterMembership {
         }
     }
 
-    /// Waits until this member leads.
+    /// Waits until this member leads. Fails if this version is too old to follow the log any more.
     pub(super) async fn lead(&self) -> Result<()> {
-        let mut leader = self.store.leader();
+        let (mut leader, outdated) = (self.store.leader(), self.store.outdated());
         loop {
+            if let Some(reason) = outdated.borrow().clone() {
+                return Err(reason).context("this member has stopped serving");
+            }
             let free = leader.borrow_and_update().as_ref().is_some_and(|seen| !leads(seen));
             if free && self.store.lead().await.context("this member has the lease but cannot become the leader")? {
                 tracing::warn!(member = self.options.member.name, "this member leads now");
@@ -194,6 +199,10 @@ async fn listen_to(peers: Arc<PeerClient>, mut leader: watch::Receiver<Option<St
         match peers.head(&address, Some(store.head())).await {
             HeadAnswer::At { position, .. } => store.told(position),
             HeadAnswer::NotLeading => tokio::time::sleep(PAUSE).await,
+            HeadAnswer::OtherProtocol(reason) => {
+                tracing::error!(address, reason, "this member cannot ask the leader: install the leader's version");
+                tokio::time::sleep(MISMATCH).await;
+            }
             HeadAnswer::Silent(reason) => {
                 tracing::debug!(address, reason, "the leader does not answer");
                 tokio::time::sleep(PAUSE).await;

@@ -23,6 +23,7 @@ mod vendor_data;
 mod volumes;
 mod wiring;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -118,9 +119,18 @@ async fn serve(config: Config, logging: Logging, read_config: ReadConfig) -> Res
 /// follower.
 fn start_again() -> anyhow::Error {
     use std::os::unix::process::CommandExt as _;
-    let program = std::env::current_exe().unwrap_or_else(|_| "chronova".into());
+    let program = std::env::current_exe().map_or_else(|_| "chronova".into(), installed);
     let failed = std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
     anyhow::Error::new(failed).context("this member handed over the lead, but cannot restart as a follower")
+}
+
+/// The path of the program, although its file was replaced since the start. The kernel then appends ` (deleted)` to the
+/// path. So a member that hands over after an upgrade of its package starts as the new version.
+fn installed(program: PathBuf) -> PathBuf {
+    match program.to_str().and_then(|path| path.strip_suffix(" (deleted)")) {
+        Some(path) => PathBuf::from(path),
+        None => program,
+    }
 }
 
 /// Waits until an operator requests a switchover to another member.
@@ -250,3 +260,17 @@ pub(crate) use wiring::SilentPlane;
 
 /// The state that request handlers share.
 pub type AppState = Arc<chronova_web::App>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replaced_program_is_started_from_its_old_path() {
+        for (found, expected) in
+            [("/usr/bin/chronova", "/usr/bin/chronova"), ("/usr/bin/chronova (deleted)", "/usr/bin/chronova")]
+        {
+            assert_eq!(installed(PathBuf::from(found)), PathBuf::from(expected));
+        }
+    }
+}

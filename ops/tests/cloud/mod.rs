@@ -14,8 +14,13 @@ use tempfile::TempDir;
 /// How long a test waits for a condition. Only a control plane that hangs makes a test reach this limit.
 pub const PATIENCE: Duration = Duration::from_mins(2);
 
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_chronova");
+
 pub struct Cloud {
     pub folder: TempDir,
+    /// The program of the control plane from its next start on.
+    pub program: PathBuf,
     /// The data folder of another cloud, if this is a second member of that cloud.
     shared: Option<PathBuf>,
     port: u16,
@@ -48,7 +53,7 @@ impl Cloud {
              [quota]\ninstances = -1\ncores = -1\nram = -1\n"
         );
         std::fs::write(folder.path().join("chronova.conf"), config).unwrap();
-        Self { folder, shared: None, port, process: None, environment: Vec::new() }
+        Self { folder, program: PROGRAM.into(), shared: None, port, process: None, environment: Vec::new() }
     }
 
     /// A second member with the same data and configuration, but another port.
@@ -91,7 +96,7 @@ impl Cloud {
     /// Starts the control plane without waiting for it.
     pub fn launch(&mut self) {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).unwrap();
-        let process = Command::new(env!("CARGO_BIN_EXE_chronova"))
+        let process = Command::new(&self.program)
             .args(["serve", "--listen", &format!("127.0.0.1:{}", self.port), "--data-dir"])
             .arg(self.data())
             .arg("--config-file")
@@ -190,7 +195,7 @@ impl Cloud {
 
     /// Runs an operator's command on the data; returns exit code and output.
     pub fn command(&self, args: &[&str]) -> (i32, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chronova"));
+        let mut command = Command::new(PROGRAM);
         command.args(args).arg("--data-dir").arg(self.data()).envs(self.environment.iter().cloned());
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);

@@ -33,6 +33,7 @@ pub(crate) fn new(root: &Path, noun: &str, name: &str) -> anyhow::Result<bool> {
     println!(
         "  events/src/operations.rs: whether an event of a server, a volume, a host or a quota begins an operation"
     );
+    println!("  events/levels.txt: the level of the log from which it is written");
     println!("  projections/src: the views that show it; events/personal.txt: its fields with text");
     println!("  CHRONOVA_BLESS=1 cargo test -p chronova-events --test golden; cargo xtask gen");
     Ok(true)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chronova_events::access::{self, AccessSort, LeftOutOf};
 use chronova_events::clock::Clock;
 use chronova_events::envelope::{Meta, NewEvent, StreamId};
-use chronova_events::store::{EventStore, Expected};
+use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
 use futures::future::join_all;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
@@ -77,20 +77,28 @@ async fn collect(
     (batch, None)
 }
 
-/// Makes one append for each stream. If an append fails, its records are counted as left out.
+/// Makes one append for each stream. If an append fails, its records are counted as left out. If only records of one
+/// kind cannot be written yet, because older members could not read them, the others are appended without them.
 async fn write(log: &dyn EventStore, budget: &AccessBudget, clock: &dyn Clock, batch: Vec<AccessRecord>) {
     let mut streams: BTreeMap<StreamId, Vec<(NewEvent, AccessSort, LeftOutOf)>> = BTreeMap::new();
     for (stream, event, sort, of) in batch {
         streams.entry(stream).or_default().push((event, sort, of));
     }
-    let appends = streams.into_iter().map(|(stream, records)| async move {
-        let (events, sources): (Vec<_>, Vec<_>) =
-            records.into_iter().map(|(event, sort, of)| (event, (sort, of))).unzip();
-        if let Err(error) = log.append(&stream, Expected::Any, events).await {
-            tracing::warn!(%error, records = sources.len(), "records of access were not written");
-            for (sort, of) in sources {
+    let appends = streams.into_iter().map(|(stream, mut records)| async move {
+        while !records.is_empty() {
+            let events = records.iter().map(|(event, ..)| event.clone()).collect();
+            let appended = log.append(&stream, Expected::Any, events).await;
+            let Err(error) = appended else { return };
+            let is_refused = |(event, ..): &(NewEvent, AccessSort, LeftOutOf)| match &error {
+                AppendError::Store(StoreError::BelowLevel { kind, .. }) => event.event.kind() == kind,
+                _ => true,
+            };
+            let (refused, others): (Vec<_>, Vec<_>) = records.into_iter().partition(is_refused);
+            tracing::warn!(%error, records = refused.len(), "records of access were not written");
+            for (_, sort, of) in refused {
                 budget.left_out(sort, of, clock.now());
             }
+            records = others;
         }
     });
     join_all(appends).await;

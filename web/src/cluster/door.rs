@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::HeaderName;
+use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse, HttpServer, dev, web};
 use chronova_events::envelope::Position;
@@ -18,7 +18,8 @@ use chronova_events::ids::RequestId;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::headers::{EPOCH, FOLLOWS, HEAD, HOST, ONLY, POSITION, REMOTE, REQUEST, RequestOrigin};
+use super::headers::{EPOCH, FOLLOWS, HEAD, HOST, ONLY, POSITION, PROTOCOL, REMOTE, REQUEST, RequestOrigin};
+use super::protocol::PeerProtocol;
 use super::seat::{ClusterSeat, ConfirmedEpoch, until_confirmed};
 use crate::app::App;
 use crate::server::{self, OpenedApp};
@@ -111,6 +112,21 @@ pub fn serve(gate: &StartupGate, options: &PeerDoorOptions) -> std::io::Result<R
 }
 
 async fn entry(request: HttpRequest, payload: web::Payload, door: Data<PeerDoor>) -> HttpResponse {
+    let theirs = request.headers().get(PROTOCOL).map(|value| value.to_str().unwrap_or_default().to_owned());
+    let mut response = match PeerProtocol::mismatch(theirs.as_deref()) {
+        Some(reason) => {
+            tracing::debug!(reason, "refused a request of another member, which reports this as an error");
+            HttpResponse::build(StatusCode::UPGRADE_REQUIRED).finish()
+        }
+        None => answer(request, payload, door).await,
+    };
+    if let Ok(own) = HeaderValue::try_from(PeerProtocol::OWN.to_string()) {
+        response.headers_mut().insert(HeaderName::from_static(PROTOCOL), own);
+    }
+    response
+}
+
+async fn answer(request: HttpRequest, payload: web::Payload, door: Data<PeerDoor>) -> HttpResponse {
     let _under_way = UnderWay::begin(&door.state);
     if door.state.closes.load(Ordering::SeqCst) {
         return follows();

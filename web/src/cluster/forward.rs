@@ -17,8 +17,9 @@ use hyper::{Request, Response};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::headers::{FOLLOWS, HOST, INTERNAL, ONLY, POSITION, REMOTE, REQUEST, RequestOrigin};
+use super::headers::{FOLLOWS, HOST, INTERNAL, ONLY, POSITION, PROTOCOL, REMOTE, REQUEST, RequestOrigin};
 use super::peers::{PeerBody, PeerFailure};
+use super::protocol::PeerProtocol;
 use super::seat::FollowerSeat;
 use crate::body;
 use crate::fault::Fault;
@@ -94,6 +95,10 @@ pub(super) async fn forward(
                     unsent = UnsentBody::Chunks(chunks);
                 }
             }
+            Err(PeerFailure::OtherProtocol { reason }) => {
+                tracing::error!(leader, reason, "the leader cannot be asked");
+                return Forwarded::Failed(incompatible());
+            }
             Err(PeerFailure::Unknown { reason }) => {
                 tracing::warn!(leader, reason, "the leader's answer is lost");
                 return Forwarded::Failed(lost());
@@ -156,6 +161,7 @@ fn outgoing(
         }
     }
     outgoing = outgoing.header("host", leader).header(HOST, &origin.host).header(REQUEST, origin.request_id.as_str());
+    outgoing = outgoing.header(PROTOCOL, PeerProtocol::OWN.to_string());
     if let Some(remote) = origin.remote {
         outgoing = outgoing.header(REMOTE, remote.to_string());
     }
@@ -207,6 +213,14 @@ async fn answer(seat: &FollowerSeat, response: Response<Incoming>) -> HttpRespon
 fn nobody() -> Fault {
     Fault::unavailable("No member of the control plane leads at the moment. Nothing was done; send the request again.")
         .header("Retry-After", "1")
+}
+
+fn incompatible() -> Fault {
+    Fault::unavailable(
+        "This member of the control plane and the leader have versions that do not work together. Nothing was done; ask \
+         another member.",
+    )
+    .header("Retry-After", "5")
 }
 
 fn lost() -> Fault {

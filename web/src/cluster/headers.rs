@@ -17,7 +17,9 @@ pub(super) const REQUEST: &str = "x-chronova-request";
 pub(super) const POSITION: &str = "x-chronova-acknowledged";
 pub(super) const EPOCH: &str = "x-chronova-epoch";
 pub(super) const FOLLOWS: &str = "x-chronova-follows";
-pub(super) const INTERNAL: [&str; 7] = [HOST, REMOTE, ONLY, REQUEST, POSITION, EPOCH, FOLLOWS];
+/// A header of every request and answer between members: the protocol of its sender ([`super::protocol`]).
+pub(super) const PROTOCOL: &str = "x-chronova-protocol";
+pub(super) const INTERNAL: [&str; 8] = [HOST, REMOTE, ONLY, REQUEST, POSITION, EPOCH, FOLLOWS, PROTOCOL];
 /// The beginning of all names in [`INTERNAL`].
 const PREFIX: &str = "x-chronova-";
 /// The path at which the leader tells the acknowledged position.

@@ -10,6 +10,7 @@
 //! | [`peers`] | connections to other members |
 //! | [`door`] | the listener for other members |
 //! | `headers` | the headers and paths that only members send to each other |
+//! | `protocol` | whether members of two versions understand each other |
 //!
 //! Invariants: the leader decides every request that changes something. A member sends such a request again only if no
 //! member has performed it. If the answer is lost, nobody knows whether the leader performed the request, so the client
@@ -21,6 +22,7 @@ mod forward;
 pub(crate) mod headers;
 mod older_reads;
 pub mod peers;
+mod protocol;
 pub mod read_index;
 pub(crate) mod routing;
 pub mod seat;

@@ -21,8 +21,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::headers::{EPOCH, HEAD, POSITION};
+use super::headers::{EPOCH, HEAD, POSITION, PROTOCOL};
+use super::protocol::PeerProtocol;
 
+/// The status of a leader's answer, if it refuses the protocol of the asking member: 426 Upgrade Required.
+const REFUSED: u16 = 426;
 /// The time limit of connecting. Members are near each other.
 const CONNECTS: Duration = Duration::from_secs(2);
 /// The time limit of a question for the acknowledged position.
@@ -69,6 +72,8 @@ pub(super) enum PeerFailure {
     NotSent { reason: String, request: Option<Box<Request<PeerBody>>> },
     /// Nobody knows whether the leader performed the request.
     Unknown { reason: String },
+    /// The members' versions do not understand each other. The leader has not performed the request.
+    OtherProtocol { reason: String },
 }
 
 /// The answer to a question for the acknowledged position.
@@ -80,6 +85,8 @@ pub enum HeadAnswer {
     NotLeading,
     /// No usable answer came, for this reason.
     Silent(String),
+    /// The member's version and this version do not understand each other, for this reason.
+    OtherProtocol(String),
 }
 
 /// Connects to other members.
@@ -106,7 +113,7 @@ impl PeerClient {
     /// position later than `after`.
     pub async fn head(&self, address: &str, after: Option<Position>) -> HeadAnswer {
         let path = after.map_or_else(|| HEAD.to_owned(), |after| format!("{HEAD}?after={after}"));
-        let request = Request::get(path).header("host", address);
+        let request = Request::get(path).header("host", address).header(PROTOCOL, PeerProtocol::OWN.to_string());
         let Ok(request) = request.body(PeerBody::Whole(None)) else {
             return HeadAnswer::Silent("the address is no host".to_owned());
         };
@@ -117,6 +124,9 @@ impl PeerClient {
         let asked = async {
             let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
             let status = response.status().as_u16();
+            if let Some(reason) = mismatch(&response) {
+                return Ok(HeadAnswer::OtherProtocol(reason));
+            }
             let number = |name: &str| response.headers().get(name)?.to_str().ok();
             let position = number(POSITION).and_then(|position| position.parse().ok());
             let epoch = number(EPOCH).and_then(|epoch| epoch.parse().ok());
@@ -160,7 +170,14 @@ impl PeerClient {
             match sender.try_send_request(request).await {
                 Ok(response) => {
                     self.keep(address, sender);
-                    return Ok(response);
+                    return match mismatch(&response) {
+                        None => Ok(response),
+                        Some(reason) if response.status().as_u16() == REFUSED => {
+                            Err(PeerFailure::OtherProtocol { reason })
+                        }
+                        // A leader that does not check the protocol may have performed the request.
+                        Some(reason) => Err(PeerFailure::Unknown { reason }),
+                    };
                 }
                 Err(mut failed) => match failed.take_message() {
                     // The peer has closed this idle connection, so nothing was sent. The next round of the loop takes
@@ -209,6 +226,12 @@ impl PeerClient {
         });
         connecting.await.map_err(io::Error::other)?
     }
+}
+
+/// Why this member and the member that answered cannot work together.
+fn mismatch(response: &Response<Incoming>) -> Option<String> {
+    let theirs = response.headers().get(PROTOCOL).map(|value| value.to_str().unwrap_or_default());
+    PeerProtocol::mismatch(theirs)
 }
 
 async fn connect(address: &str, tls: Arc<ClientConfig>) -> io::Result<SendRequest<PeerBody>> {

@@ -172,7 +172,7 @@ async fn acknowledged(peers: &PeerClient, leader: LeaderAddress, log: &dyn Follo
 fn current(answer: &HeadAnswer, log: &dyn FollowedLog) -> Option<Position> {
     match answer {
         HeadAnswer::At { position, epoch } if *epoch >= log.epoch() => Some(*position),
-        HeadAnswer::At { .. } | HeadAnswer::NotLeading | HeadAnswer::Silent(_) => None,
+        HeadAnswer::At { .. } | HeadAnswer::NotLeading | HeadAnswer::Silent(_) | HeadAnswer::OtherProtocol(_) => None,
     }
 }
 

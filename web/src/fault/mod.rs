@@ -169,6 +169,10 @@ impl Fault {
                 "The disk of the event log is full; nothing was changed. The service goes on by itself once there is \
                  room."
             }
+            StoreError::BelowLevel { .. } => {
+                "The control plane is being upgraded, and an older member cannot read this change yet; nothing was \
+                 changed. Try again when all members are upgraded."
+            }
             _ => "The event log is not available; nothing was changed. Try again.",
         };
         Self::unavailable(message).caused_by(cause)

@@ -76,9 +76,13 @@ impl CopyTarget {
             schema::create(&link.client, &cell).await?;
         }
         let (holder, renewed) = (Uuid::new_v4().as_bytes().to_vec(), Instant::now());
-        let taken = schema::take_epoch(&link.client, &cell, &holder, None, TakenFrom::Free, LEASE).await?;
+        let (from, newest) = (TakenFrom::Free, options.levels.newest());
+        schema::check_level(&link.client, &cell, newest).await?;
+        let taken = schema::take_epoch(&link.client, &cell, &holder, None, from, LEASE, newest).await?;
         let busy = || refused("a member leads the log in this database, or another copy is under way");
         let held = taken.ok_or_else(busy)?;
+        // The source may have any event that this version knows.
+        schema::note_level(&link.client, &cell, &holder, newest).await?;
         Ok((Self { link, cell, holder, epoch: held.epoch, renewed }, held.head))
     }
 

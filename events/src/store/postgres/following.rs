@@ -47,13 +47,15 @@ pub(super) struct LogFollower {
     lock: LockWatch,
     /// Why the head row or new events could not be read the last time.
     trouble: watch::Sender<Option<StoreError>>,
+    /// Why this version is too old to follow the log any more.
+    outdated: watch::Sender<Option<StoreError>>,
     /// The last event that was read. Its lock lets only one task read: the follower, or the take-over.
     end: Mutex<Anchor>,
 }
 
 impl LogFollower {
     pub(super) fn new(reader: Arc<PostgresReader>, terms: LeaseTerms, member: MemberName, end: Anchor) -> Self {
-        let (seen, trouble) = (watch::channel(None).0, watch::channel(None).0);
+        let (seen, trouble, outdated) = (watch::channel(None).0, watch::channel(None).0, watch::channel(None).0);
         Self {
             reader,
             terms,
@@ -63,6 +65,7 @@ impl LogFollower {
             seen,
             lock: LockWatch::default(),
             trouble,
+            outdated,
             end: Mutex::new(end),
         }
     }
@@ -85,6 +88,17 @@ impl LogFollower {
 
     pub(super) fn trouble(&self) -> Option<StoreError> {
         self.trouble.borrow().clone()
+    }
+
+    /// Contains the reason after this version has met a newer level of the log or an unknown event.
+    pub(super) fn outdated(&self) -> watch::Receiver<Option<StoreError>> {
+        self.outdated.subscribe()
+    }
+
+    /// Notes that this version is too old for the log. The process then stops. An event is never skipped.
+    fn leave(&self, reason: StoreError) -> StoreError {
+        self.outdated.send_replace(Some(reason.clone()));
+        reason
     }
 
     /// Follows the log and watches the leader's lock, and never ends.
@@ -126,6 +140,11 @@ impl LogFollower {
                 });
             }
             let leads_now = *leads.borrow();
+            if let Some(link) = link.as_ref().filter(|_| looks && leads_now)
+                && let Err(failure) = self.terms.follow_levels(link).await
+            {
+                tracing::warn!(%failure, "the level of the log cannot be raised");
+            }
             let read = match leads_now {
                 true => Ok(()),
                 false => self.read_on(Position(self.told.load(Ordering::SeqCst))).await,
@@ -155,11 +174,16 @@ impl LogFollower {
             }
         };
         if announced.is_none_or(|announced| announced.elapsed() >= ANNOUNCES) {
-            schema::announce(&link.client, &self.member, &self.terms.holder, self.reader.tail.head()).await?;
+            let (at, newest) = (self.reader.tail.head(), self.terms.level.newest());
+            schema::announce(&link.client, &self.member, &self.terms.holder, at, newest).await?;
             *announced = Some(Instant::now());
         }
-        let SeenHead { epoch, holder, durable, lease_lasts, leader } =
+        let SeenHead { epoch, holder, durable, lease_lasts, leader, level } =
             schema::look(&link.client, &self.terms.cell).await?;
+        let newest = self.terms.level.newest();
+        if level > newest {
+            return Err(self.leave(StoreError::NewerLevel { level, newest }));
+        }
         let seen = SeenLeader { leader, epoch, lease_lasts, process: self.lock.led_by(&holder) };
         self.seen.send_if_modified(|known| known.replace(seen.clone()).is_none_or(|known| known != seen));
         self.told.fetch_max(durable.0, Ordering::SeqCst);
@@ -172,6 +196,10 @@ impl LogFollower {
         while end.position < until {
             let page = usize::try_from(until.0 - end.position.0).unwrap_or(PAGE).min(PAGE);
             let events = self.reader.read_up_to(end.position, until, page).await?;
+            if let Some(event) = events.iter().find(|event| !self.terms.level.knows(&event.kind, event.version)) {
+                let (position, kind, version) = (event.position.0, event.kind.to_string(), event.version);
+                return Err(self.leave(StoreError::UnknownEvent { position, kind, version }));
+            }
             let Some(last) = events.last() else { return Err(reading::missing(end.position)) };
             *end = Anchor { position: last.position, hash: last.hash.unwrap_or(EventHash::START) };
             let erases = events.iter().any(|event| event.kind.starts_with("erasure."));

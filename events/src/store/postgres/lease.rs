@@ -19,6 +19,7 @@ use tokio::sync::{oneshot, watch};
 use super::address::DatabaseAddress;
 use super::leader_lock::LeaderLock;
 use super::link::DatabaseLink;
+use super::log_level::LogLevel;
 use super::schema::{self, HeldHead, RenewedLease, TakenFrom};
 use super::timer::{LeaseTimer, elapsed};
 use crate::store::StoreError;
@@ -42,6 +43,8 @@ pub(super) struct LeaseTerms {
     pub(super) lock: Option<Arc<LeaderLock>>,
     /// Whether this process ends with its lease.
     pub(super) end_process: bool,
+    /// The events that this process knows, and the level of the log.
+    pub(super) level: Arc<LogLevel>,
 }
 
 impl LeaseTerms {
@@ -68,8 +71,12 @@ impl LeaseTerms {
         link: &DatabaseLink,
         from: TakenFrom<'_>,
     ) -> Result<Option<(HeldHead, Duration)>, StoreError> {
-        let (asked, name) = (elapsed(), self.name.as_deref());
-        let held = schema::take_epoch(&link.client, &self.cell, &self.holder, name, from, self.lasts).await?;
+        let (asked, name, newest) = (elapsed(), self.name.as_deref(), self.level.newest());
+        let held = schema::take_epoch(&link.client, &self.cell, &self.holder, name, from, self.lasts, newest).await?;
+        if held.is_none() {
+            // A process that is too old for the log would otherwise wait for ever.
+            schema::check_level(&link.client, &self.cell, newest).await?;
+        }
         Ok(held.map(|held| (held, asked)))
     }
 
@@ -89,7 +96,7 @@ impl LeaseTerms {
                     stands_by = true;
                 }
                 Ok(None) => {}
-                Err(failure) if !stands_by => return Err(failure),
+                Err(failure) if !stands_by || matches!(failure, StoreError::NewerLevel { .. }) => return Err(failure),
                 Err(failure) => {
                     tracing::warn!(%failure, "this member stands by, but the database does not answer");
                     if let Ok(other) = DatabaseLink::open(&self.config).await {
@@ -99,6 +106,31 @@ impl LeaseTerms {
             }
             tokio::time::sleep(ASKS).await;
         }
+    }
+
+    /// Raises the level of the log if all members that count know a higher one. Does nothing without the lease.
+    /// `looks` is a connection whose commits need not be replicated.
+    pub(super) async fn follow_levels(&self, looks: &DatabaseLink) -> Result<(), StoreError> {
+        let newest = self.level.newest();
+        let reached = self.level.reached();
+        if reached < newest
+            && schema::common_level(&looks.client, &self.holder).await?.is_none_or(|common| common > reached)
+        {
+            // Every later leader must see the new level, so this write waits for the standby.
+            let link = DatabaseLink::open(&self.config).await?;
+            self.raise_level(&link).await?;
+        }
+        Ok(())
+    }
+
+    /// Like [`LeaseTerms::follow_levels`], on a connection whose commits are replicated.
+    pub(super) async fn raise_level(&self, link: &DatabaseLink) -> Result<(), StoreError> {
+        let raised = schema::raise_level(&link.client, &self.cell, &self.holder, self.level.newest()).await?;
+        if let Some(level) = raised.filter(|level| *level > self.level.reached()) {
+            tracing::warn!(level, "all members know the next level of the log: older versions cannot join any more");
+            self.level.reach(level);
+        }
+        Ok(())
     }
 
     /// How long the holder trusts the lease without a renewal.

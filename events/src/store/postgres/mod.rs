@@ -16,6 +16,7 @@ mod following;
 mod leader_lock;
 mod lease;
 mod link;
+mod log_level;
 mod read_only;
 mod reading;
 mod row;
@@ -36,6 +37,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use super::levels::EventLevels;
 use super::tail::{Subscription, Tail};
 use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 use crate::chain::Anchor;
@@ -50,6 +52,7 @@ pub use leader_lock::LeaderProcess;
 use leader_lock::{HeldLock, LeaderLock};
 use lease::{LeaseKeeper, LeaseTerms};
 use link::DatabaseLink;
+use log_level::LogLevel;
 pub use read_only::ReadOnlyPostgres;
 use reading::PostgresReader;
 use row::signed;
@@ -77,6 +80,8 @@ pub struct PostgresOptions {
     /// Whether the kernel kills this process if its lease is not renewed in time. A process that drives hosts needs
     /// this.
     pub end_process: bool,
+    /// The events that this process knows.
+    pub levels: EventLevels,
 }
 
 impl PostgresOptions {
@@ -90,6 +95,7 @@ impl PostgresOptions {
             patience: Duration::from_secs(30),
             lease: Duration::from_secs(10),
             end_process: false,
+            levels: EventLevels::default(),
         }
     }
 }
@@ -174,7 +180,12 @@ impl PostgresStore {
     /// ([`PostgresStore::lead`]).
     pub async fn join(options: &PostgresOptions, member: ClusterMember) -> Result<Arc<Self>, StoreError> {
         let (terms, link) = Self::connect(options, Some(&member)).await?;
-        let end = schema::durable(&link.client, &options.cell).await?;
+        let (end, newest) = (schema::durable(&link.client, &options.cell).await?, terms.level.newest());
+        // The leader learns the level of this member before this member looks at the level of the log. An announcement
+        // is soon repeated, so it need not be replicated.
+        link.set("SET synchronous_commit = local").await?;
+        schema::announce(&link.client, &member.name, &terms.holder, end.position, newest).await?;
+        schema::check_level(&link.client, &options.cell, newest).await?;
         Self::over(options, terms, end, Some(member.name))
     }
 
@@ -186,6 +197,7 @@ impl PostgresStore {
         let link = DatabaseLink::open(&config).await?;
         schema::check_durability(&link.client, options.allow_asynchronous).await?;
         schema::create(&link.client, &options.cell).await?;
+        schema::check_level(&link.client, &options.cell, options.levels.newest()).await?;
         // A member with other keys is refused now, and not only when it is about to lead.
         check_keys(schema::ring(&link.client, &options.cell).await?, options)?;
         if let Some(mark) = member.and_then(|member| member.secret) {
@@ -199,6 +211,7 @@ impl PostgresStore {
             lasts: options.lease,
             lock: None,
             end_process: options.end_process,
+            level: Arc::new(LogLevel::new(options.levels.clone())),
         };
         Ok((terms, link))
     }
@@ -263,6 +276,7 @@ impl PostgresStore {
         // Checked again, because the previous leader may have created keys meanwhile.
         check_keys(held.keys, &self.options)?;
         let tail = Arc::clone(&self.reader.tail);
+        self.terms.level.reach(held.level);
         if !self.options.lease.is_zero() {
             let (terms, told) = (self.terms.clone(), Arc::clone(&tail));
             let keeper = LeaseKeeper::start(terms, since, told, self.lost.clone(), self.wish.clone()).await?;
@@ -277,6 +291,14 @@ impl PostgresStore {
         if let Some(keys) = &self.reader.keys {
             keys.take_over()?;
         }
+        // A command that only borrows the log leaves its level as it is. A new log has the level of its first process.
+        let serves = self.follower.is_some() || self.options.end_process;
+        if (serves || held.head.position == Position::START)
+            && held.level < self.terms.level.newest()
+            && let Err(failure) = self.terms.raise_level(&link).await
+        {
+            tracing::warn!(%failure, "the level of the log cannot be raised");
+        }
         self.epoch.store(held.epoch, Ordering::SeqCst);
         let (jobs, queue) = mpsc::channel(1_024);
         let writer = PostgresWriter {
@@ -284,6 +306,7 @@ impl PostgresStore {
             cell: self.terms.cell.clone(),
             holder: self.terms.holder.clone(),
             lease: self.options.lease,
+            newest: self.terms.level.newest(),
             lost: self.lost.subscribe(),
             failed: self.failed.clone(),
             link: Some(link),
@@ -317,6 +340,20 @@ impl PostgresStore {
     pub fn leader(&self) -> watch::Receiver<Option<SeenLeader>> {
         match &self.follower {
             Some(running) => running.follower.seen(),
+            None => watch::channel(None).1,
+        }
+    }
+
+    /// The level of the log, as the leader knows it. Zero in a follower.
+    pub fn level(&self) -> u16 {
+        self.terms.level.reached()
+    }
+
+    /// Contains the reason after a follower has met a newer level of the log, or an event that this version does not
+    /// know. The process must then stop, because it cannot follow the log any more.
+    pub fn outdated(&self) -> watch::Receiver<Option<StoreError>> {
+        match &self.follower {
+            Some(running) => running.follower.outdated(),
             None => watch::channel(None).1,
         }
     }
@@ -419,10 +456,14 @@ impl EventStore for PostgresStore {
                 None => return Err(StoreError::Io("another member leads this log".to_owned()).into()),
             }
         };
+        let versions: Result<Vec<u16>, StoreError> =
+            events.iter().map(|new| self.terms.level.version(&new.event)).collect();
+        let versions = versions?;
         super::make_keys(self.reader.keys.as_ref(), stream, &events).await?;
         let mut encoded = Vec::with_capacity(events.len());
-        for new in events {
-            encoded.push((super::encode_payload(self.reader.keys.as_ref(), stream, &new)?, new));
+        for (new, version) in events.into_iter().zip(versions) {
+            let stored = super::encode_payload_as(self.reader.keys.as_ref(), stream, &new, version)?;
+            encoded.push((stored, version, new));
         }
         let (reply, answer) = oneshot::channel();
         let job = PostgresAppend { stream: stream.clone(), expected, events: encoded, reply };

@@ -40,7 +40,8 @@ const APPEND: &str = "WITH moved AS (UPDATE chronova_head SET position = $4, has
     INSERT INTO chronova_events SELECT e.* FROM moved, unnest($8::bigint[], $9::bytea[], $10::bigint[], \
         $11::bytea[], $12::text[], $13::int[], $14::int[], $15::bigint[], $16::text[], $17::bytea[], $18::bytea[]) e";
 
-pub(super) type EventsToSeal = Vec<(StoredPayload, NewEvent)>;
+/// Each payload with its version. The version is older than the event's own while not all members know the newest one.
+pub(super) type EventsToSeal = Vec<(StoredPayload, u16, NewEvent)>;
 
 pub(super) struct PostgresAppend {
     pub(super) stream: StreamId,
@@ -51,7 +52,7 @@ pub(super) struct PostgresAppend {
 
 impl PostgresAppend {
     fn bytes(&self) -> usize {
-        self.events.iter().map(|(stored, _)| stored.data.len() + 256).sum()
+        self.events.iter().map(|(stored, ..)| stored.data.len() + 256).sum()
     }
 }
 
@@ -62,6 +63,8 @@ pub(super) struct PostgresWriter {
     pub(super) cell: String,
     pub(super) holder: Vec<u8>,
     pub(super) lease: Duration,
+    /// The newest level that this process knows.
+    pub(super) newest: u16,
     /// Why this process no longer leads.
     pub(super) lost: watch::Receiver<Option<String>>,
     /// Why the log accepts no more events.
@@ -174,10 +177,10 @@ impl PostgresWriter {
                 answers.push((reply, Err(conflict)));
                 continue;
             }
-            for (StoredPayload { codec, data }, new) in events {
+            for (StoredPayload { codec, data }, version, new) in events {
                 revision.0 += 1;
                 end.position.0 += 1;
-                let content = EventContent::of_new(&stream, &new, codec, &data).hash();
+                let content = EventContent { version, ..EventContent::of_new(&stream, &new, codec, &data) }.hash();
                 end.hash = chain::link(&end.hash, end.position, revision, &content);
                 written.push(Arc::new(Recorded {
                     position: end.position,
@@ -185,7 +188,7 @@ impl PostgresWriter {
                     revision,
                     id: new.id,
                     kind: Arc::from(new.event.kind()),
-                    version: new.event.version(),
+                    version,
                     codec,
                     recorded_at: new.recorded_at,
                     meta: new.meta,
@@ -244,7 +247,8 @@ impl PostgresWriter {
             self.leads()?;
             let asked = match self.link().await {
                 Ok(link) => {
-                    schema::take_epoch(&link.client, &self.cell, &self.holder, None, TakenFrom::Own, self.lease).await
+                    let (own, newest) = (TakenFrom::Own, self.newest);
+                    schema::take_epoch(&link.client, &self.cell, &self.holder, None, own, self.lease, newest).await
                 }
                 Err(failure) => Err(failure),
             };
