@@ -74,7 +74,7 @@ pub fn check_disks(views: &Views, fleet: &SimFleet, chosen_ids: bool) {
                 let connected = disk.device.connection.is_some();
                 assert!(!connected || server.placement.is_some(), "{} has a connection and no host", row.id);
                 if let (Some(connection), true) = (&disk.device.connection, server.placement.is_some()) {
-                    plugged.push((row.id, connection.serial.clone()));
+                    plugged.push((row.id, connection.disk_key().to_owned()));
                 }
                 attached.extend(disk.device.attachment.map(|attachment| (row.id, disk.device.volume, attachment)));
             }

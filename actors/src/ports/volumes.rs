@@ -144,7 +144,7 @@ pub struct Connection {
     pub volume: String,
     /// `raw` or `qcow2`.
     pub format: String,
-    /// The disk's serial number in the guest: the volume's id.
+    /// The disk's serial number in the guest: the volume's id. `volume` may have the id of another volume in its name.
     pub serial: String,
     pub readonly: bool,
     /// Whether several guests may have the volume at the same time (`<shareable/>`).
