@@ -167,7 +167,9 @@ impl Operations {
         let new_volume = self.find_volume(&call, new).await;
         let new_volume = new_volume.map_err(|error| ServerVolumeReject::NewVolume { volume: new, error })?;
         call.admit(ServerAction::SwapVolume)?;
-        check_exchange(call.id, &old_volume, &new_volume)?;
+        // Cinder shows a volume that it migrates to another type as `retyping`, although a server has it.
+        let moves = old_volume.status == "retyping" && self.is_migration(old, new).await?;
+        check_exchange(call.id, &old_volume, &new_volume, moves)?;
         self.check_reach(call.server, &new_volume)?;
         if let Some(DiskWork::Attaching(process)) = work_on(call.server, old) {
             self.until_ended(process).await?;
@@ -191,6 +193,11 @@ impl Operations {
 
     async fn volume_of(&self, call: &ServerCall<'_>, volume: VolumeId) -> Result<VolumeInfo, ServerVolumeReject> {
         self.find_volume(call, volume).await.map_err(|error| ServerVolumeReject::Volume { volume, error })
+    }
+
+    async fn is_migration(&self, old: VolumeId, new: VolumeId) -> Result<bool, ServerVolumeReject> {
+        let asked = self.queries.volumes.is_migration(old, new).await;
+        asked.map_err(|error| ServerVolumeReject::Volume { volume: old, error })
     }
 
     fn check_zone(&self, server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
@@ -254,7 +261,13 @@ fn check_on_host(server: &Alive, volume: &VolumeInfo, tagged: bool) -> Result<()
     }
 }
 
-fn check_exchange(server: InstanceId, old: &VolumeInfo, new: &VolumeInfo) -> Result<(), ServerVolumeReject> {
+/// `moves`: the volume service itself moves the old volume to the new one.
+fn check_exchange(
+    server: InstanceId,
+    old: &VolumeInfo,
+    new: &VolumeInfo,
+    moves: bool,
+) -> Result<(), ServerVolumeReject> {
     if old.attachments.iter().all(|attachment| attachment.instance != Some(server)) {
         return Err(ServerVolumeReject::OldElsewhere);
     }
@@ -264,7 +277,7 @@ fn check_exchange(server: InstanceId, old: &VolumeInfo, new: &VolumeInfo) -> Res
     if new.size_gb < old.size_gb {
         return Err(ServerVolumeReject::NewTooSmall);
     }
-    if old.status != "in-use" {
+    if old.status != "in-use" && !moves {
         return Err(ServerVolumeReject::NotInUse { volume: old.id });
     }
     match old.attachments.len() > 1 {
