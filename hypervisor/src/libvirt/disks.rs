@@ -301,6 +301,20 @@ mod tests {
         assert_eq!(named_by_source(document.root_element()), None);
     }
 
+    /// The keys of the record and of the definition must be the same, also after Cinder has migrated the volume.
+    #[test]
+    fn a_disk_has_the_same_key_in_the_record_and_in_the_definition() {
+        let disk = |source: String| format!("<disk><source {source}/><serial>{ONE}</serial></disk>");
+        for (name, source) in [
+            (format!("volume-{TWO}"), format!("protocol='nfs' name='/exports/volume-{TWO}'")),
+            (format!("volume-{ONE}"), format!("pool='volumes' volume='volume-{ONE}'")),
+            ("1".to_owned(), format!("protocol='iscsi' name='iqn.2010-10.org.openstack:volume-{TWO}/1'")),
+        ] {
+            let recorded = chronova_events::instance::disk_key(&name, ONE);
+            assert_eq!(key(&disk(source)).as_deref(), Some(recorded), "{name}");
+        }
+    }
+
     #[test]
     fn a_copy_belongs_to_the_volume_that_its_mirror_names() {
         let disk = format!(
