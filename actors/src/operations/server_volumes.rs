@@ -305,3 +305,65 @@ fn device(request: AttachVolumeRequest, volume: &VolumeInfo) -> BlockDevice {
         connection: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::ids::{ProjectId, UserId};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::ports::AttachmentInfo;
+
+    const SERVER: InstanceId = InstanceId(Uuid::nil());
+
+    fn volume(status: &str, holder: Option<InstanceId>) -> VolumeInfo {
+        let attached = |instance| AttachmentInfo {
+            id: AttachmentId(Uuid::nil()),
+            instance: Some(instance),
+            host: None,
+            device: None,
+            attached: true,
+        };
+        VolumeInfo {
+            id: VolumeId(Uuid::nil()),
+            project: ProjectId::new("p"),
+            user: UserId::new("u"),
+            name: "data".to_owned(),
+            description: None,
+            size_gb: 1,
+            status: status.to_owned(),
+            bootable: false,
+            multiattach: false,
+            encrypted: false,
+            readonly: false,
+            availability_zone: "nova".to_owned(),
+            volume_type: "fast".to_owned(),
+            metadata: vec![],
+            snapshot: None,
+            source: None,
+            image: None,
+            attachments: holder.into_iter().map(attached).collect(),
+            host: None,
+            created_at: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn a_volume_that_cinder_retypes_is_exchanged_for_its_target_alone() {
+        let new = volume("available", None);
+        for (status, moves, refused) in
+            [("in-use", false, false), ("retyping", true, false), ("retyping", false, true), ("detaching", false, true)]
+        {
+            let checked = check_exchange(SERVER, &volume(status, Some(SERVER)), &new, moves);
+            let is_refused = matches!(checked, Err(ServerVolumeReject::NotInUse { .. }));
+            assert_eq!((is_refused, checked.is_ok()), (refused, !refused), "{status}: {checked:?}");
+        }
+        let larger = VolumeInfo { size_gb: 2, ..volume("retyping", Some(SERVER)) };
+        assert!(matches!(check_exchange(SERVER, &larger, &new, true), Err(ServerVolumeReject::NewTooSmall)));
+        assert!(matches!(
+            check_exchange(SERVER, &volume("retyping", None), &new, true),
+            Err(ServerVolumeReject::OldElsewhere)
+        ));
+    }
+}
