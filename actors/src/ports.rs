@@ -35,5 +35,5 @@ pub use port_grants::{PortGrant, PortGrants};
 pub use port_resources::{PortAllocations, PortProviders, PortRequestGroup, PortResourceRequest};
 pub use volumes::{
     AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumeService, SnapshotInfo, UserVolumeCall,
-    VolumeInfo, VolumeService,
+    VolumeExchange, VolumeInfo, VolumeService,
 };

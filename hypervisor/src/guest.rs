@@ -103,7 +103,7 @@ pub struct RootDisk {
 /// A disk that is a volume of the volume service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeDisk {
-    /// The serial number that the guest sees: the volume's id. It identifies the volume in the guest.
+    /// The serial number that the guest sees: the volume's id.
     pub serial: String,
     /// The libvirt storage pool, and the name of the volume in it.
     pub pool: String,
@@ -123,6 +123,13 @@ pub struct VolumeDisk {
     pub kind: String,
     /// The position in the boot order, from 1; `None`: the guest does not boot from it.
     pub boot_order: Option<u32>,
+}
+
+impl VolumeDisk {
+    /// What identifies the disk in its guest; see [`chronova_events::instance::disk_key`].
+    pub fn key(&self) -> &str {
+        chronova_events::instance::disk_key(&self.volume, &self.serial)
+    }
 }
 
 /// A disk that QEMU reaches by itself over the network. The host itself needs no login, mount or device for the disk.

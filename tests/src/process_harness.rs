@@ -20,6 +20,7 @@ mod interferences;
 mod sample;
 mod unwinding;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_actors::process::definition::Definition;
@@ -39,6 +40,7 @@ use self::interferences::{FailingOnce, RepeatingSteps};
 use self::sample::Sample;
 use self::unwinding::Unwinding;
 use crate::pci::PciTracking;
+use crate::volume_kind::VolumeKind;
 use crate::world::{Life, Setting, World};
 
 impl World {
@@ -92,6 +94,8 @@ pub struct Case {
     pub swept: bool,
     /// Whether the volume service chooses the ids of volumes and attachments itself.
     pub choosing_volumes: bool,
+    /// Whether the volume service migrates attached volumes itself.
+    pub migrating_volumes: bool,
 }
 
 impl Case {
@@ -122,6 +126,7 @@ impl Case {
             tpm: false,
             swept: false,
             choosing_volumes: false,
+            migrating_volumes: false,
         }
     }
 }
@@ -146,7 +151,11 @@ async fn prepared(case: &Case) -> World {
         None => World::new(HOSTS),
     };
     world.options.volume.shared = case.shared;
-    world.choosing_volumes = case.choosing_volumes;
+    world.volume_kind = match (case.choosing_volumes, case.migrating_volumes) {
+        (true, _) => VolumeKind::Choosing,
+        (_, true) => VolumeKind::Migrating(Arc::default()),
+        _ => VolumeKind::Embedded,
+    };
     world.fleet.share_storage(case.one_storage);
     if case.dedicated {
         world = world.with_dedicated_processors();

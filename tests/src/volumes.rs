@@ -15,6 +15,7 @@ use chronova_hypervisor::sim::SimFleet;
 use chronova_hypervisor::volumes;
 use chronova_projections::views::Views;
 
+use crate::volume_kind::VolumeKind;
 use crate::world::{ADMIN, Life, build_request, user_meta};
 
 /// Invariants when no work is under way: the hosts have exactly the volumes in the log, and quota use equals the
@@ -58,7 +59,7 @@ pub fn check(views: &Views, fleet: &SimFleet) {
 }
 
 /// Checks that guests, servers and volumes agree about attached disks.
-pub fn check_disks(views: &Views, fleet: &SimFleet, chosen_ids: bool) {
+pub fn check_disks(views: &Views, fleet: &SimFleet, kind: &VolumeKind) {
     let mut plugged = Vec::new();
     let mut attached = BTreeSet::new();
     let (mut servers, mut away) = (BTreeSet::new(), BTreeSet::new());
@@ -74,9 +75,10 @@ pub fn check_disks(views: &Views, fleet: &SimFleet, chosen_ids: bool) {
                 let connected = disk.device.connection.is_some();
                 assert!(!connected || server.placement.is_some(), "{} has a connection and no host", row.id);
                 if let (Some(connection), true) = (&disk.device.connection, server.placement.is_some()) {
-                    plugged.push((row.id, connection.serial.clone()));
+                    plugged.push((row.id, connection.disk_key().to_owned()));
                 }
-                attached.extend(disk.device.attachment.map(|attachment| (row.id, disk.device.volume, attachment)));
+                let volume = disk.device.volume.map(|volume| kind.content_of(volume));
+                attached.extend(disk.device.attachment.map(|attachment| (row.id, volume, attachment)));
             }
         }
     });
@@ -92,7 +94,7 @@ pub fn check_disks(views: &Views, fleet: &SimFleet, chosen_ids: bool) {
                 let whole = attachment.complete || away.contains(&instance);
                 assert!(whole, "the attachment of {instance} to {} is incomplete", volume.created.volume);
                 // If the service chooses ids, an offloaded server may keep an attachment that a crash left incomplete.
-                let lost = chosen_ids && !attachment.complete;
+                let lost = kind.chooses_ids() && !attachment.complete;
                 assert!(
                     lost || attachment.host.is_none() || !away.contains(&instance),
                     "{instance} has no host, but its attachment has one"

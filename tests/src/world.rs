@@ -11,8 +11,8 @@ use chronova_actors::aggregate::CommandError;
 use chronova_actors::coordination::HostGate;
 use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot, WorkRequest};
 use chronova_actors::operations::Operations;
+use chronova_actors::ports::NetworkService;
 use chronova_actors::ports::keys::CertificateKeeper;
-use chronova_actors::ports::{NetworkService, VolumeService};
 use chronova_actors::process;
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::definition::Definition;
@@ -38,7 +38,6 @@ use chronova_projections::runner;
 use chronova_projections::views::Views;
 use uuid::Uuid;
 
-use crate::choosing_volumes::ChoosingVolumes;
 use crate::core_only::CoreOnly;
 use crate::gates::{Brakes, Gate};
 use crate::memory_certificates::MemoryCertificates;
@@ -47,6 +46,7 @@ use crate::mixed_images::MixedImages;
 use crate::mixed_networks::MixedNetworks;
 use crate::quick::quick;
 use crate::services::{OneImage, OneNetwork};
+use crate::volume_kind::VolumeKind;
 
 /// The time limit of a test's waits; only a hang reaches it.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -62,8 +62,7 @@ pub struct World {
     pub certificates: Option<Arc<MemoryCertificates>>,
     pub options: RuntimeOptions,
     pub brakes: Arc<Brakes>,
-    /// Whether the volume service chooses ids itself.
-    pub choosing_volumes: bool,
+    pub volume_kind: VolumeKind,
 }
 
 /// Options of one run of a control plane (a life).
@@ -112,7 +111,7 @@ impl World {
             certificates: None,
             options: quick(),
             brakes: Arc::default(),
-            choosing_volumes: false,
+            volume_kind: VolumeKind::default(),
         }
     }
 
@@ -143,10 +142,7 @@ impl World {
         let (gateway, views) = (Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let options = self.options.clone();
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
-        let port: Arc<dyn VolumeService> = match self.choosing_volumes {
-            true => Arc::new(ChoosingVolumes(Arc::clone(&volumes) as _)),
-            false => Arc::clone(&volumes) as _,
-        };
+        let port = self.volume_kind.around(Arc::clone(&volumes) as _);
         let keys = Arc::clone(&self.keys) as _;
         let certificates = self.certificates.clone().map(|kept| kept as Arc<dyn CertificateKeeper>);
         let ports = Ports { networks, images, volumes: port, keys, certificates };
@@ -274,7 +270,7 @@ impl World {
         living.sort();
         assert_eq!(held, living, "the servers that hold quota are not the living ones");
         crate::volumes::check(&views, &self.fleet);
-        crate::volumes::check_disks(&views, &self.fleet, self.choosing_volumes);
+        crate::volumes::check_disks(&views, &self.fleet, &self.volume_kind);
     }
 
     /// Checks that the server, its guest and the network service have the same interfaces.

@@ -5,7 +5,8 @@
 #                                                           and starts the service. A second call starts only what does
 #                                                           not run. Volumes are in the Ceph of ceph.sh; without a Ceph
 #                                                           they have no data (paper_volumes.py). SERVED_BY in the
-#                                                           environment names another class (served_volumes.py)
+#                                                           environment names another class (served_volumes.py),
+#                                                           and SERVED_SECOND the name of a second back end of it
 #   cinder.sh kill DIR                                      kills the service; its database stays up
 #   cinder.sh down DIR                                      ends the service and its database; DIR stays
 #
@@ -19,7 +20,10 @@ CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
 
 backend() { # Ceph's folder
   if [ -n "${SERVED_BY:-}" ]; then
-    printf '%s\n' '[volumes]' "volume_driver = served_volumes.$SERVED_BY" 'volume_backend_name = volumes'
+    local name
+    for name in volumes ${SERVED_SECOND:-}; do
+      printf '%s\n' "[$name]" "volume_driver = served_volumes.$SERVED_BY" "volume_backend_name = $name"
+    done
   elif [ -z "$1" ]; then
     printf '%s\n' '[volumes]' 'volume_driver = paper_volumes.PaperDriver' 'volume_backend_name = volumes'
   else
@@ -48,7 +52,7 @@ auth_strategy = keystone
 api_paste_config = /etc/cinder/api-paste.ini
 osapi_volume_listen = 127.0.0.1
 osapi_volume_listen_port = $2
-enabled_backends = volumes
+enabled_backends = volumes${SERVED_SECOND:+,$SERVED_SECOND}
 default_volume_type = __DEFAULT__
 glance_api_servers = ${4:-http://127.0.0.1:9}
 image_conversion_dir = $DIR/conversion
@@ -78,11 +82,12 @@ CONF
 }
 
 works() {
-  local token
+  local token services=2
+  [ -z "${SERVED_SECOND:-}" ] || services=3
   token=$(curl -sS -m 5 -i -H 'Content-Type: application/json' "$1/v3/auth/tokens" -d '{"auth": {"identity": {"methods": ["password"],
     "password": {"user": {"name": "cinder", "domain": {"id": "default"}, "password": "secret"}}},
     "scope": {"project": {"name": "service", "domain": {"id": "default"}}}}}' | tr -d '\r' | sed -n 's/^X-Subject-Token: //Ip')
-  [ "$(curl -sS -m 5 -H "X-Auth-Token: $token" "$(cat "$DIR/url")/v3/os-services" | grep -o '"state": "up"' | wc -l)" -ge 2 ]
+  [ "$(curl -sS -m 5 -H "X-Auth-Token: $token" "$(cat "$DIR/url")/v3/os-services" | grep -o '"state": "up"' | wc -l)" -ge $services ]
 }
 
 up() { # Keystone's folder, Ceph's folder, Glance's folder

@@ -1,6 +1,7 @@
 # A cloud with two hosts, a real Keystone, and a real Cinder whose volumes are files that a server on this machine gives
 # to the hosts; sourced by tests/soak/iscsi.sh and nfs.sh. The script sets SERVED_BY (a class of served_volumes.py) and
-# defines `server_up`, which starts the server and exports SERVED_FOLDER and SERVED_ADDRESS, and `server_down`.
+# defines `server_up`, which starts the server and exports SERVED_FOLDER and SERVED_ADDRESS, and `server_down`. With
+# SERVED_SECOND, Cinder has a second back end of this name; both keep their files in the same folder.
 #
 #   served_open NAME ID NET   starts all of it, boots two guests on h1 (ONE) and h2 (TWO), and makes the volume `data`
 #   attach SERVER UUID HOST   attaches the volume and waits until the guest sees it as vdb
@@ -9,6 +10,7 @@
 # The checks that both scripts have. The first guest has written the word `carried`; after its move the word is `moved`:
 #
 #   moves_live                the first guest migrates live from h1 to h2 with the volume
+#   moves_in_cinder           Cinder moves the volume in use on h1 to its other back end
 #   writes_and_leaves         it writes on h2, and the volume is detached
 #   other_guest_reads         the second guest gets the volume and reads the word
 #   spoilt NAME               makes another volume, whose id is SPOILT afterwards
@@ -37,7 +39,7 @@ house_first() {
   python3 "$TESTBED/enlist.py" "$KEYSTONE" "service=nova=compute=$URL/compute/v2.1" "service=glance=image=$URL/image" \
     "service=neutron=network=$URL/network" "service=placement=placement=$URL/placement" member=ann=web=member \
     || { bad "Keystone gets its users, roles and services"; exit 1; }
-  export SERVED_BY
+  export SERVED_BY SERVED_SECOND
   bash "$TESTBED/cinder.sh" up "$CLOUD/cinder" "$CLOUD/keystone" || { bad "Cinder starts"; exit 1; }
   CINDER=$(cat "$CLOUD/cinder/url")
   { echo clouds:; cloud chronova admin admin; } >"$HOUSE_CLOUDS"
@@ -102,6 +104,29 @@ moves_live() {
   counts_on "$ONE"
   same "the volume has its word on h2" "$(read_on h2 "$FIRST")" carried
   same "Cinder has one attachment after the migration" "$(attachments)" "$FIRST attached"
+}
+# Each back end has a type of its name, so the new type makes Cinder move the volume. Cinder keeps the volume's id; the
+# file has the id of the temporary volume.
+moves_in_cinder() {
+  local other=$SERVED_SECOND defined
+  case $(get volume data os-vol-host-attr:host) in cinder@$SERVED_SECOND*) other=volumes ;; esac
+  expect "a volume type of the other back end is made" asked volume type create --property "volume_backend_name=$other" "$other"
+  same "Cinder begins to retype the volume in use" "$(ask "$(token admin admin)" "$CINDER/v3/$ADMIN_PROJECT/volumes/$VOLUME/action" \
+    -d "{\"os-retype\": {\"new_type\": \"$other\", \"migration_policy\": \"on-demand\"}}")" 202
+  within 240 "Cinder's migration of the volume in use succeeds" eval '[ "$(get volume data migration_status)" = success ]'
+  within 60 "Cinder has one volume, in use" eval '[ "$(os volume list -f value -c ID -c Status 2>/dev/null)" = "$VOLUME in-use" ]'
+  like "the volume is on the other back end" "$(get volume data os-vol-host-attr:host)" "^cinder@$other"
+  same "Cinder has one attachment after its migration" "$(attachments)" "$FIRST attached"
+  same "the server has the volume under its id" "$(os server volume list "$ONE" -f value -c 'Volume ID')" "$VOLUME"
+  within 60 "the file of the old back end is gone" eval '[ ! -e "$SERVED_FOLDER/volume-$VOLUME" ]'
+  MOVED=$(ls "$SERVED_FOLDER")
+  defined=$(on h1 dumpxml "$FIRST" | tr -d '\n')
+  like "the guest has the new file" "$defined" "name='$SERVED_FOLDER/$MOVED'"
+  like "the disk keeps the volume's id as its serial" "$(on h1 dumpxml --inactive "$FIRST" | tr -d '\n')" "name='$SERVED_FOLDER/$MOVED'.*<serial>$VOLUME</serial>"
+  same "the guest reads its word after Cinder's migration" "$(read_on h1 "$FIRST")" carried
+  expect "the guest writes after Cinder's migration" write_on h1 "$FIRST" afterwards
+  same "the new file has the word" "$(dd if="$SERVED_FOLDER/$MOVED" bs=512 skip=200 count=1 2>/dev/null | head -n 1)" afterwards
+  expect "the guest writes the first word again" write_on h1 "$FIRST" carried
 }
 writes_and_leaves() {
   expect "the guest writes on h2" write_on h2 "$FIRST" moved

@@ -19,9 +19,12 @@ ADDRESS = os.environ.get("SERVED_ADDRESS", "")
 
 class FileDriver(PlainDriver):
     STATS = {
-        "volume_backend_name": "volumes", "multiattach": False, "online_extend_support": False,
-        "total_capacity_gb": 100, "free_capacity_gb": 100,
+        "multiattach": False, "online_extend_support": False, "total_capacity_gb": 100, "free_capacity_gb": 100,
     }
+
+    def _update_volume_stats(self):
+        super()._update_volume_stats()
+        self._stats["volume_backend_name"] = self.configuration.safe_get("volume_backend_name")
 
     def check_for_setup_error(self):
         if not os.path.isdir(FOLDER):

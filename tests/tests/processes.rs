@@ -28,6 +28,8 @@ mod image_cache;
 mod leftovers;
 #[path = "processes/live.rs"]
 mod live;
+#[path = "processes/migrated_volumes.rs"]
+mod migrated_volumes;
 #[path = "processes/moves.rs"]
 mod moves;
 #[path = "processes/on_volumes.rs"]

@@ -4,8 +4,8 @@
 
 use chronova_events::ids::{ImageId, VolumeId};
 use chronova_events::instance::{
-    Alive, BlockDevice, FaultInfo, FlavorSnapshot, Instance, InstanceEvent, LiveStage, MoveKind, MoveStage,
-    PowerAction, Scheduled, status,
+    Alive, BlockDevice, DiskWork, FaultInfo, FlavorSnapshot, Instance, InstanceDisk, InstanceEvent, LiveStage,
+    MoveKind, MoveStage, PowerAction, Scheduled, status,
 };
 
 use super::options::StateChangeUpdates;
@@ -322,22 +322,32 @@ fn update(event: &InstanceEvent, moment: &ServerMoment, updates: StateChangeUpda
     })
 }
 
+fn disk_of(instance: &Instance, device: chronova_events::ids::BlockDeviceId) -> Option<&InstanceDisk> {
+    instance.known()?.disks.iter().find(|disk| disk.device.id == device)
+}
+
 fn volume_of(instance: &Instance, device: chronova_events::ids::BlockDeviceId) -> Option<VolumeId> {
-    let server = instance.known()?;
-    server.disks.iter().find(|disk| disk.device.id == device)?.device.volume
+    disk_of(instance, device)?.device.volume
 }
 
 /// Whether the event swaps a volume for itself, which renews the attachment.
 fn renews_attachment(event: &InstanceEvent, moment: &ServerMoment) -> bool {
     match event {
         InstanceEvent::VolumeSwapRequested(asked) => asked.old == asked.new,
-        InstanceEvent::VolumeSwapped(done) => volume_of(&moment.before, done.device.id) == done.device.volume,
+        InstanceEvent::VolumeSwapped(done) => {
+            disk_of(&moment.before, done.device.id).is_some_and(InstanceDisk::renews_attachment)
+        }
         _ => false,
     }
 }
 
 fn swapped(before: &Instance, device: &BlockDevice) -> ActionDetails {
-    match (volume_of(before, device.id), device.volume) {
+    // After a migration by the volume service, the server has the old id again.
+    let new = match disk_of(before, device.id).and_then(|disk| disk.work) {
+        Some(DiskWork::Swapping { to, .. }) => Some(to),
+        _ => device.volume,
+    };
+    match (volume_of(before, device.id), new) {
         (Some(old), Some(new)) => ActionDetails::VolumeSwap { old, new },
         _ => ActionDetails::Plain,
     }

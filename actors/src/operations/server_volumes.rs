@@ -167,7 +167,9 @@ impl Operations {
         let new_volume = self.find_volume(&call, new).await;
         let new_volume = new_volume.map_err(|error| ServerVolumeReject::NewVolume { volume: new, error })?;
         call.admit(ServerAction::SwapVolume)?;
-        check_exchange(call.id, &old_volume, &new_volume)?;
+        // Cinder shows a volume that it migrates to another type as `retyping`, although a server has it.
+        let moves = old_volume.status == "retyping" && self.is_migration(old, new).await?;
+        check_exchange(call.id, &old_volume, &new_volume, moves)?;
         self.check_reach(call.server, &new_volume)?;
         if let Some(DiskWork::Attaching(process)) = work_on(call.server, old) {
             self.until_ended(process).await?;
@@ -191,6 +193,11 @@ impl Operations {
 
     async fn volume_of(&self, call: &ServerCall<'_>, volume: VolumeId) -> Result<VolumeInfo, ServerVolumeReject> {
         self.find_volume(call, volume).await.map_err(|error| ServerVolumeReject::Volume { volume, error })
+    }
+
+    async fn is_migration(&self, old: VolumeId, new: VolumeId) -> Result<bool, ServerVolumeReject> {
+        let asked = self.queries.volumes.is_migration(old, new).await;
+        asked.map_err(|error| ServerVolumeReject::Volume { volume: old, error })
     }
 
     fn check_zone(&self, server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
@@ -254,7 +261,13 @@ fn check_on_host(server: &Alive, volume: &VolumeInfo, tagged: bool) -> Result<()
     }
 }
 
-fn check_exchange(server: InstanceId, old: &VolumeInfo, new: &VolumeInfo) -> Result<(), ServerVolumeReject> {
+/// `moves`: the volume service itself moves the old volume to the new one.
+fn check_exchange(
+    server: InstanceId,
+    old: &VolumeInfo,
+    new: &VolumeInfo,
+    moves: bool,
+) -> Result<(), ServerVolumeReject> {
     if old.attachments.iter().all(|attachment| attachment.instance != Some(server)) {
         return Err(ServerVolumeReject::OldElsewhere);
     }
@@ -264,7 +277,7 @@ fn check_exchange(server: InstanceId, old: &VolumeInfo, new: &VolumeInfo) -> Res
     if new.size_gb < old.size_gb {
         return Err(ServerVolumeReject::NewTooSmall);
     }
-    if old.status != "in-use" {
+    if old.status != "in-use" && !moves {
         return Err(ServerVolumeReject::NotInUse { volume: old.id });
     }
     match old.attachments.len() > 1 {
@@ -290,5 +303,67 @@ fn device(request: AttachVolumeRequest, volume: &VolumeInfo) -> BlockDevice {
         volume: Some(volume.id),
         attachment: Some(AttachmentId::random()),
         connection: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::ids::{ProjectId, UserId};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::ports::AttachmentInfo;
+
+    const SERVER: InstanceId = InstanceId(Uuid::nil());
+
+    fn volume(status: &str, holder: Option<InstanceId>) -> VolumeInfo {
+        let attached = |instance| AttachmentInfo {
+            id: AttachmentId(Uuid::nil()),
+            instance: Some(instance),
+            host: None,
+            device: None,
+            attached: true,
+        };
+        VolumeInfo {
+            id: VolumeId(Uuid::nil()),
+            project: ProjectId::new("p"),
+            user: UserId::new("u"),
+            name: "data".to_owned(),
+            description: None,
+            size_gb: 1,
+            status: status.to_owned(),
+            bootable: false,
+            multiattach: false,
+            encrypted: false,
+            readonly: false,
+            availability_zone: "nova".to_owned(),
+            volume_type: "fast".to_owned(),
+            metadata: vec![],
+            snapshot: None,
+            source: None,
+            image: None,
+            attachments: holder.into_iter().map(attached).collect(),
+            host: None,
+            created_at: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn a_volume_that_cinder_retypes_is_exchanged_for_its_target_alone() {
+        let new = volume("available", None);
+        for (status, moves, refused) in
+            [("in-use", false, false), ("retyping", true, false), ("retyping", false, true), ("detaching", false, true)]
+        {
+            let checked = check_exchange(SERVER, &volume(status, Some(SERVER)), &new, moves);
+            let is_refused = matches!(checked, Err(ServerVolumeReject::NotInUse { .. }));
+            assert_eq!((is_refused, checked.is_ok()), (refused, !refused), "{status}: {checked:?}");
+        }
+        let larger = VolumeInfo { size_gb: 2, ..volume("retyping", Some(SERVER)) };
+        assert!(matches!(check_exchange(SERVER, &larger, &new, true), Err(ServerVolumeReject::NewTooSmall)));
+        assert!(matches!(
+            check_exchange(SERVER, &volume("retyping", None), &new, true),
+            Err(ServerVolumeReject::OldElsewhere)
+        ));
     }
 }

@@ -144,11 +144,20 @@ pub struct Connection {
     pub volume: String,
     /// `raw` or `qcow2`.
     pub format: String,
-    /// The disk's serial number in the guest: the volume's id.
+    /// The disk's serial number in the guest: the volume's id. `volume` may have the id of another volume in its name.
     pub serial: String,
     pub readonly: bool,
     /// Whether several guests may have the volume at the same time (`<shareable/>`).
     pub shareable: bool,
+}
+
+/// The exchange of a server's volume for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VolumeExchange {
+    pub old: VolumeId,
+    pub new: VolumeId,
+    /// The server's attachment to the new volume.
+    pub attachment: AttachmentId,
 }
 
 /// An operation on volumes or snapshots that a user requests through Compute.
@@ -276,6 +285,25 @@ pub trait VolumeService: Send + Sync + 'static {
             self.release(volume, other.id, Arc::clone(&meta)).await?;
         }
         Ok(())
+    }
+
+    /// Whether the service itself moves the content of `old` to `new`, and waits for
+    /// [`end_migration`](Self::end_migration). A service that migrates no attached volumes answers `false`.
+    async fn is_migration(&self, _old: VolumeId, _new: VolumeId) -> Result<bool, PortError> {
+        Ok(false)
+    }
+
+    /// Tells the service that an exchange has ended. Before a success, the new attachment is completed, and the old one
+    /// is ended; before a failure (`failed`), the new one is ended. Returns the id of the guest's volume from now on. If
+    /// the service moved the volume, that is `old`, and the new attachment belongs to `old`. A repeated call has the
+    /// same result. If the service did not request the exchange, the call does nothing.
+    async fn end_migration(
+        &self,
+        exchange: VolumeExchange,
+        failed: bool,
+        _meta: Arc<Meta>,
+    ) -> Result<VolumeId, PortError> {
+        Ok(if failed { exchange.old } else { exchange.new })
     }
 
     /// How QEMU reaches a connected volume over the network; `None`: through the pool that `connect` named. The result

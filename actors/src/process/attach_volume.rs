@@ -123,7 +123,7 @@ async fn pull(work: &StepRun) -> Result<(), StepError> {
     }
     let driver = work.driver(placed.host)?;
     let Some(volumes) = driver.volume_attachment() else { return Ok(()) };
-    disks::told_or_gone(volumes.detach_disk(work.instance_id(), &connection.serial).await)
+    disks::told_or_gone(volumes.detach_disk(work.instance_id(), connection.disk_key()).await)
 }
 
 async fn complete(work: &StepRun) -> Result<StepOutput, StepError> {

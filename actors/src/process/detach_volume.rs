@@ -67,7 +67,7 @@ async fn pull(work: &StepRun) -> Result<StepOutput, StepError> {
     let (host, _) = host(&server)?;
     let driver = work.driver(host)?;
     let volumes = driver.volume_attachment().needed()?;
-    disks::told_or_gone(volumes.detach_disk(work.instance_id(), &connection.serial).await)?;
+    disks::told_or_gone(volumes.detach_disk(work.instance_id(), connection.disk_key()).await)?;
     Ok(StepOutput::Nothing)
 }
 

@@ -46,8 +46,11 @@ async fn resize(work: &StepRun) -> Result<StepOutput, StepError> {
     let (Some(placed), Some(connection)) = (&server.placement, connection) else { return Ok(StepOutput::Nothing) };
     let size = work.context.volumes.find(volume, &server.request.project, true).await?.size_gb;
     let driver = work.driver(placed.host)?;
-    let resized =
-        driver.volume_attachment().needed()?.resize_disk(work.instance_id(), &connection.serial, u64::from(size) << 30);
+    let resized = driver.volume_attachment().needed()?.resize_disk(
+        work.instance_id(),
+        connection.disk_key(),
+        u64::from(size) << 30,
+    );
     disks::told_or_gone(resized.await)?;
     Ok(StepOutput::Nothing)
 }

@@ -159,6 +159,6 @@ async fn plug_again(work: &StepRun, at: HostId, server: &Alive, device: &BlockDe
     let disk = disks::volume_disk(work.context.volumes.as_ref(), server, device, connection).await?;
     let driver = work.driver(at)?;
     let part = driver.volume_attachment().needed()?;
-    disks::told_or_gone(part.detach_disk(work.instance_id(), &connection.serial).await)?;
+    disks::told_or_gone(part.detach_disk(work.instance_id(), connection.disk_key()).await)?;
     disks::told_or_gone(part.attach_disk(work.instance_id(), &disk).await)
 }

@@ -8,6 +8,11 @@
 //! | `exchange_disk` | copies the content, and switches the guest to the copy | copying back |
 //!
 //! Releasing the old volume cannot be undone, so it is the end of the process.
+//!
+//! If the volume service itself migrates the old volume, it waits for the end of the exchange. As in Nova, the process
+//! completes the new attachment, ends the old one, and tells the service. The service then gives the new content the id
+//! of the old volume, and the server keeps that id. After a failure, the process ends the new attachment, and tells the
+//! service. All of this is the conclusion of the process, which is repeated until it succeeds.
 
 use chronova_events::ids::{AttachmentId, VolumeId};
 use chronova_events::instance::{BlockConnection, BlockDevice, BlockSource};
@@ -20,6 +25,7 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::disks::{self, host, mine, recorded, still_mine, task};
 use crate::instance::InstanceVolumeRecord;
+use crate::ports::{PortError, VolumeExchange};
 
 pub const DEFINITION: Definition = Definition {
     name: "swap_volume",
@@ -46,19 +52,21 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     async move {
         let (process, disk, (volume, attachment)) = (work.running.process, task(work)?, new(work)?);
         if outcome != ProcessOutcome::Succeeded {
+            tell(work, true).await?;
             let failed = InstanceVolumeRecord::SwapFailed { process, device: disk.device, fault: disks::fault(work) };
             return disks::record(work, failed).await.map(drop);
         }
         let Some((_, device)) = mine(work).await? else { return give_up_swap(work).await };
+        work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
+        disks::release(work, disk.volume, disk.attachment).await?;
+        let kept = tell(work, false).await?;
         let device = BlockDevice {
-            source: BlockSource::Volume(volume),
-            volume: Some(volume),
+            source: BlockSource::Volume(kept),
+            volume: Some(kept),
             attachment: Some(attachment),
             connection: connection(work),
             ..device
         };
-        work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
-        disks::release(work, disk.volume, disk.attachment).await?;
         match disks::record(work, InstanceVolumeRecord::Swapped { process, device: Box::new(device) }).await? {
             true => Ok(()),
             false => give_up_swap(work).await,
@@ -68,12 +76,35 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
 }
 
 /// Called when this process does not own the disk's task any more. Either the swap was recorded before a crash, or the
-/// server is being deleted. Releases the old volume. Releases the new volume, too, if the server does not have it.
+/// server is being deleted. Releases the old volume. Releases the new volume, too, if the server does not have it: the
+/// guest wrote to it, so it is the volume that the service keeps.
 async fn give_up_swap(work: &StepRun) -> Result<(), StepError> {
-    let (disk, (volume, attachment)) = (task(work)?, new(work)?);
-    let has = work.server().await?.is_some_and(|server| server.disk_of(volume).is_some());
+    let (disk, (_, attachment)) = (task(work)?, new(work)?);
+    let server = work.server().await?;
+    let has = server.is_some_and(|server| server.disks.iter().any(|disk| disk.device.attachment == Some(attachment)));
     disks::release(work, disk.volume, disk.attachment).await?;
-    if has { Ok(()) } else { disks::release(work, volume, attachment).await }
+    if has {
+        return Ok(());
+    }
+    let kept = tell(work, false).await?;
+    disks::release(work, kept, attachment).await
+}
+
+/// Tells the volume service that the exchange has ended. Returns the id of the guest's volume. If the service refuses,
+/// the exchange counts as one that the service did not request. But a missing right can be given, so the call is
+/// repeated until then: the service must not believe that the guest still has the old volume.
+async fn tell(work: &StepRun, failed: bool) -> Result<VolumeId, StepError> {
+    let (old, (new, attachment)) = (task(work)?.volume, new(work)?);
+    let exchange = VolumeExchange { old, new, attachment };
+    match work.context.volumes.end_migration(exchange, failed, work.meta.clone()).await {
+        Err(error @ PortError::Unavailable(_)) => Err(StepError::again(error)),
+        Err(error @ PortError::Forbidden(_)) if !failed => Err(StepError::again(error)),
+        Err(error) => {
+            tracing::warn!(%old, %new, %error, "the volume service does not end its migration of a volume");
+            Ok(if failed { old } else { new })
+        }
+        Ok(kept) => Ok(kept),
+    }
 }
 
 async fn begin(work: &StepRun) -> Result<StepOutput, StepError> {
@@ -96,8 +127,12 @@ async fn release(work: &StepRun) -> Result<(), StepError> {
 async fn connect(work: &StepRun) -> Result<StepOutput, StepError> {
     let (server, device) = still_mine(work).await?;
     let ((volume, attachment), (_, hostname)) = (new(work)?, host(&server)?);
-    let name = device.device_name.as_deref();
-    let connection = work.context.volumes.connect(volume, attachment, &hostname, name, work.meta.clone()).await?;
+    let (name, old) = (device.device_name.as_deref(), task(work)?.volume);
+    let mut connection = work.context.volumes.connect(volume, attachment, &hostname, name, work.meta.clone()).await?;
+    // The guest's volume keeps the old id, so the guest keeps the serial.
+    if work.context.volumes.is_migration(old, volume).await? {
+        connection.serial = old.to_string();
+    }
     Ok(StepOutput::Connected(recorded(connection)))
 }
 
@@ -113,7 +148,7 @@ async fn exchange(work: &StepRun) -> Result<StepOutput, StepError> {
     let (Some(old), Some(new)) = (&device.connection, connection(work)) else {
         return Err(StepError::fatal(500, "The volume is not connected.", ""));
     };
-    let old = old.serial.clone();
+    let old = old.disk_key().to_owned();
     let (volume, attachment) = self::new(work)?;
     let device = BlockDevice { volume: Some(volume), attachment: Some(attachment), ..device };
     let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, &new).await?;
@@ -133,15 +168,15 @@ async fn back(work: &StepRun) -> Result<(), StepError> {
     let driver = work.driver(host)?;
     let Some(volumes) = driver.volume_attachment() else { return Ok(()) };
     // A copy that still runs would write to the new volume after its deletion.
-    disks::told_or_gone(volumes.abandon_swap(work.instance_id(), &old.serial).await)?;
+    disks::told_or_gone(volumes.abandon_swap(work.instance_id(), old.disk_key()).await)?;
     // Without an answer the guest may have the new volume, which must then not be released.
-    let serials = match volumes.disks(work.instance_id()).await {
+    let keys = match volumes.disks(work.instance_id()).await {
         Err(DriverError::NoSuchGuest(_)) => return Ok(()),
         found => found.map_err(StepError::again)?,
     };
-    if !serials.contains(&new.serial) {
+    if !keys.iter().any(|key| key == new.disk_key()) {
         return Ok(());
     }
     let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, old).await?;
-    disks::told_or_gone(volumes.swap_disk(work.instance_id(), &new.serial, &disk).await)
+    disks::told_or_gone(volumes.swap_disk(work.instance_id(), new.disk_key(), &disk).await)
 }

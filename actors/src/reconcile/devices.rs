@@ -147,7 +147,7 @@ async fn compare(
 fn doubt(host: HostId, id: InstanceId, server: &Alive, found: &FoundDevices) {
     let Some(found) = &found.volumes else { return };
     let known = server.disks.iter().filter_map(|disk| disk.device.connection.as_ref());
-    let known: BTreeSet<String> = known.map(|connection| connection.serial.clone()).collect();
+    let known: BTreeSet<String> = known.map(|connection| connection.disk_key().to_owned()).collect();
     if *found != known {
         let (guest, log) = (format!("{found:?}"), format!("{known:?}"));
         tracing::warn!(
@@ -171,16 +171,15 @@ async fn compare_volumes(
     let mut right = true;
     for (_, connection) in connected.clone() {
         // A process may have given up a swap of this volume while the host was away.
-        volumes.abandon_swap(id, &connection.serial).await?;
+        volumes.abandon_swap(id, connection.disk_key()).await?;
     }
     // A foreign disk may have the device name of a missing disk, so foreign disks are detached first.
-    for serial in found.iter().filter(|serial| !connected.clone().any(|(_, connection)| connection.serial == **serial))
-    {
-        tracing::warn!(%host, server = %id, volume = serial, "detaching a volume that is not the server's");
+    for key in found.iter().filter(|key| !connected.clone().any(|(_, connection)| connection.disk_key() == **key)) {
+        tracing::warn!(%host, server = %id, volume = key, "detaching a volume that is not the server's");
         right = false;
-        volumes.detach_disk(id, serial).await?;
+        volumes.detach_disk(id, key).await?;
     }
-    for (device, connection) in connected.clone().filter(|(_, connection)| !found.contains(&connection.serial)) {
+    for (device, connection) in connected.clone().filter(|(_, connection)| !found.contains(connection.disk_key())) {
         tracing::warn!(%host, server = %id, volume = connection.serial, "attaching a missing volume to a guest");
         right = false;
         let Ok(disk) = volume_disk(context.volumes.as_ref(), server, device, connection).await else { continue };

@@ -62,7 +62,7 @@ pub use block::{
     BlockConnection, BlockDevice, BlockDevicesMapped, BlockDevicesPrepared, BlockLocation, BlockSource,
     DiskExtensionRequested, DiskWork, InstanceDisk, VolumeAttachFailed, VolumeAttachRequested, VolumeAttached,
     VolumeDeletionChanged, VolumeDetachFailed, VolumeDetachRequested, VolumeDetached, VolumeSwapFailed,
-    VolumeSwapRequested, VolumeSwapped,
+    VolumeSwapRequested, VolumeSwapped, disk_key,
 };
 pub use evacuation::{Evacuated, Evacuation, EvacuationRequested};
 pub use guest_data::{

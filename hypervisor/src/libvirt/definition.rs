@@ -283,7 +283,7 @@ pub(super) fn destroy(
     attached: &mut Vec<String>,
 ) -> DriverResult<()> {
     if let Some(domain) = lookup(connect, instance)? {
-        attached.extend(disks::serials(&domain).unwrap_or_default());
+        attached.extend(disks::keys(&domain).unwrap_or_default());
         pull(&domain)?;
         // The definition names the devices, so it goes last.
         mdevs::remove(&domain)?;

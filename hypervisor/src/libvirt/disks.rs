@@ -1,9 +1,9 @@
 //! Attaches volumes to a guest as disks, detaches them, and swaps them while the guest runs.
 //!
-//! A disk is identified by the volume that is its source. If the source's name does not identify the volume, the disk's
-//! serial number does, because it is the volume's id. Device names cannot identify a disk, because the guest chooses
-//! them. After a swap, a running guest still sees the serial of the old disk. A guest has a live definition and a
-//! persistent one (for the next start). If a change reached only one of them, the next attempt completes the change.
+//! A disk is identified by its key ([`VolumeDisk::key`]): the id in the name of its source. If the source's name has no
+//! id, it is the disk's serial number. Device names cannot identify a disk, because the guest chooses them. After a swap,
+//! a running guest still sees the serial of the old disk. A guest has a live definition and a persistent one (for the
+//! next start). If a change reached only one of them, the next attempt completes the change.
 
 use roxmltree::{Document, Node};
 use virt::connect::Connect;
@@ -37,12 +37,12 @@ fn disks<'a, 'd>(document: &'a Document<'d>) -> impl Iterator<Item = Node<'a, 'd
     devices.flat_map(|devices| devices.children()).filter(|node| node.has_tag_name("disk"))
 }
 
-/// The volume of a disk.
-fn volume_of<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
+/// The key of a disk.
+fn key_of<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     named_by_source(disk).or_else(|| disk.children().find(|node| node.has_tag_name("serial"))?.text())
 }
 
-/// The volume that the source of a disk, or of its copy, names.
+/// The id that the source of a disk, or of its copy, has in its name.
 fn named_by_source<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     let source = disk.children().find(|node| node.has_tag_name("source"));
     let path =
@@ -50,14 +50,14 @@ fn named_by_source<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     path.and_then(|path| path.rsplit('/').next()).and_then(|name| name.strip_prefix("volume-"))
 }
 
-/// The volume to which a disk is being copied.
+/// The key of the volume to which a disk is being copied.
 fn copied_to<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     named_by_source(disk.children().find(|node| node.has_tag_name("mirror"))?)
 }
 
 /// Whether the XML of a disk shows a running copy of the disk to this volume.
-fn is_copied_to(disk: &str, serial: &str) -> DriverResult<bool> {
-    parsed(disk, "disk exchange", |document| copied_to(document.root_element()) == Some(serial))
+fn is_copied_to(disk: &str, key: &str) -> DriverResult<bool> {
+    parsed(disk, "disk exchange", |document| copied_to(document.root_element()) == Some(key))
 }
 
 /// A disk in the domain's definition.
@@ -67,18 +67,18 @@ struct DomainDisk {
     device: String,
 }
 
-fn find(domain: &Domain, which: u32, serial: &str, call: &'static str) -> DriverResult<Option<DomainDisk>> {
+fn find(domain: &Domain, which: u32, key: &str, call: &'static str) -> DriverResult<Option<DomainDisk>> {
     let xml = document(domain, which, call)?;
     parsed(&xml, call, |document| {
-        let disk = disks(document).find(|disk| volume_of(*disk) == Some(serial))?;
+        let disk = disks(document).find(|disk| key_of(*disk) == Some(key))?;
         let device = disk.children().find(|node| node.has_tag_name("target"))?.attribute("dev")?.to_owned();
         Some(DomainDisk { xml: xml[disk.range()].to_owned(), device })
     })
 }
 
 /// Whether the guest has the disk.
-pub(super) fn has(domain: &Domain, which: u32, serial: &str) -> DriverResult<bool> {
-    find(domain, which, serial, "disk lookup").map(|found| found.is_some())
+pub(super) fn has(domain: &Domain, which: u32, key: &str) -> DriverResult<bool> {
+    find(domain, which, key, "disk lookup").map(|found| found.is_some())
 }
 
 /// Whether the guest's memory is encrypted, so that its virtio disks need the IOMMU.
@@ -87,24 +87,24 @@ fn has_encrypted_memory(domain: &Domain, call: &'static str) -> DriverResult<boo
     parsed(&xml, call, |document| document.root_element().children().any(|node| node.has_tag_name("launchSecurity")))
 }
 
-/// The serials of the volumes in the guest's persistent definition.
-pub(super) fn serials(domain: &Domain) -> DriverResult<Vec<String>> {
+/// The keys of the volumes in the guest's persistent definition, sorted.
+pub(super) fn keys(domain: &Domain) -> DriverResult<Vec<String>> {
     const CALL: &str = "disks";
     let xml = document(domain, PERSISTENT, CALL)?;
-    let mut serials: Vec<String> =
-        parsed(&xml, CALL, |document| disks(document).filter_map(volume_of).map(str::to_owned).collect())?;
-    serials.sort();
-    Ok(serials)
+    let mut keys: Vec<String> =
+        parsed(&xml, CALL, |document| disks(document).filter_map(key_of).map(str::to_owned).collect())?;
+    keys.sort();
+    Ok(keys)
 }
 
 /// Attaches the disk to each definition that lacks it.
 pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, facts: &HostFacts) -> DriverResult<()> {
     const CALL: &str = "disk attachment";
     let mut where_to = 0;
-    if !has(domain, PERSISTENT, &disk.serial)? {
+    if !has(domain, PERSISTENT, disk.key())? {
         where_to |= sys::VIR_DOMAIN_AFFECT_CONFIG;
     }
-    if domain.is_active().during(CALL)? && !has(domain, LIVE, &disk.serial)? {
+    if domain.is_active().during(CALL)? && !has(domain, LIVE, disk.key())? {
         where_to |= sys::VIR_DOMAIN_AFFECT_LIVE;
     }
     if where_to == 0 {
@@ -117,20 +117,20 @@ pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, facts: &HostFacts) -> D
 }
 
 /// Tells the running guest the size of a disk.
-pub(super) fn resize(domain: &Domain, serial: &str, size: u64) -> DriverResult<()> {
+pub(super) fn resize(domain: &Domain, key: &str, size: u64) -> DriverResult<()> {
     const CALL: &str = "disk resize";
     if !domain.is_active().during(CALL)? {
         return Ok(());
     }
-    let missing = || DriverError::Failed { call: CALL, message: format!("the guest has no disk {serial}") };
-    let found = find(domain, LIVE, serial, CALL)?.ok_or_else(missing)?;
+    let missing = || DriverError::Failed { call: CALL, message: format!("the guest has no disk {key}") };
+    let found = find(domain, LIVE, key, CALL)?.ok_or_else(missing)?;
     domain.block_resize(&found.device, size, sys::VIR_DOMAIN_BLOCK_RESIZE_BYTES).during(CALL)
 }
 
 /// Removes the disk from the persistent definition.
-pub(super) fn forget(domain: &Domain, serial: &str) -> DriverResult<()> {
+pub(super) fn forget(domain: &Domain, key: &str) -> DriverResult<()> {
     const CALL: &str = "disk detachment";
-    match find(domain, PERSISTENT, serial, CALL)? {
+    match find(domain, PERSISTENT, key, CALL)? {
         Some(found) => match domain.detach_device_flags(&found.xml, sys::VIR_DOMAIN_AFFECT_CONFIG) {
             Err(error) if !is_absent(&error) => Err(translate(CALL, &error)),
             _ => Ok(()),
@@ -140,12 +140,12 @@ pub(super) fn forget(domain: &Domain, serial: &str) -> DriverResult<()> {
 }
 
 /// Asks the guest to release the disk. `true`: the guest no longer has it.
-pub(super) fn ask_for(domain: &Domain, serial: &str) -> DriverResult<bool> {
+pub(super) fn ask_for(domain: &Domain, key: &str) -> DriverResult<bool> {
     const CALL: &str = "disk detachment";
     if !domain.is_active().during(CALL)? {
         return Ok(true);
     }
-    let Some(found) = find(domain, LIVE, serial, CALL)? else { return Ok(true) };
+    let Some(found) = find(domain, LIVE, key, CALL)? else { return Ok(true) };
     match domain.detach_device_flags(&found.xml, sys::VIR_DOMAIN_AFFECT_LIVE) {
         Ok(()) => Ok(false),
         Err(error) if is_absent(&error) => Ok(true),
@@ -159,8 +159,8 @@ pub(super) fn ask_for(domain: &Domain, serial: &str) -> DriverResult<bool> {
 }
 
 /// Whether the running guest still has the disk.
-pub(super) fn still_has(domain: &Domain, serial: &str) -> DriverResult<bool> {
-    Ok(domain.is_active().during("disk lookup")? && has(domain, LIVE, serial)?)
+pub(super) fn still_has(domain: &Domain, key: &str) -> DriverResult<bool> {
+    Ok(domain.is_active().during("disk lookup")? && has(domain, LIVE, key)?)
 }
 
 fn is_absent(error: &Error) -> bool {
@@ -200,7 +200,7 @@ pub(super) fn exchange(
                 return Ok(Exchange::Begun);
             }
             // An earlier swap to another volume was never ended.
-            Some(_) if !is_copied_to(&live.xml, &new.serial)? => {
+            Some(_) if !is_copied_to(&live.xml, new.key())? => {
                 blockcopy::abandon(domain, &live.device)?;
                 return Ok(Exchange::Copying);
             }
@@ -213,17 +213,17 @@ pub(super) fn exchange(
             }
         }
     }
-    if !has(domain, LIVE, &new.serial)? {
+    if !has(domain, LIVE, new.key())? {
         return Err(failed("the guest has no such disk"));
     }
     redefine(domain, old, new, facts)?;
     Ok(Exchange::Done)
 }
 
-/// Gives the guest the new volume from its next start on. From then on, the disk also has the new volume's serial.
+/// Gives the guest the new volume from its next start on. From then on, the disk also has the serial of `new`.
 fn redefine(domain: &Domain, old: &str, new: &VolumeDisk, facts: &HostFacts) -> DriverResult<()> {
     forget(domain, old)?;
-    if has(domain, PERSISTENT, &new.serial)? {
+    if has(domain, PERSISTENT, new.key())? {
         return Ok(());
     }
     let xml = domain_xml::render_disk(new, facts, has_encrypted_memory(domain, "disk exchange")?);
@@ -250,11 +250,11 @@ fn mirror(connect: &Connect, new: &VolumeDisk, facts: &HostFacts) -> DriverResul
         let xml = domain_xml::render_disk(new, facts, false);
         // A running guest keeps the serial of the old disk. The source must therefore name the new volume, so that the
         // disk can be found and detached.
-        return match parsed(&xml, CALL, |document| named_by_source(document.root_element()) == Some(&new.serial))? {
+        return match parsed(&xml, CALL, |document| named_by_source(document.root_element()) == Some(new.key()))? {
             true => Ok(xml),
             false => Err(DriverError::Unsupported(format!(
                 "a running guest cannot get the volume {} in place of another: its address does not name the volume",
-                new.serial
+                new.key()
             ))),
         };
     }
@@ -282,9 +282,9 @@ mod tests {
     const ONE: &str = "5a0e2f4c-0b1d-4a57-9c39-d5f0c3b0a001";
     const TWO: &str = "5a0e2f4c-0b1d-4a57-9c39-d5f0c3b0a002";
 
-    fn volume(disk: &str) -> Option<String> {
+    fn key(disk: &str) -> Option<String> {
         let document = Document::parse(disk).unwrap();
-        volume_of(document.root_element()).map(str::to_owned)
+        key_of(document.root_element()).map(str::to_owned)
     }
 
     #[test]
@@ -294,11 +294,25 @@ mod tests {
         let target = format!(
             "<disk><source protocol='iscsi' name='iqn.2010-10.org.openstack:volume-{TWO}/1'/><serial>{ONE}</serial></disk>"
         );
-        assert_eq!(volume(&file).as_deref(), Some(TWO));
-        assert_eq!(volume(&image).as_deref(), Some(TWO));
-        assert_eq!(volume(&target).as_deref(), Some(ONE));
+        assert_eq!(key(&file).as_deref(), Some(TWO));
+        assert_eq!(key(&image).as_deref(), Some(TWO));
+        assert_eq!(key(&target).as_deref(), Some(ONE));
         let document = Document::parse(&target).unwrap();
         assert_eq!(named_by_source(document.root_element()), None);
+    }
+
+    /// The keys of the record and of the definition must be the same, also after Cinder has migrated the volume.
+    #[test]
+    fn a_disk_has_the_same_key_in_the_record_and_in_the_definition() {
+        let disk = |source: String| format!("<disk><source {source}/><serial>{ONE}</serial></disk>");
+        for (name, source) in [
+            (format!("volume-{TWO}"), format!("protocol='nfs' name='/exports/volume-{TWO}'")),
+            (format!("volume-{ONE}"), format!("pool='volumes' volume='volume-{ONE}'")),
+            ("1".to_owned(), format!("protocol='iscsi' name='iqn.2010-10.org.openstack:volume-{TWO}/1'")),
+        ] {
+            let recorded = chronova_events::instance::disk_key(&name, ONE);
+            assert_eq!(key(&disk(source)).as_deref(), Some(recorded), "{name}");
+        }
     }
 
     #[test]

@@ -153,7 +153,7 @@ fn travel(
         let flags = if whole { migration_plan::with_whole_disks(flags) } else { flags };
         domain.migrate_to_uri3(Some(&plan.peer), parameters, flags).map_err(message)
     };
-    let attached = disks::serials(&domain).unwrap_or_default();
+    let attached = disks::keys(&domain).unwrap_or_default();
     let gone = go(plan).or_else(|refusal| match migration_plan::without_post_copy(plan, &refusal) {
         Some(other) if migration::is_whole(&domain).map_err(message)? => {
             tracing::warn!(server = %instance, %refusal, "a live migration runs without post-copy");

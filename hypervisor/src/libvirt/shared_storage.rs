@@ -78,7 +78,7 @@ impl SharedStorage for LibvirtDriver {
             pmem::remove(connect, options, instance)?;
             let mut attached = Vec::new();
             if let Some(domain) = domain {
-                attached = disks::serials(&domain).unwrap_or_default();
+                attached = disks::keys(&domain).unwrap_or_default();
                 link.guests_known().leave(instance);
                 mdevs::remove(&domain)?;
                 domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))?;

@@ -89,7 +89,7 @@ impl VolumeAttachment for LibvirtDriver {
             let attached = match disks::attach(&domain, &disk, &facts) {
                 Err(DriverError::Failed { message, .. }) if facts.direct_io && message.contains("O_DIRECT") => {
                     direct_io.store(false, Ordering::Relaxed);
-                    disks::forget(&domain, &disk.serial)?;
+                    disks::forget(&domain, disk.key())?;
                     disks::attach(&domain, &disk, &HostFacts { direct_io: false, ..facts })
                 }
                 result => result,
@@ -103,14 +103,15 @@ impl VolumeAttachment for LibvirtDriver {
         .await
     }
 
-    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
-        let forgotten = serial.to_owned();
+    async fn detach_disk(&self, instance: InstanceId, key: &str) -> DriverResult<()> {
+        let forgotten = key.to_owned();
         self.change("disk detachment", instance, self.options.call_deadline, move |connect, _| {
             disks::forget(&domain::require(connect, instance)?, &forgotten)
         })
         .await?;
-        self.wait_for_detachment(instance, serial).await?;
-        self.forget_secret(serial.to_owned()).await
+        self.wait_for_detachment(instance, key).await?;
+        // Only a disk that its serial identifies has a secret of its own.
+        self.forget_secret(key.to_owned()).await
     }
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
@@ -150,14 +151,14 @@ impl VolumeAttachment for LibvirtDriver {
         .await
     }
 
-    async fn resize_disk(&self, instance: InstanceId, serial: &str, size: u64) -> DriverResult<()> {
-        let serial = serial.to_owned();
-        self.call("disk resize", move |connect, _| disks::resize(&domain::require(connect, instance)?, &serial, size))
+    async fn resize_disk(&self, instance: InstanceId, key: &str, size: u64) -> DriverResult<()> {
+        let key = key.to_owned();
+        self.call("disk resize", move |connect, _| disks::resize(&domain::require(connect, instance)?, &key, size))
             .await
     }
 
     async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
-        self.ask("disks", move |connect, _| disks::serials(&domain::require(connect, instance)?)).await
+        self.ask("disks", move |connect, _| disks::keys(&domain::require(connect, instance)?)).await
     }
 }
 

@@ -292,7 +292,7 @@ impl SimFleet {
         self.machine(host).set_clings(instance, clings)
     }
 
-    /// The serials of the volumes that each guest is connected to, sorted.
+    /// The keys of the volumes that each guest is connected to, sorted.
     pub fn disks(&self) -> Vec<(InstanceId, String)> {
         let of = |host| {
             let machine = self.machine(host);

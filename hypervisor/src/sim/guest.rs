@@ -34,9 +34,9 @@ pub struct SimGuest {
     pub nics: BTreeSet<String>,
     /// Whether it refuses to release devices.
     pub clings: bool,
-    /// The serials of its volumes.
+    /// The keys of its volumes.
     pub volumes: BTreeSet<String>,
-    /// During a swap: the serials of the old volume and of the new one.
+    /// During a swap: the keys of the old volume and of the new one.
     pub copying: Option<(String, String)>,
     /// Whether it was started from a rescue disk.
     pub rescued: bool,

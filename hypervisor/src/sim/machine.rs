@@ -375,7 +375,7 @@ impl SimMachine {
         }
         self.pass_nics(instance, &spec.nics);
         for disk in &spec.volumes {
-            self.change(&SimChange::Plug(instance, disk.serial.clone()))?;
+            self.change(&SimChange::Plug(instance, disk.key().to_owned()))?;
         }
         Ok(())
     }

@@ -85,24 +85,24 @@ impl InterfaceAttachment for SimHost {
 #[async_trait]
 impl VolumeAttachment for SimHost {
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
-        self.perform(DriverCall::AttachDisk, |machine| machine.attach_disk(instance, &disk.serial)).await
+        self.perform(DriverCall::AttachDisk, |machine| machine.attach_disk(instance, disk.key())).await
     }
 
-    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
-        self.perform(DriverCall::DetachDisk, |machine| machine.detach_disk(instance, serial)).await
+    async fn detach_disk(&self, instance: InstanceId, key: &str) -> DriverResult<()> {
+        self.perform(DriverCall::DetachDisk, |machine| machine.detach_disk(instance, key)).await
     }
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
-        self.perform(DriverCall::BeginSwap, |machine| machine.begin_swap(instance, old, &new.serial)).await?;
-        self.perform(DriverCall::SwapDisk, |machine| machine.swap_disk(instance, old, &new.serial)).await
+        self.perform(DriverCall::BeginSwap, |machine| machine.begin_swap(instance, old, new.key())).await?;
+        self.perform(DriverCall::SwapDisk, |machine| machine.swap_disk(instance, old, new.key())).await
     }
 
     async fn abandon_swap(&self, instance: InstanceId, old: &str) -> DriverResult<()> {
         self.perform(DriverCall::AbandonSwap, |machine| machine.abandon_swap(instance, old)).await
     }
 
-    async fn resize_disk(&self, instance: InstanceId, serial: &str, _: u64) -> DriverResult<()> {
-        self.perform(DriverCall::ResizeDisk, |machine| machine.resize_disk(instance, serial)).await
+    async fn resize_disk(&self, instance: InstanceId, key: &str, _: u64) -> DriverResult<()> {
+        self.perform(DriverCall::ResizeDisk, |machine| machine.resize_disk(instance, key)).await
     }
 
     async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {

@@ -3,8 +3,9 @@
 //! Source: nova `api/openstack/compute/volume_attachments.py`. The use cases are in
 //! [`chronova_actors::operations::server_volumes`].
 //!
-//! By default only administrators and services may swap a volume. In Nova the swap is a part of Cinder's migration of a
-//! volume. Chronova's own volume service migrates no volumes, so callers with the right request the swap directly.
+//! By default only administrators and services may swap a volume. The swap is a part of Cinder's migration of an attached
+//! volume: Cinder's account requests it, and waits for its end. Chronova's own volume service migrates no volumes, so
+//! callers with the right request the swap directly.
 
 use chronova_actors::instance::InstanceVolumeRequest;
 use chronova_actors::operations::server_volumes::{AttachVolumeRequest, VolumeTerms};

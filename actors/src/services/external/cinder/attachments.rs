@@ -46,7 +46,11 @@ impl CinderVolumes {
         Ok(shown(&self.must(&self.caller(meta).await?, &CinderCall::post("attachments", body)).await?)?.id)
     }
 
-    async fn attachment(&self, caller: &CinderCaller, id: AttachmentId) -> Result<CinderAttachment, PortError> {
+    pub(super) async fn attachment(
+        &self,
+        caller: &CinderCaller,
+        id: AttachmentId,
+    ) -> Result<CinderAttachment, PortError> {
         shown(&self.must(caller, &CinderCall::get(format!("attachments/{id}"))).await?)
     }
 

@@ -69,6 +69,8 @@ pub(super) struct CinderVolume {
     volume_image_metadata: Option<Map<String, Value>>,
     #[serde(default)]
     attachments: Vec<CinderVolumeAttachment>,
+    /// Only an administrator of Cinder sees it.
+    pub migration_status: Option<String>,
     pub created_at: Option<String>,
 }
 

@@ -4,6 +4,7 @@
 //! - [`documents`]: volumes, snapshots and attachments as Cinder shows them;
 //! - [`connections`]: how a host reaches a volume, from an attachment's `connection_info`;
 //! - [`attachments`]: the calls on attachments, as of microversion 3.44;
+//! - [`migrations`]: the end of Cinder's own migration of an attached volume;
 //! - [`volumes`]: the port.
 //!
 //! Invariants: a change that a user asked for carries the user's token as long as Chronova has the token. So Cinder
@@ -17,6 +18,7 @@ pub mod attachments;
 pub mod calls;
 pub mod connections;
 pub mod documents;
+pub mod migrations;
 pub mod volumes;
 
 #[cfg(test)]

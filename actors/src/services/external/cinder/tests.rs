@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod migrations;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -14,8 +14,8 @@ use super::documents::{
     CinderSnapshot, CinderVolume, CinderVolumeType, PROPOSED, new_snapshot, new_volume, no_snapshot, no_volume,
 };
 use crate::ports::{
-    Connection, NewContent, NewSnapshot, NewVolume, PortError, ServiceCaller, SnapshotInfo, UserVolumeCall, VolumeInfo,
-    VolumeService,
+    Connection, NewContent, NewSnapshot, NewVolume, PortError, ServiceCaller, SnapshotInfo, UserVolumeCall,
+    VolumeExchange, VolumeInfo, VolumeService,
 };
 
 /// The filter of a list by a proposed id. Cinder reads it as a literal of Python.
@@ -344,6 +344,19 @@ impl VolumeService for CinderVolumes {
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         self.release_all_but(volume, instance, keep, &meta).await
+    }
+
+    async fn is_migration(&self, old: VolumeId, new: VolumeId) -> Result<bool, PortError> {
+        self.awaits_completion(old, new).await
+    }
+
+    async fn end_migration(
+        &self,
+        exchange: VolumeExchange,
+        failed: bool,
+        meta: Arc<Meta>,
+    ) -> Result<VolumeId, PortError> {
+        self.end_migration_of(exchange, failed, &meta).await
     }
 
     async fn network_disk(
