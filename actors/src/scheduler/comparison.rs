@@ -91,6 +91,7 @@ mod tests {
             ("b", "s<= a"),
             ("12310321", "<in> 11"),
             ("['aes', 'mmx', 'aux']", "<all-in> txt 3dnow"),
+            ("['aes', 'mmx', 'aux']", "<all-in> aes 3dnow"),
             ("13", "<or> 11 <or> 12"),
             ("x86", ">="),
             ("a", "b"),

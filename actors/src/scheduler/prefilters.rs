@@ -160,9 +160,10 @@ fn zone(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     });
 }
 
-/// Applies `[scheduler] query_placement_for_image_type_support`.
+/// Applies `[scheduler] query_placement_for_image_type_support`. As in Nova, the format of the image does not matter for
+/// a root disk that is a volume.
 fn image_type(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
-    let Some(image) = &context.request.image else { return };
+    let Some(image) = context.request.image.as_ref().filter(|_| !context.request.volume_backed) else { return };
     let name = format!("COMPUTE_IMAGE_TYPE_{}", image.format.to_uppercase());
     if !context.options.prefilters.query_placement_for_image_type_support {
         return;

@@ -23,6 +23,8 @@ pub struct RequestSpec {
     pub project: ProjectId,
     pub flavor: Arc<FlavorSnapshot>,
     pub image: Option<Arc<ImageSnapshot>>,
+    /// Whether the root disk is a volume. The host then never reads the image.
+    pub volume_backed: bool,
     pub hints: BTreeMap<String, Vec<String>>,
     pub zone: Option<String>,
     /// A forced host, which skips the filters: `zone:host:node`.
@@ -69,6 +71,7 @@ impl RequestSpec {
             project,
             flavor,
             image: None,
+            volume_backed: false,
             hints: BTreeMap::new(),
             zone: None,
             forced_host: None,
@@ -112,7 +115,8 @@ impl RequestSpec {
     /// Updates the request to the server's present hardware.
     pub fn take_hardware(&mut self, server: &Alive) {
         self.image = server.shared_hardware_image();
-        if server.is_volume_backed() {
+        self.volume_backed = server.is_volume_backed();
+        if self.volume_backed {
             // The root disk is a volume and uses no disk space of the host.
             Arc::make_mut(&mut self.flavor).root_gib = 0;
         }

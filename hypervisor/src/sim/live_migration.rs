@@ -418,16 +418,20 @@ impl LiveMigration for SimHost {
             if migrating.to == self.index {
                 state.presence = GuestPresence::Arriving;
             } else if migrating.from == self.index {
-                let memory_total = machine.guests.get(&instance).map_or(0, |guest| guest.memory_mib << 20);
+                let guest = machine.guests.get(&instance);
+                let memory_total = guest.map_or(0, |guest| guest.memory_mib << 20);
+                let disk_total = guest.filter(|_| migrating.copied).map_or(0, |guest| guest.disk_gib << 30);
                 let whole = travel.takes.as_millis().max(1);
                 let gone = migrating.began.elapsed().as_millis().min(whole);
-                let across = u64::try_from(u128::from(memory_total) * gone / whole).unwrap_or(memory_total);
-                let memory_remaining = memory_total - across;
+                let across = |total: u64| u64::try_from(u128::from(total) * gone / whole).unwrap_or(total);
+                let (memory_processed, disk_processed) = (across(memory_total), across(disk_total));
                 state.departing = Some(MigrationProgress {
                     memory_total,
-                    memory_processed: across,
-                    memory_remaining,
-                    ..MigrationProgress::default()
+                    memory_processed,
+                    memory_remaining: memory_total - memory_processed,
+                    disk_total,
+                    disk_processed,
+                    disk_remaining: disk_total - disk_processed,
                 });
                 state.in_post_copy = migrating.post_copy;
             }

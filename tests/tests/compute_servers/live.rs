@@ -234,7 +234,7 @@ async fn a_running_migration_looks_like_its_samples() {
     }
 }
 
-/// The memory that has moved grows while the migration runs, and the rest shrinks.
+/// The part of the memory and of the copied disk that has moved grows while the migration runs, and the rest shrinks.
 #[actix_rt::test]
 async fn the_bytes_of_a_running_migration_are_refreshed() {
     let subject = Subject::new().await;
@@ -243,14 +243,17 @@ async fn the_bytes_of_a_running_migration_are_refreshed() {
     let moved = async || {
         let path = format!("/servers/{}/migrations/{number}", subject.id);
         let one = subject.api.get(&path, "2.23").await["migration"].take();
-        let bytes = ["memory_total_bytes", "memory_processed_bytes", "memory_remaining_bytes"];
-        let [total, processed, remaining] = bytes.map(|key| one[key].as_u64().unwrap());
-        assert_eq!((total, processed + remaining), (512 << 20, total), "{one}");
-        processed
+        [("memory", 512_u64 << 20), ("disk", 1 << 30)].map(|(kind, whole)| {
+            let bytes = ["total", "processed", "remaining"].map(|name| one[format!("{kind}_{name}_bytes")].as_u64());
+            let [total, processed, remaining] = bytes.map(Option::unwrap);
+            assert_eq!((total, processed + remaining), (whole, whole), "{kind}: {one}");
+            processed
+        })
     };
-    assert!(moved().await < 256 << 20, "half of the memory has moved at the start");
+    let [memory, disk] = moved().await;
+    assert!(memory < 256 << 20 && disk < 512 << 20, "half has moved at the start");
     subject.api.world.fleet.set_travel(Duration::from_millis(1));
-    while moved().await < 512 << 20 {
+    while moved().await != [512 << 20, 1 << 30] {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -107,6 +107,12 @@ async fn a_guest_with_nodes_is_on_the_cell_of_its_network() {
         assert_eq!(act(&api, &id, json!({"migrate": null})).await.status, 202);
         assert_eq!(act(&api, &id, json!({"confirmResize": null})).await.status, 204);
         assert_eq!(topology(&api, &id, ADMIN).await["nodes"][0]["host_node"], near, "after a move");
+        let host = async || api.get(&format!("/servers/{id}"), "2.1").await["server"]["OS-EXT-SRV-ATTR:host"].take();
+        let before = host().await;
+        let live = json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
+        assert_eq!(act(&api, &id, live).await.status, 202);
+        assert_ne!(host().await, before);
+        assert_eq!(topology(&api, &id, ADMIN).await["nodes"][0]["host_node"], near, "after a live migration");
         // A guest without nodes is not affected.
         assert_eq!(create(&api, "two", "1", None).await.status, 202);
         api.stop().await;

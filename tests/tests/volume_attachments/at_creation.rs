@@ -512,3 +512,24 @@ async fn the_older_syntax_boots_from_the_root_device_name() {
     assert_eq!(volume_now(&api, root.as_str().unwrap()).await["snapshot_id"], json!(snapshot));
     api.stop().await;
 }
+
+/// With `[scheduler] query_placement_for_image_type_support`, a host must support the format of a server's image. The
+/// format does not matter if the root disk is a volume that is made of the image.
+#[actix_rt::test]
+async fn the_format_of_an_image_binds_no_server_on_a_volume() {
+    let mut world = World::new(1);
+    world.options.scheduler.prefilters.query_placement_for_image_type_support = true;
+    // The images of the world have this format.
+    world.options.hosts.excluded_image_types = vec!["raw".to_owned()];
+    let api = Api::start_of(world, "", None).await;
+    let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 1,
+        "boot_index": 0, "delete_on_termination": true});
+    let on_volume = json!({"name": "on-volume", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+        "block_device_mapping_v2": [root]});
+    for (request, status) in [(Api::wish("local"), "ERROR"), (on_volume, "ACTIVE")] {
+        let id = api.server(OWNER, request.clone()).await;
+        assert_eq!(api.get(&format!("/servers/{id}"), "2.1").await["server"]["status"], status, "{request}");
+    }
+    api.world.check().await;
+    api.stop().await;
+}

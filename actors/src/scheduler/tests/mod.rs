@@ -347,6 +347,7 @@ fn a_forced_host_skips_the_filters_and_a_requested_one_does_not() {
     assert_eq!(cell.names(&forced("H2")), ["h2"], "the case of the name does not matter");
     assert_eq!(cell.names(&forced("h4")), Vec::<String>::new(), "a forced host still needs capacity");
     assert_eq!(cell.names(&wanted("h1")), ["h1"]);
+    assert_eq!(cell.names(&wanted("H1")), ["h1"], "the case of a requested host's name does not matter either");
     assert_eq!(cell.names(&wanted("h2")), Vec::<String>::new());
     let none = cell.decide(&wanted("h9")).reasons;
     assert_eq!(none.lacks.as_deref(), Some("the requested host cannot take the server"));
@@ -408,6 +409,8 @@ fn prefilters_narrow_by_traits_aggregates_and_projects() {
     cell.options.prefilters.query_placement_for_image_type_support = true;
     assert_eq!(cell.fitting(&imaged(&[])), ["h1"]);
     assert_eq!(cell.fitting(&small()), ["h1", "h2"], "without an image there is no type");
+    let on_volume = RequestSpec { volume_backed: true, ..imaged(&[]) };
+    assert_eq!(cell.fitting(&on_volume), ["h1", "h2"], "the host does not read the image of a root volume");
     let unheard = ImageSnapshot { format: "unheard".into(), ..image_with(&[]) };
     let unheard = RequestSpec { image: Some(unheard.into()), ..small() };
     let log = logged(|| assert_eq!(cell.fitting(&unheard), ["h1", "h2"], "a format without a trait is skipped"));
