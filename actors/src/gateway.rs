@@ -3,20 +3,24 @@
 use std::sync::Arc;
 
 use chronova_events::clock::Clock;
-use chronova_events::envelope::Meta;
+use chronova_events::envelope::{Meta, StreamId};
+use chronova_events::fold::Fold;
+use chronova_events::installation::{InstallationEvent, LogGeneration};
+use chronova_events::registry::NounEvent;
 use chronova_events::store::{AppendRight, EventStore, StoreError};
 
-use crate::aggregate::{AggregateRoot, CommandError, Committed};
+use crate::aggregate::{AggregateRoot, CommandError, Committed, EventOf};
 use crate::shell::arbiters::Arbiters;
 use crate::shell::directory::ActorDirectory;
 use crate::shell::entity::{EntityContext, IDLE};
+use crate::shell::folding::{self, StateKeeping};
 
 /// An aggregate that the gateway can reach. Only the table below implements this trait.
 pub trait Reachable: AggregateRoot + Sized {
     fn directory(gateway: &CommandGateway) -> &ActorDirectory<Self>;
 }
 
-/// Defines [`CommandGateway`]: one line per aggregate.
+/// Defines [`CommandGateway`] and what is done with the state of a stream: one line per aggregate.
 macro_rules! gateway {
     ($( $field:ident: $aggregate:ty, )+) => {
         /// The actors of all aggregates.
@@ -60,6 +64,31 @@ macro_rules! gateway {
                     right,
                 })
             }
+        }
+
+        /// Keeps the state of `stream` in a snapshot, because its events leave the log's file. A stream without an
+        /// aggregate has no state.
+        ///
+        /// # Errors
+        /// The log cannot be read or written, or the snapshot is not the state.
+        pub async fn keep_state(store: &dyn EventStore, stream: &StreamId) -> Result<StateKeeping, StoreError> {
+            let noun = stream.category();
+            $( if noun == <EventOf<$aggregate> as NounEvent>::NOUN {
+                type Kept = <$aggregate as AggregateRoot>::State;
+                return Box::pin(folding::keep_state::<Kept>(store, stream, <$aggregate>::has_ended)).await;
+            } )+
+            if *stream == LogGeneration::stream() {
+                return folding::keep_state::<LogGeneration>(store, stream, |_| false).await;
+            }
+            Ok(StateKeeping::NotNeeded)
+        }
+
+        /// The version of the states of the streams in a category; `None` if they have no state.
+        pub fn state_version(category: &str) -> Option<u32> {
+            $( if category == <EventOf<$aggregate> as NounEvent>::NOUN {
+                return Some(<<$aggregate as AggregateRoot>::State as Fold>::STATE_VERSION);
+            } )+
+            (category == InstallationEvent::NOUN).then_some(LogGeneration::STATE_VERSION)
         }
 
         $( impl Reachable for $aggregate {

@@ -114,9 +114,13 @@ impl ColdFrame {
     /// Unpacks a frame, and compares its events with the chain.
     fn read(archive: &dyn FilePlace, place: &FramePlace<'_>) -> Result<Self, StoreError> {
         let path = archive.path_of(place.segment.file_name());
-        let lost = |error: std::io::Error| StoreError::Corrupt {
-            position: place.first(),
-            reason: format!("the archive cannot be read: {}: {error}", path.display()),
+        let lost = |error: std::io::Error| {
+            let (position, is_away) = (place.first(), error.kind() == std::io::ErrorKind::TimedOut);
+            let reason = format!("the archive cannot be read: {}: {error}", path.display());
+            match is_away {
+                true => StoreError::ArchiveAway { position, reason },
+                false => StoreError::Corrupt { position, reason },
+            }
         };
         let bytes = place.bytes(archive).map_err(lost)?;
         let mut lines = Vec::new();
@@ -161,8 +165,8 @@ impl ColdEvents {
     /// Reads events after `after` and up to `last`: at least one, and at most those of one frame.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] names the first event that the archive does not have as it was written, and says whether
-    /// the archive can be read at all.
+    /// [`StoreError::Corrupt`] names the first event that the archive does not have as it was written.
+    /// [`StoreError::ArchiveAway`]: the archive's place cannot be read now.
     pub fn read(&self, after: u64, last: u64, keys: Option<&Arc<KeyRing>>) -> Result<Vec<Recorded>, StoreError> {
         let frame = self.frame(after + 1)?;
         // An unordered manifest may name a frame without the event. Its first read is then the error, so callers make
@@ -247,7 +251,14 @@ impl ColdEvents {
         }
         let lost = |reason: String| StoreError::Corrupt { position, reason };
         let segments = self.segments(position);
-        let segments = segments.map_err(|fault| lost(format!("the archive cannot be read: {fault}")))?;
+        let segments = segments.map_err(|fault| {
+            let reason = format!("the archive cannot be read: {fault}");
+            match fault {
+                // The place does not answer, or it is not there.
+                ArchiveFault::File { .. } => StoreError::ArchiveAway { position, reason },
+                _ => lost(reason),
+            }
+        })?;
         let Some(place) = place_of(&segments, position) else {
             return Err(lost(format!("the archive in {} does not have the event", self.address())));
         };

@@ -169,6 +169,10 @@ impl Fault {
                 "The disk of the event log is full; nothing was changed. The service goes on by itself once there is \
                  room."
             }
+            StoreError::ArchiveAway { .. } => {
+                "The request needs events that are in the archive of the event log, and the archive cannot be read now; \
+                 nothing was changed. Try again later."
+            }
             _ => "The event log is not available; nothing was changed. Try again.",
         };
         Self::unavailable(message).caused_by(cause)

@@ -9,7 +9,7 @@
 //! the missing entries are added when the log is opened. It also has the events that are in the archive alone
 //! ([`super::floor`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension};
@@ -111,6 +111,32 @@ pub(super) fn below(
         }
     }
     Ok(found)
+}
+
+/// The streams with an event after `after` up to `until`. Reads the whole index for the part that is in the archive.
+pub(super) fn streams(
+    connection: &Connection,
+    floor: u64,
+    (after, until): (u64, u64),
+) -> rusqlite::Result<Vec<StreamId>> {
+    let mut numbers = BTreeSet::new();
+    let mut add = |table: &str, from: u64, to: u64| {
+        let sql = format!("SELECT DISTINCT stream FROM {table} WHERE position > ?1 AND position <= ?2");
+        let mut statement = connection.prepare(&sql)?;
+        for number in statement.query_map([bound(from), bound(to)], |row| row.get::<_, i64>(0))? {
+            numbers.insert(number?);
+        }
+        Ok::<(), rusqlite::Error>(())
+    };
+    if after < floor {
+        add("events_by_stream", after, until.min(floor))?;
+    }
+    add("events", after.max(floor), until)?;
+    let mut name = connection.prepare_cached("SELECT name FROM streams WHERE id = ?1")?;
+    let named = numbers
+        .into_iter()
+        .map(|number| name.query_row([number], |row| Ok(StreamId::from_stored(row.get_ref(0)?.as_str()?))));
+    named.collect()
 }
 
 /// The position of a revision of a stream, from the index alone.

@@ -2,7 +2,8 @@
 //!
 //! The row `floor` of the table `meta` has its position, `floor_hash` its hash, and `archive` the archive's address. The
 //! step that removes events from the file also raises the floor, in one transaction. So at every moment an event is in
-//! the file, or it is at or below the floor. Readers take their rows and the floor from one snapshot of the file, and
+//! the file, or it is at or below the floor. The first step also notes the id of the log's first event (`first_event`),
+//! because the id names the installation, which each start needs to know. Readers take their rows and the floor from one snapshot of the file, and
 //! read the events up to the floor from the archive.
 //!
 //! The index by stream and the names of streams keep their rows. So the events of a stream are found in the archive by
@@ -12,6 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
+use uuid::Uuid;
 
 use super::row::{Kinds, signed, unsigned};
 use super::schema::{ARCHIVED, bound};
@@ -19,6 +21,7 @@ use super::{by_stream, error};
 use crate::archive::cold::ColdEvents;
 use crate::chain::{Anchor, EventHash};
 use crate::envelope::Position;
+use crate::ids::EventId;
 use crate::place::{self, PlaceAddress};
 use crate::store::StoreError;
 
@@ -31,6 +34,8 @@ pub(super) struct ArchiveReader(Arc<Mutex<Option<Arc<ColdEvents>>>>);
 pub(super) struct FloorStep {
     pub(super) to: Anchor,
     pub(super) archive: String,
+    /// The id of the log's first event; `None` keeps the present note.
+    pub(super) first: Option<EventId>,
 }
 
 /// A snapshot of the file for several queries, unless the caller has one already.
@@ -65,6 +70,16 @@ pub(super) fn anchor(connection: &Connection) -> Result<Anchor, StoreError> {
         || StoreError::Corrupt { position, reason: "the hash at the floor of the file is damaged".to_owned() };
     let hash = hash.and_then(|bytes| EventHash::from_slice(&bytes)).ok_or_else(damaged)?;
     Ok(Anchor { position: Position(position), hash })
+}
+
+/// The noted id of the log's first event; `None` if the file has all events, and if an older program has moved them.
+pub(super) fn first_event(connection: &Connection) -> Result<Option<EventId>, StoreError> {
+    let noted: Option<Vec<u8>> = connection
+        .prepare_cached("SELECT value FROM meta WHERE key = 'first_event'")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)).optional())
+        .map_err(|e| error::explain(&e, 1))?;
+    let damaged = |_| StoreError::Corrupt { position: 1, reason: "the id of the first event is damaged".to_owned() };
+    noted.map(|bytes| Uuid::from_slice(&bytes).map(EventId)).transpose().map_err(damaged)
 }
 
 /// The address of the archive that has the events up to the floor.
@@ -144,5 +159,8 @@ pub(super) fn raise(connection: &Connection, step: &FloorStep) -> rusqlite::Resu
     put.execute(rusqlite::params!["floor", signed(to.0)])?;
     put.execute(rusqlite::params!["floor_hash", step.to.hash.0.as_slice()])?;
     put.execute(rusqlite::params!["archive", step.archive])?;
+    if let Some(first) = step.first {
+        put.execute(rusqlite::params!["first_event", first.0.as_bytes().as_slice()])?;
+    }
     connection.pragma_update(None, "user_version", ARCHIVED)
 }

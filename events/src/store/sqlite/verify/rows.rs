@@ -338,7 +338,7 @@ impl<'a> RowVerifier<'a> {
 /// Why an event is damaged. The finding already names its position.
 fn reason_of(error: StoreError) -> String {
     match error {
-        StoreError::Corrupt { reason, .. } => reason,
+        StoreError::Corrupt { reason, .. } | StoreError::ArchiveAway { reason, .. } => reason,
         other => other.to_string(),
     }
 }

@@ -1,0 +1,64 @@
+//! Keeps the states of streams in the log's file when their events leave it.
+//!
+//! A start loads the states of some streams: the users of the embedded identity service, servers, hosts, unfinished
+//! processes. Each of them has a snapshot before its first events leave the file, so that a start needs no archive. An
+//! erasure destroys the keys of all snapshots, and a new version of the program may not read older ones. Such snapshots
+//! are written again as soon as the archive can be read.
+
+use std::collections::HashSet;
+
+use chronova_actors::gateway::{keep_state, state_version};
+use chronova_actors::shell::folding::StateKeeping;
+use chronova_events::envelope::{Position, StreamId};
+use chronova_events::store::StoreError;
+use chronova_events::store::sqlite::{KeptSnapshot, SqliteStore};
+
+use super::super::progress_line::ProgressLine;
+
+/// Writes a snapshot of every stream with an event after `after` up to `until`, if a start may load the stream. Each
+/// one is the state that all events of its stream fold into. Returns the number of snapshots.
+///
+/// # Errors
+/// An event cannot be read, or a snapshot cannot be written or is not the state. Nothing may leave the file then.
+pub(super) async fn keep(log: &SqliteStore, after: Position, until: Position) -> Result<u64, StoreError> {
+    let known = log.kept_snapshots().await?;
+    write(log, &known, log.streams_between(after, until).await?).await
+}
+
+/// Writes the snapshots again that nobody can read any more, of a log whose first events are in the archive. Returns
+/// their number.
+///
+/// # Errors
+/// As for [`keep`].
+pub(crate) async fn renew(log: &SqliteStore) -> Result<u64, StoreError> {
+    if log.archived().await?.end.position == Position::START {
+        return Ok(0);
+    }
+    let known = log.kept_snapshots().await?;
+    let is_usable =
+        |kept: &KeptSnapshot| kept.is_readable && state_version(kept.stream.category()) == Some(kept.state_version);
+    let lost = known.iter().filter(|kept| !is_usable(kept)).map(|kept| kept.stream.clone()).collect();
+    write(log, &known, lost).await
+}
+
+async fn write(log: &SqliteStore, known: &[KeptSnapshot], streams: Vec<StreamId>) -> Result<u64, StoreError> {
+    let (mut written, mut ended) = (0, HashSet::new());
+    let mut progress = ProgressLine::new("keeps the states of streams", 0, streams.len() as u64);
+    for (stream, nth) in streams.into_iter().zip(1..) {
+        match keep_state(log, &stream).await? {
+            StateKeeping::Kept => written += 1,
+            StateKeeping::NotNeeded => {
+                ended.insert(stream);
+            }
+        }
+        progress.at(nth);
+    }
+    drop(progress);
+    // The snapshots from the time before the end.
+    let needless: Vec<StreamId> =
+        known.iter().map(|kept| kept.stream.clone()).filter(|of| ended.contains(of)).collect();
+    if !needless.is_empty() {
+        log.forget_for_ever(needless).await?;
+    }
+    Ok(written)
+}
