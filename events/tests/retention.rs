@@ -3,6 +3,7 @@
 
 mod s3;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::sqlite::retention::STEP;
 use chronova_events::store::sqlite::verify::{Verification, VerifyOptions, verify};
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
-use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
+use chronova_events::store::{AppendError, EventStore, Expected, StoreError, StreamSnapshot};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -367,14 +368,21 @@ async fn an_archive_that_lacks_events_or_is_of_another_log_is_refused() {
 async fn a_log_opens_without_its_archive_and_names_it() {
     let (_folder, path, cold, model) = log(60).await;
     let store = open(&path);
+    let first = store.first_event().await.unwrap();
     prune(&store, &cold, 50).await;
     store.close().await;
     let away = cold.with_extension("away");
     std::fs::rename(&cold, &away).unwrap();
     let store = open(&path);
     assert_eq!(store.read_all(Position(50), 100).await.unwrap().len(), 10);
-    let lost = store.read_all(Position(49), 1).await.unwrap_err().to_string();
-    assert!(lost.contains("archive"), "{lost}");
+    let lost = store.read_all(Position(49), 1).await.unwrap_err();
+    assert!(matches!(lost, StoreError::ArchiveAway { position: 50, .. }), "{lost:?}");
+    let told = lost.to_string();
+    assert!(told.contains("the archive cannot be read") && told.contains(cold.to_str().unwrap()), "{told}");
+    // The file notes the first event, which names the installation.
+    assert!(first.is_some());
+    assert_eq!(store.first_event().await.unwrap(), first);
+    assert_eq!(ReadOnlyLog::open(&path).unwrap().first_event().await.unwrap(), first);
     fill(&*store, &*model, 5).await;
     // The archive may lie elsewhere, if the log is told.
     store.move_to_archive(Position(50), at(&away), |_| ControlFlow::Continue(())).await.unwrap();
@@ -400,6 +408,52 @@ async fn a_stream_goes_on_after_its_archived_events() {
     assert_eq!(all.len() as u64, before + 1);
     store.close().await;
     assert_whole(&path, 31);
+}
+
+#[tokio::test]
+async fn the_streams_of_a_part_are_found_in_the_file_and_in_the_archive() {
+    let (_folder, path, cold, model) = log(700).await;
+    let store = open(&path);
+    fill(&*store, &*model, 5).await;
+    prune(&store, &cold, 600).await;
+    for (after, until) in [(0, 705), (0, 500), (500, 600), (0, 600), (550, 701), (600, 705), (700, 705), (705, 705)] {
+        let part = model.read_all(Position(after), usize::try_from(until - after).unwrap()).await.unwrap();
+        let expected: BTreeSet<StreamId> = part.iter().map(|recorded| recorded.stream.clone()).collect();
+        let found = store.streams_between(Position(after), Position(until)).await.unwrap();
+        assert_eq!(found.len(), expected.len(), "after {after} up to {until}");
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected, "after {after} up to {until}");
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_forgotten_snapshot_is_known_until_nobody_needs_it() {
+    let (_folder, path, _, _) = log(30).await;
+    let store = open(&path);
+    let snapshot = StreamSnapshot { revision: Revision(3), state_version: 2, bytes: b"a state".to_vec() };
+    let known = async || {
+        let all = store.kept_snapshots().await.unwrap();
+        all.into_iter().map(|kept| (kept.stream, kept.state_version, kept.is_readable)).collect::<Vec<_>>()
+    };
+    assert!(known().await.is_empty());
+    for n in 0..2 {
+        store.save_snapshot(&stream(n), snapshot.clone()).await.unwrap();
+    }
+    assert_eq!(known().await, [(stream(0), 2, true), (stream(1), 2, true)]);
+    let keys = store.keys().unwrap();
+    keys.destroy(&DataSubject::Caches, keys.next()).unwrap();
+    assert_eq!(known().await, [(stream(0), 2, false), (stream(1), 2, false)]);
+    store.save_snapshot(&stream(0), snapshot.clone()).await.unwrap();
+    assert_eq!(known().await, [(stream(0), 2, true), (stream(1), 2, false)]);
+    store.forget(&[stream(0), stream(2)]).await.unwrap();
+    assert_eq!(store.load_snapshot(&stream(0)).await.unwrap(), None);
+    assert_eq!(known().await, [(stream(0), 0, false), (stream(1), 2, false)]);
+    store.forget_for_ever(vec![stream(0)]).await.unwrap();
+    assert_eq!(known().await, [(stream(1), 2, false)]);
+    store.save_snapshot(&stream(1), snapshot.clone()).await.unwrap();
+    assert_eq!(store.load_snapshot(&stream(1)).await.unwrap(), Some(snapshot));
+    store.close().await;
+    assert_whole(&path, 30);
 }
 
 #[tokio::test]

@@ -102,3 +102,30 @@ fn a_log_with_its_archive_in_an_object_store_answers_every_command() {
     assert_eq!(done(cloud.command(&["audit", "--without-index"])), before);
     assert!(server.requests().is_empty());
 }
+
+#[test]
+fn a_start_needs_no_object_store() {
+    let server = ObjectServer::start();
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let goods = cloud.furnish();
+    let old = cloud.server(&goods, "old", &serde_json::json!({}));
+    cloud.stop();
+    let place = server.address("archive", cloud.folder.path());
+    let told = done(cloud.command(&["log", "prune", "--older-than", "0s", "--archives", &place]));
+    assert!(told.contains(&format!("are in s3://{BUCKET}/archive\n")), "{told}");
+    // Without key and cache, nothing can be read there.
+    std::fs::remove_file(cloud.folder.path().join("s3.key")).unwrap();
+    std::fs::remove_dir_all(cloud.data().join("archive.s3")).unwrap();
+    server.requests();
+    cloud.start();
+    cloud.delete_server(&old);
+    cloud.server(&goods, "new", &serde_json::json!({}));
+    assert!(server.requests().is_empty() && !cloud.log().contains("the archive cannot be read"), "{}", cloud.log());
+    cloud.stop();
+    let (code, told) = cloud.command(&["audit", "--without-index"]);
+    assert!(code == 2 && told.contains(&format!("s3://{BUCKET}/archive")), "{told}");
+    // The actors went on where the archived events end.
+    ObjectServer::key_file(cloud.folder.path());
+    assert!(done(cloud.command(&["audit", "verify"])).contains("the log is whole"));
+}
