@@ -73,7 +73,7 @@ pub(super) struct ControlPlane {
     leader: Option<Leader>,
     event_log: EventLog,
     index: IndexKeeper,
-    /// `None` without a policy, and for a log that keeps all its events.
+    /// `None` for a log that keeps all its events.
     retention: Option<RetentionKeeper>,
     log_server: Option<chronova_web::eventstoredb::LogServer>,
 }

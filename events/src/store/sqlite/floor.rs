@@ -2,9 +2,9 @@
 //!
 //! The row `floor` of the table `meta` has its position, `floor_hash` its hash, and `archive` the archive's address. The
 //! step that removes events from the file also raises the floor, in one transaction. So at every moment an event is in
-//! the file, or it is at or below the floor. The first step also notes the id of the log's first event (`first_event`),
-//! because the id names the installation, which each start needs to know. Readers take their rows and the floor from one snapshot of the file, and
-//! read the events up to the floor from the archive.
+//! the file, or it is at or below the floor. Readers take their rows and the floor from one snapshot of the file, and
+//! read the events up to the floor from the archive. Each step also notes the id of the log's first event in the row
+//! `first_event`: it names the installation, which each start needs to know.
 //!
 //! The index by stream and the names of streams keep their rows. So the events of a stream are found in the archive by
 //! their positions, and revisions go on after the removed ones.
