@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use chronova_events::archive::cold::ColdEvents;
 use chronova_events::archive::{Manifest, manifests, segment};
 use chronova_events::envelope::{Meta, NewEvent, Position, Revision, StreamId, Timestamp};
 use chronova_events::ids::InstanceId;
@@ -390,6 +392,35 @@ async fn a_log_opens_without_its_archive_and_names_it() {
     equals_model(&*store, &*model).await;
     store.close().await;
     assert_whole(&path, 65);
+}
+
+#[tokio::test]
+async fn an_archive_that_is_away_is_asked_again_after_a_pause() {
+    let (_folder, path, cold, _) = log(60).await;
+    let store = open(&path);
+    prune(&store, &cold, 50).await;
+    store.close().await;
+    let away = cold.with_extension("away");
+    let (long, none) = (Duration::from_hours(1), Duration::ZERO);
+    // Without a pause each read asks the place.
+    for (pause, is_asked) in [(None, true), (Some(none), true), (Some(long), false)] {
+        let events = match pause {
+            Some(pause) => ColdEvents::new(at(&cold)).sparing(pause),
+            None => ColdEvents::new(at(&cold)),
+        };
+        std::fs::rename(&cold, &away).unwrap();
+        for position in [7, 8] {
+            let lost = events.event(position, None).unwrap_err();
+            assert!(matches!(lost, StoreError::ArchiveAway { position: found, .. } if found == position), "{lost:?}");
+        }
+        std::fs::rename(&away, &cold).unwrap();
+        assert_eq!(events.event(7, None).is_ok(), is_asked, "pause {pause:?}");
+    }
+    // Events in memory are read without the place.
+    let events = ColdEvents::new(at(&cold)).sparing(long);
+    assert_eq!(events.event(7, None).unwrap().position, Position(7));
+    std::fs::rename(&cold, &away).unwrap();
+    assert_eq!(events.event(8, None).unwrap().position, Position(8));
 }
 
 #[tokio::test]

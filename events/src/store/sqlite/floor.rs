@@ -11,6 +11,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 use uuid::Uuid;
@@ -25,9 +26,19 @@ use crate::ids::EventId;
 use crate::place::{self, PlaceAddress};
 use crate::store::StoreError;
 
+/// How long an archive that could not be read is not asked again.
+const PAUSE: Duration = Duration::from_secs(5);
+
 /// Opens the archive once for all readers of a log.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ArchiveReader(Arc<Mutex<Option<Arc<ColdEvents>>>>);
+pub(super) struct ArchiveReader(Arc<Mutex<Option<OpenedArchive>>>);
+
+#[derive(Debug, Clone)]
+struct OpenedArchive {
+    cold: Arc<ColdEvents>,
+    /// Whether the archive has the event at the floor.
+    is_ours: bool,
+}
 
 /// One step of a removal: the new floor, and the archive that has the events up to it.
 #[derive(Debug)]
@@ -122,19 +133,23 @@ pub(super) fn note_of(path: &Path, address: &PlaceAddress) -> Result<String, Sto
 pub(super) fn archive(connection: &Connection, kinds: &Kinds) -> Result<Arc<ColdEvents>, StoreError> {
     let address = address(connection)?;
     let opened = || kinds.archive.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(cold) = opened().as_ref().filter(|cold| *cold.address() == address) {
-        return Ok(Arc::clone(cold));
-    }
+    let known = opened().clone().filter(|known| *known.cold.address() == address);
+    let cold = match known {
+        Some(OpenedArchive { cold, is_ours: true }) => return Ok(cold),
+        Some(OpenedArchive { cold, is_ours: false }) => cold,
+        None => Arc::new(open(connection)?.sparing(PAUSE)),
+    };
     // Other readers do not wait for this one: an object store may be slow.
-    let (floor, cold) = (anchor(connection)?, Arc::new(open(connection)?));
-    match cold.event(floor.position.0, None) {
-        Ok(event) if event.hash != Some(floor.hash) => Err(foreign(&cold, floor.position)),
-        Ok(_) => {
-            *opened() = Some(Arc::clone(&cold));
-            Ok(cold)
-        }
+    let floor = anchor(connection)?;
+    let read = cold.event(floor.position.0, None);
+    // An archive that is away is kept, because it counts the time until it is asked again.
+    let is_ours = read.as_ref().is_ok_and(|event| event.hash == Some(floor.hash));
+    let is_away = matches!(read, Err(StoreError::ArchiveAway { .. }));
+    *opened() = (is_ours || is_away).then(|| OpenedArchive { cold: Arc::clone(&cold), is_ours });
+    match read {
+        Ok(_) if !is_ours => Err(foreign(&cold, floor.position)),
         // A damaged part of the archive does not hide its other parts. The next read looks again.
-        Err(StoreError::Corrupt { .. }) => Ok(cold),
+        Ok(_) | Err(StoreError::Corrupt { .. }) => Ok(cold),
         Err(error) => Err(error),
     }
 }
