@@ -137,9 +137,6 @@ fn the_states_of_streams_are_kept_again_after_an_erasure() {
     floor(&done(&cloud, &PRUNE));
     // The erasure destroys the keys of all snapshots and checkpoints.
     assert!(done(&cloud, &ERASE).contains("erased: "));
-    cloud.start();
-    cloud.stop();
-    floor(&done(&cloud, &PRUNE));
     away(&cloud, true);
     cloud.start();
     cloud.delete_server(&id);

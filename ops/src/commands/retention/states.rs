@@ -6,14 +6,19 @@
 //! are written again as soon as the archive can be read.
 
 use std::collections::HashSet;
+use std::io::Write;
 
 use chronova_actors::gateway::{keep_state, state_version};
 use chronova_actors::shell::folding::StateKeeping;
 use chronova_events::envelope::{Position, StreamId};
 use chronova_events::store::StoreError;
 use chronova_events::store::sqlite::{KeptSnapshot, SqliteStore};
+use chronova_projections::checkpoint::Checkpoints;
 
+use super::super::log_place::LockedLog;
 use super::super::progress_line::ProgressLine;
+use super::super::rebuild::fold;
+use super::super::{CommandFailure, Exit};
 
 /// Writes a snapshot of every stream with an event after `after` up to `until`, if a start may load the stream. Each
 /// one is the state that all events of its stream fold into. Returns the number of snapshots.
@@ -39,6 +44,36 @@ pub(crate) async fn renew(log: &SqliteStore) -> Result<u64, StoreError> {
         |kept: &KeptSnapshot| kept.is_readable && state_version(kept.stream.category()) == Some(kept.state_version);
     let lost = known.iter().filter(|kept| !is_usable(kept)).map(|kept| kept.stream.clone()).collect();
     write(log, &known, lost).await
+}
+
+/// Makes the next start independent of the archive again, after a command that may have erased data.
+///
+/// # Errors
+/// Those of the command.
+pub(in crate::commands) async fn after_erasure(
+    locked: &LockedLog,
+    checkpoints: &Checkpoints,
+    exit: Result<Exit, CommandFailure>,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let (LockedLog::File(log), Ok(Exit::Yes)) = (locked, &exit) else { return exit };
+    if let Err(failure) = restore(log, checkpoints).await {
+        writeln!(out, "the next start needs the archive, because the states of streams cannot be kept: {failure}")?;
+    }
+    exit
+}
+
+/// Writes the snapshots and a checkpoint again, if events are in the archive.
+async fn restore(log: &SqliteStore, checkpoints: &Checkpoints) -> Result<(), CommandFailure> {
+    if log.archived().await?.end.position == Position::START {
+        return Ok(());
+    }
+    renew(log).await?;
+    if checkpoints.list().0.is_empty() {
+        let whole = fold(log, Position::END).await?;
+        checkpoints.save(&whole).map_err(|error| CommandFailure::Usage(error.to_string()))?;
+    }
+    Ok(())
 }
 
 async fn write(log: &SqliteStore, known: &[KeptSnapshot], streams: Vec<StreamId>) -> Result<u64, StoreError> {
