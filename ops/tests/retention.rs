@@ -112,7 +112,7 @@ fn a_start_and_the_work_after_it_need_no_archived_event() {
     cloud.delete_server(&old);
     cloud.server(&furniture, "new", &json!({}));
     assert!(!cloud.log().contains("the archive cannot be read"), "{}", cloud.log());
-    // What needs an archived event says so.
+    // A query that needs an archived event says so.
     for question in [format!("{LIST}&as_of=2"), "/chronova/v1/events?after=0".to_owned()] {
         let answer = cloud.client().get(&question).unwrap().expect(503).body.to_string();
         assert!(answer.contains("the archive cannot be read now"), "{question}: {answer}");

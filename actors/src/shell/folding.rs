@@ -91,7 +91,7 @@ pub async fn state_of<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Res
     Ok(fold_stream(store, stream).await?.state)
 }
 
-/// What became of the state of a stream whose events leave the log's file.
+/// The result of [`keep_state`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateKeeping {
     /// A snapshot has it.
