@@ -155,3 +155,39 @@ impl CommandGateway {
         self.arbiters.stop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
+    use chronova_events::envelope::{NewEvent, Timestamp};
+    use chronova_events::registry;
+    use chronova_events::store::Expected;
+    use chronova_events::store::memory::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_state_of_every_aggregate_can_be_kept() {
+        let (store, meta, mut kept) = (MemoryStore::new(), Meta::system("test"), BTreeSet::new());
+        for event in registry::samples() {
+            let (noun, _) = event.kind().split_once('.').unwrap();
+            let stream = match noun == InstallationEvent::NOUN {
+                true => LogGeneration::stream(),
+                false => StreamId::new(noun, "one"),
+            };
+            let new = NewEvent::new(event, Timestamp(1), &meta);
+            store.append(&stream, Expected::Any, vec![new]).await.unwrap();
+            // A state may end with a later event, so it is kept after each of them.
+            match keep_state(&*store, &stream).await.unwrap() {
+                StateKeeping::Kept => _ = kept.insert(noun),
+                StateKeeping::NotNeeded => assert!(state_version(noun).is_none() || kept.contains(noun), "{noun}"),
+            }
+        }
+        for noun in ["identity", "instance", "ledger", "process", "host", "image", "installation"] {
+            assert!(kept.contains(noun) && state_version(noun).is_some(), "{noun}");
+        }
+        assert!(!kept.contains("access") && !kept.contains("external"));
+    }
+}
