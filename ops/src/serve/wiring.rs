@@ -8,6 +8,7 @@ use chronova_actors::coordination::HostGate;
 use chronova_actors::erasure::error::ErasureError;
 use chronova_actors::erasure::work::Eraser;
 use chronova_actors::fleet::keeper::HostSource;
+use chronova_actors::fleet::{FleetId, FleetRoot};
 use chronova_actors::gateway::CommandGateway;
 use chronova_actors::operations::Operations;
 use chronova_actors::operations::change_fleet::ChangeFleetReject;
@@ -235,6 +236,8 @@ async fn lead(
 ) -> Result<(Leader, OpenedServices)> {
     let mut leadership = Leadership::take(member, threads()).context("cannot send commands")?;
     leadership.host_gate = host_gate(event_log);
+    // Without these changes, the start would take hosts that were added through the API for removed ones.
+    leadership.gateway.look::<FleetRoot>(&FleetId).await.context("cannot read the changes of the fleet")?;
     let services = OpenedServices::open(config, &targets, member, &leadership.gateway)?;
     services.begin(config, &leadership).await?;
     volumes::read_keyring(config, &mut targets.drivers.libvirt.images.rbd)?;
