@@ -14,11 +14,15 @@ use chronova_events::envelope::{Position, StreamId};
 use chronova_events::store::StoreError;
 use chronova_events::store::sqlite::{KeptSnapshot, SqliteStore};
 use chronova_projections::checkpoint::Checkpoints;
+use futures::future::join_all;
 
 use super::super::log_place::LockedLog;
 use super::super::progress_line::ProgressLine;
 use super::super::rebuild::fold;
 use super::super::{CommandFailure, Exit};
+
+/// The number of streams whose states are kept at the same time, so that their snapshots share transactions.
+const AT_ONCE: usize = 32;
 
 /// Writes a snapshot of every stream with an event after `after` up to `until`, if a start may load the stream. Each
 /// one is the state that all events of its stream fold into. Returns the number of snapshots.
@@ -27,7 +31,7 @@ use super::super::{CommandFailure, Exit};
 /// An event cannot be read, or a snapshot cannot be written or is not the state. Nothing may leave the file then.
 pub(super) async fn keep(log: &SqliteStore, after: Position, until: Position) -> Result<u64, StoreError> {
     let known = log.kept_snapshots().await?;
-    write(log, &known, log.streams_between(after, until).await?).await
+    write(log, &known, &log.streams_between(after, until).await?).await
 }
 
 /// Writes the snapshots again that nobody can read any more, of a log whose first events are in the archive. Returns
@@ -42,8 +46,8 @@ pub(crate) async fn renew(log: &SqliteStore) -> Result<u64, StoreError> {
     let known = log.kept_snapshots().await?;
     let is_usable =
         |kept: &KeptSnapshot| kept.is_readable && state_version(kept.stream.category()) == Some(kept.state_version);
-    let lost = known.iter().filter(|kept| !is_usable(kept)).map(|kept| kept.stream.clone()).collect();
-    write(log, &known, lost).await
+    let lost = known.iter().filter(|kept| !is_usable(kept)).map(|kept| kept.stream.clone());
+    write(log, &known, &lost.collect::<Vec<_>>()).await
 }
 
 /// Makes the next start independent of the archive again, after a command that may have erased data.
@@ -76,22 +80,24 @@ async fn restore(log: &SqliteStore, checkpoints: &Checkpoints) -> Result<(), Com
     Ok(())
 }
 
-async fn write(log: &SqliteStore, known: &[KeptSnapshot], streams: Vec<StreamId>) -> Result<u64, StoreError> {
-    let (mut written, mut ended) = (0, HashSet::new());
+async fn write(log: &SqliteStore, known: &[KeptSnapshot], streams: &[StreamId]) -> Result<u64, StoreError> {
+    let (mut written, mut done, mut ended) = (0, 0, HashSet::new());
     let mut progress = ProgressLine::new("keeps the states of streams", 0, streams.len() as u64);
-    for (stream, nth) in streams.into_iter().zip(1..) {
-        match keep_state(log, &stream).await? {
-            StateKeeping::Kept => written += 1,
-            StateKeeping::NotNeeded => {
-                ended.insert(stream);
+    for part in streams.chunks(AT_ONCE) {
+        let kept = join_all(part.iter().map(|stream| keep_state(log, stream))).await;
+        for (stream, kept) in part.iter().zip(kept) {
+            match kept? {
+                StateKeeping::Kept => written += 1,
+                StateKeeping::NotNeeded => _ = ended.insert(stream),
             }
         }
-        progress.at(nth);
+        done += part.len() as u64;
+        progress.at(done);
     }
     drop(progress);
     // The snapshots from the time before the end.
-    let needless: Vec<StreamId> =
-        known.iter().map(|kept| kept.stream.clone()).filter(|of| ended.contains(of)).collect();
+    let needless = known.iter().map(|kept| &kept.stream).filter(|stream| ended.contains(stream));
+    let needless: Vec<StreamId> = needless.cloned().collect();
     if !needless.is_empty() {
         log.forget_for_ever(needless).await?;
     }
