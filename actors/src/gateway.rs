@@ -67,18 +67,24 @@ macro_rules! gateway {
         }
 
         /// Keeps the state of `stream` in a snapshot, because its events leave the log's file. A stream without an
-        /// aggregate has no state.
+        /// aggregate has no state. `is_proved`: the present snapshot was compared with the events before it, so the fold
+        /// begins there.
         ///
         /// # Errors
         /// The log cannot be read or written, or the snapshot is not the state.
-        pub async fn keep_state(store: &dyn EventStore, stream: &StreamId) -> Result<StateKeeping, StoreError> {
+        pub async fn keep_state(
+            store: &dyn EventStore,
+            stream: &StreamId,
+            is_proved: bool,
+        ) -> Result<StateKeeping, StoreError> {
             let noun = stream.category();
             $( if noun == <EventOf<$aggregate> as NounEvent>::NOUN {
                 type Kept = <$aggregate as AggregateRoot>::State;
-                return Box::pin(folding::keep_state::<Kept>(store, stream, <$aggregate>::has_ended)).await;
+                let has_ended = <$aggregate>::has_ended;
+                return Box::pin(folding::keep_state::<Kept>(store, stream, is_proved, has_ended)).await;
             } )+
             if *stream == LogGeneration::stream() {
-                return folding::keep_state::<LogGeneration>(store, stream, |_| false).await;
+                return folding::keep_state::<LogGeneration>(store, stream, is_proved, |_| false).await;
             }
             Ok(StateKeeping::NotNeeded)
         }
@@ -180,7 +186,7 @@ mod tests {
             let new = NewEvent::new(event, Timestamp(1), &meta);
             store.append(&stream, Expected::Any, vec![new]).await.unwrap();
             // A state may end with a later event, so it is kept after each of them.
-            match keep_state(&*store, &stream).await.unwrap() {
+            match keep_state(&*store, &stream, false).await.unwrap() {
                 StateKeeping::Kept => _ = kept.insert(noun),
                 StateKeeping::NotNeeded => assert!(state_version(noun).is_none() || kept.contains(noun), "{noun}"),
             }

@@ -446,13 +446,20 @@ async fn the_streams_of_a_part_are_found_in_the_file_and_in_the_archive() {
     let (_folder, path, cold, model) = log(700).await;
     let store = open(&path);
     fill(&*store, &*model, 5).await;
+    // The first events of a third stream, which stay in the file.
+    fill(&*store, &*model, 3).await;
     prune(&store, &cold, 600).await;
-    for (after, until) in [(0, 705), (0, 500), (500, 600), (0, 600), (550, 701), (600, 705), (700, 705), (705, 705)] {
+    for (after, until) in [(0, 708), (0, 500), (500, 600), (0, 600), (550, 701), (600, 705), (703, 708), (705, 705)] {
         let part = model.read_all(Position(after), usize::try_from(until - after).unwrap()).await.unwrap();
         let expected: BTreeSet<StreamId> = part.iter().map(|recorded| recorded.stream.clone()).collect();
         let found = store.streams_between(Position(after), Position(until)).await.unwrap();
         assert_eq!(found.len(), expected.len(), "after {after} up to {until}");
-        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected, "after {after} up to {until}");
+        for part in &found {
+            let first = model.read_stream(&part.stream, Revision::NONE, 1).await.unwrap()[0].position;
+            assert_eq!(part.is_archived, first <= Position(600), "{}", part.stream);
+        }
+        let streams: BTreeSet<StreamId> = found.into_iter().map(|part| part.stream).collect();
+        assert_eq!(streams, expected, "after {after} up to {until}");
     }
     store.close().await;
 }
@@ -471,6 +478,10 @@ async fn a_forgotten_snapshot_is_known_until_nobody_needs_it() {
         store.save_snapshot(&stream(n), snapshot.clone()).await.unwrap();
     }
     assert_eq!(known().await, [(stream(1), 2, true), (stream(2), 2, true)]);
+    // A late one replaces no newer one.
+    let late = StreamSnapshot { revision: Revision(2), ..snapshot.clone() };
+    store.save_snapshot(&stream(1), late).await.unwrap();
+    assert_eq!(store.load_snapshot(&stream(1)).await.unwrap(), Some(snapshot.clone()));
     let keys = store.keys().unwrap();
     keys.destroy(&DataSubject::Caches, keys.next()).unwrap();
     assert_eq!(known().await, [(stream(1), 2, false), (stream(2), 2, false)]);

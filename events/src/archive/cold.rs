@@ -134,7 +134,9 @@ impl ColdFrame {
     fn read(archive: &dyn FilePlace, place: &FramePlace<'_>) -> Result<Self, StoreError> {
         let path = archive.path_of(place.segment.file_name());
         let lost = |error: std::io::Error| {
-            let (position, is_away) = (place.first(), error.kind() == std::io::ErrorKind::TimedOut);
+            let position = place.first();
+            // A folder that is not mounted has none of its files.
+            let is_away = error.kind() == std::io::ErrorKind::TimedOut || archive.names().is_err();
             let reason = format!("the archive cannot be read: {}: {error}", path.display());
             match is_away {
                 true => StoreError::ArchiveAway { position, reason },

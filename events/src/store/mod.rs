@@ -188,7 +188,8 @@ pub trait EventStore: Send + Sync + 'static {
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError>;
 
-    /// Stores a snapshot. The store may lose the snapshot, because it is a cache, but never returns a wrong one.
+    /// Stores a snapshot. The store may lose the snapshot or keep a newer one, because it is a cache, but never returns a
+    /// wrong one.
     async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError>;
 }
 

@@ -11,6 +11,7 @@ use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::Timestamp;
 use chronova_events::error_chain::ErrorChain;
 use chronova_events::place::{PlaceAddress, S3Access};
+use chronova_events::sealed::keys::KeySlot;
 use chronova_events::store::sqlite::SqliteStore;
 use tokio::task::JoinHandle;
 
@@ -111,11 +112,11 @@ impl RetentionKeeper {
 async fn keep(rules: Option<RetentionRules>, log: Arc<SqliteStore>) {
     let every = rules.as_ref().map_or(HOUR, |rules| rules.every);
     let pause = FIRST.min(every);
-    let mut waited = every.saturating_sub(pause);
+    let (mut waited, mut seen) = (every.saturating_sub(pause), None);
     loop {
         tokio::time::sleep(pause).await;
         waited += pause;
-        renew_states(&log).await;
+        renew_states(&log, &mut seen).await;
         if let Some(rules) = rules.as_ref().filter(|_| waited >= every) {
             move_events(rules.clone(), &log).await;
             waited = Duration::ZERO;
@@ -123,12 +124,18 @@ async fn keep(rules: Option<RetentionRules>, log: Arc<SqliteStore>) {
     }
 }
 
-/// Writes the snapshots of streams again that an erasure or another version of the program has made unusable.
-async fn renew_states(log: &Arc<SqliteStore>) {
-    let (handle, file) = (tokio::runtime::Handle::current(), Arc::clone(log));
-    match tokio::task::spawn_blocking(move || handle.block_on(states::renew(&file))).await {
-        Ok(Ok(0)) => {}
-        Ok(Ok(renewed)) => tracing::info!(renewed, "retention: wrote the states of streams into the file again"),
+/// Writes the snapshots of streams again that an erasure or another version of the program has made unusable. `seen`:
+/// the key of the snapshots at the last look.
+async fn renew_states(log: &Arc<SqliteStore>, seen: &mut Option<KeySlot>) {
+    let (handle, file, mut key) = (tokio::runtime::Handle::current(), Arc::clone(log), *seen);
+    let renew = move || handle.block_on(states::renew_since(&file, &mut key)).map(|renewed| (renewed, key));
+    match tokio::task::spawn_blocking(renew).await {
+        Ok(Ok((renewed, key))) => {
+            *seen = key;
+            if renewed > 0 {
+                tracing::info!(renewed, "retention: wrote the states of streams into the file again");
+            }
+        }
         Ok(Err(error)) => {
             tracing::warn!(%error, "the states of some streams are only in the archive, so a start needs it; trying again later");
         }

@@ -49,6 +49,14 @@ pub struct ArchivedPart {
     pub first: Option<EventId>,
 }
 
+/// A stream with events in a part of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartStream {
+    pub stream: StreamId,
+    /// Whether its first event is in the archive alone.
+    pub is_archived: bool,
+}
+
 impl SqliteStore {
     /// The part of the log that is in the archive alone.
     ///
@@ -70,7 +78,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub async fn streams_between(&self, after: Position, until: Position) -> Result<Vec<StreamId>, StoreError> {
+    pub async fn streams_between(&self, after: Position, until: Position) -> Result<Vec<PartStream>, StoreError> {
         let read = move |connection: &Connection, _: &Kinds| {
             let _snapshot = floor::snapshot(connection)?;
             let floor = floor::position(connection)?;

@@ -13,11 +13,13 @@ use crate::store::{StoreError, StreamSnapshot, sealed_snapshots};
 /// The row of `meta` that says that every snapshot of this file is encrypted.
 const SEALED: &str = "snapshots_sealed";
 
-/// Writes a sealed snapshot over an older one.
+/// Writes a sealed snapshot over an older one. A newer one stays: an actor may be late with its snapshot, and the events
+/// after it may have left the file since.
 pub(super) fn save(connection: &Connection, stream: &StreamId, sealed: &StreamSnapshot) -> rusqlite::Result<()> {
     let sql = "INSERT INTO snapshots (stream, revision, state_version, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5) \
                ON CONFLICT (stream) DO UPDATE SET revision = excluded.revision, \
-               state_version = excluded.state_version, data = excluded.data, checksum = excluded.checksum";
+               state_version = excluded.state_version, data = excluded.data, checksum = excluded.checksum \
+               WHERE excluded.revision >= snapshots.revision";
     connection.prepare_cached(sql)?.execute(rusqlite::params![
         stream.as_str(),
         signed(sealed.revision.0),

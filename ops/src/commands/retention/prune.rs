@@ -5,7 +5,7 @@
 //! | reach | finds how far events may leave: policy, newest checkpoint, legal holds | nothing has changed |
 //! | prove | rebuilds the read models from the log, and compares them with the checkpoint | nothing has changed |
 //! | archive | continues the archive | the next run goes on after the last whole segment |
-//! | keep | writes snapshots of the streams that a start may load, and compares them with the log | the snapshots stay, and change nothing |
+//! | keep | writes a snapshot of each stream that a start may load, and compares it | the snapshots stay, and change nothing |
 //! | move | compares some thousand events in the archive with the file, removes them from the file, repeats | the next run goes on |
 //!
 //! The checkpoint is proved because the next starts depend on it: without it, they fold the archived events again. For

@@ -1,9 +1,12 @@
 //! Keeps the states of streams in the log's file when their events leave it.
 //!
 //! A start loads the states of some streams: the users of the embedded identity service, servers, hosts, unfinished
-//! processes. Each of them has a snapshot before its first events leave the file, so that a start needs no archive. An
-//! erasure destroys the keys of all snapshots, and a new version of the program may not read older ones. Such snapshots
-//! are written again as soon as the archive can be read.
+//! processes. Each of them has a snapshot before its first events leave the file, so that a start needs no archive. That
+//! snapshot is folded from the first event. When later events of the stream leave, the fold begins at the snapshot.
+//! Otherwise each move would search the whole archive for each stream.
+//!
+//! An erasure destroys the keys of all snapshots, and a new version of the program may not read older ones. Such
+//! snapshots are written again as soon as the archive can be read.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -11,8 +14,10 @@ use std::io::Write;
 use chronova_actors::gateway::{keep_state, state_version};
 use chronova_actors::shell::folding::StateKeeping;
 use chronova_events::envelope::{Position, StreamId};
-use chronova_events::store::StoreError;
+use chronova_events::sealed::DataSubject;
+use chronova_events::sealed::keys::KeySlot;
 use chronova_events::store::sqlite::{KeptSnapshot, SqliteStore};
+use chronova_events::store::{EventStore as _, StoreError};
 use chronova_projections::checkpoint::Checkpoints;
 use futures::future::join_all;
 
@@ -23,6 +28,11 @@ use super::super::{CommandFailure, Exit};
 
 /// The number of streams whose states are kept at the same time, so that their snapshots share transactions.
 const AT_ONCE: usize = 32;
+/// The same while the events are read from the archive, so that half of the log's readers stay free for others.
+const AT_ONCE_FROM_ARCHIVE: usize = 2;
+
+/// A stream, and whether its present snapshot is proved.
+type StreamToKeep = (StreamId, bool);
 
 /// Writes a snapshot of every stream with an event after `after` up to `until`, if a start may load the stream. Each
 /// one is the state that all events of its stream fold into. Returns the number of snapshots.
@@ -31,7 +41,10 @@ const AT_ONCE: usize = 32;
 /// An event cannot be read, or a snapshot cannot be written or is not the state. Nothing may leave the file then.
 pub(super) async fn keep(log: &SqliteStore, after: Position, until: Position) -> Result<u64, StoreError> {
     let known = log.kept_snapshots().await?;
-    write(log, &known, &log.streams_between(after, until).await?).await
+    // An older program moved events without a snapshot of their streams.
+    let (is_kept, streams) = (log.archived().await?.first.is_some(), log.streams_between(after, until).await?);
+    let streams = streams.into_iter().map(|part| (part.stream, is_kept && part.is_archived)).collect::<Vec<_>>();
+    write(log, &known, &streams, AT_ONCE).await
 }
 
 /// Writes the snapshots again that nobody can read any more, of a log whose first events are in the archive. Returns
@@ -46,8 +59,24 @@ pub(crate) async fn renew(log: &SqliteStore) -> Result<u64, StoreError> {
     let known = log.kept_snapshots().await?;
     let is_usable =
         |kept: &KeptSnapshot| kept.is_readable && state_version(kept.stream.category()) == Some(kept.state_version);
-    let lost = known.iter().filter(|kept| !is_usable(kept)).map(|kept| kept.stream.clone());
-    write(log, &known, &lost.collect::<Vec<_>>()).await
+    let lost = known.iter().filter(|kept| !is_usable(kept)).map(|kept| (kept.stream.clone(), false));
+    write(log, &known, &lost.collect::<Vec<_>>(), AT_ONCE_FROM_ARCHIVE).await
+}
+
+/// Like [`renew`], for a program that calls it again and again: without an erasure since the last call, no snapshot has
+/// been lost. `seen` is the key of the snapshots at that call. May wait for the disk.
+///
+/// # Errors
+/// As for [`keep`].
+pub(crate) async fn renew_since(log: &SqliteStore, seen: &mut Option<KeySlot>) -> Result<u64, StoreError> {
+    let Some(keys) = log.keys() else { return Ok(0) };
+    let (key, _) = keys.current(&DataSubject::Caches)?;
+    if *seen == Some(key) {
+        return Ok(0);
+    }
+    let renewed = renew(log).await?;
+    *seen = Some(key);
+    Ok(renewed)
 }
 
 /// Makes the next start independent of the archive again, after a command that may have erased data.
@@ -80,12 +109,17 @@ async fn restore(log: &SqliteStore, checkpoints: &Checkpoints) -> Result<(), Com
     Ok(())
 }
 
-async fn write(log: &SqliteStore, known: &[KeptSnapshot], streams: &[StreamId]) -> Result<u64, StoreError> {
+async fn write(
+    log: &SqliteStore,
+    known: &[KeptSnapshot],
+    streams: &[StreamToKeep],
+    at_once: usize,
+) -> Result<u64, StoreError> {
     let (mut written, mut done, mut ended) = (0, 0, HashSet::new());
     let mut progress = ProgressLine::new("keeps the states of streams", 0, streams.len() as u64);
-    for part in streams.chunks(AT_ONCE) {
-        let kept = join_all(part.iter().map(|stream| keep_state(log, stream))).await;
-        for (stream, kept) in part.iter().zip(kept) {
+    for part in streams.chunks(at_once) {
+        let kept = join_all(part.iter().map(|(stream, is_proved)| keep_state(log, stream, *is_proved))).await;
+        for ((stream, _), kept) in part.iter().zip(kept) {
             match kept? {
                 StateKeeping::Kept => written += 1,
                 StateKeeping::NotNeeded => _ = ended.insert(stream),
