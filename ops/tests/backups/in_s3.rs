@@ -113,6 +113,8 @@ fn a_start_needs_no_object_store() {
     cloud.stop();
     // The checkpoint before the newest one is of an archived event.
     cloud.start();
+    let flavor = serde_json::json!({"flavor": {"name": "later", "vcpus": 1, "ram": 64, "disk": 1}});
+    cloud.client().post("/compute/v2.1/flavors", &flavor).unwrap().expect(200);
     cloud.stop();
     assert!(std::fs::read_dir(cloud.data().join("views")).unwrap().count() >= 2);
     let place = server.address("archive", cloud.folder.path());
