@@ -56,6 +56,12 @@ pub trait AggregateRoot: Send + Sync + 'static {
     fn is_over(_state: &Self::State) -> bool {
         false
     }
+
+    /// Whether no start loads the aggregate any more. If so, no snapshot keeps its state when its events leave the
+    /// log's file. A later command reads them in the archive.
+    fn has_ended(state: &Self::State) -> bool {
+        Self::is_over(state)
+    }
 }
 
 /// The result of an accepted command. Everything in it is durable.

@@ -3,20 +3,24 @@
 use std::sync::Arc;
 
 use chronova_events::clock::Clock;
-use chronova_events::envelope::Meta;
+use chronova_events::envelope::{Meta, StreamId};
+use chronova_events::fold::Fold;
+use chronova_events::installation::{InstallationEvent, LogGeneration};
+use chronova_events::registry::NounEvent;
 use chronova_events::store::{AppendRight, EventStore, StoreError};
 
-use crate::aggregate::{AggregateRoot, CommandError, Committed};
+use crate::aggregate::{AggregateRoot, CommandError, Committed, EventOf};
 use crate::shell::arbiters::Arbiters;
 use crate::shell::directory::ActorDirectory;
 use crate::shell::entity::{EntityContext, IDLE};
+use crate::shell::folding::{self, StateKeeping};
 
 /// An aggregate that the gateway can reach. Only the table below implements this trait.
 pub trait Reachable: AggregateRoot + Sized {
     fn directory(gateway: &CommandGateway) -> &ActorDirectory<Self>;
 }
 
-/// Defines [`CommandGateway`]: one line per aggregate.
+/// Defines [`CommandGateway`] and what is done with the state of a stream: one line per aggregate.
 macro_rules! gateway {
     ($( $field:ident: $aggregate:ty, )+) => {
         /// The actors of all aggregates.
@@ -60,6 +64,37 @@ macro_rules! gateway {
                     right,
                 })
             }
+        }
+
+        /// Keeps the state of `stream` in a snapshot, because its events leave the log's file. A stream without an
+        /// aggregate has no state. `is_proved`: the present snapshot was compared with the events before it, so the fold
+        /// begins there.
+        ///
+        /// # Errors
+        /// The log cannot be read or written, or the snapshot is not the state.
+        pub async fn keep_state(
+            store: &dyn EventStore,
+            stream: &StreamId,
+            is_proved: bool,
+        ) -> Result<StateKeeping, StoreError> {
+            let noun = stream.category();
+            $( if noun == <EventOf<$aggregate> as NounEvent>::NOUN {
+                type Kept = <$aggregate as AggregateRoot>::State;
+                let has_ended = <$aggregate>::has_ended;
+                return Box::pin(folding::keep_state::<Kept>(store, stream, is_proved, has_ended)).await;
+            } )+
+            if *stream == LogGeneration::stream() {
+                return folding::keep_state::<LogGeneration>(store, stream, is_proved, |_| false).await;
+            }
+            Ok(StateKeeping::NotNeeded)
+        }
+
+        /// The version of the states of the streams in a category; `None` if they have no state.
+        pub fn state_version(category: &str) -> Option<u32> {
+            $( if category == <EventOf<$aggregate> as NounEvent>::NOUN {
+                return Some(<<$aggregate as AggregateRoot>::State as Fold>::STATE_VERSION);
+            } )+
+            (category == InstallationEvent::NOUN).then_some(LogGeneration::STATE_VERSION)
         }
 
         $( impl Reachable for $aggregate {
@@ -124,5 +159,41 @@ impl CommandGateway {
     /// Ends all actors.
     pub fn stop(&self) {
         self.arbiters.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
+    use chronova_events::envelope::{NewEvent, Timestamp};
+    use chronova_events::registry;
+    use chronova_events::store::Expected;
+    use chronova_events::store::memory::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_state_of_every_aggregate_can_be_kept() {
+        let (store, meta, mut kept) = (MemoryStore::new(), Meta::system("test"), BTreeSet::new());
+        for event in registry::samples() {
+            let (noun, _) = event.kind().split_once('.').unwrap();
+            let stream = match noun == InstallationEvent::NOUN {
+                true => LogGeneration::stream(),
+                false => StreamId::new(noun, "one"),
+            };
+            let new = NewEvent::new(event, Timestamp(1), &meta);
+            store.append(&stream, Expected::Any, vec![new]).await.unwrap();
+            // A state may end with a later event, so it is kept after each of them.
+            match keep_state(&*store, &stream, false).await.unwrap() {
+                StateKeeping::Kept => _ = kept.insert(noun),
+                StateKeeping::NotNeeded => assert!(state_version(noun).is_none() || kept.contains(noun), "{noun}"),
+            }
+        }
+        for noun in ["identity", "instance", "ledger", "process", "host", "image", "installation"] {
+            assert!(kept.contains(noun) && state_version(noun).is_some(), "{noun}");
+        }
+        assert!(!kept.contains("access") && !kept.contains("external"));
     }
 }

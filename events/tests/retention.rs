@@ -3,10 +3,13 @@
 
 mod s3;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use chronova_events::archive::cold::ColdEvents;
 use chronova_events::archive::{Manifest, manifests, segment};
 use chronova_events::envelope::{Meta, NewEvent, Position, Revision, StreamId, Timestamp};
 use chronova_events::ids::InstanceId;
@@ -21,7 +24,7 @@ use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::sqlite::retention::STEP;
 use chronova_events::store::sqlite::verify::{Verification, VerifyOptions, verify};
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
-use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
+use chronova_events::store::{AppendError, EventStore, Expected, StoreError, StreamSnapshot};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -367,14 +370,21 @@ async fn an_archive_that_lacks_events_or_is_of_another_log_is_refused() {
 async fn a_log_opens_without_its_archive_and_names_it() {
     let (_folder, path, cold, model) = log(60).await;
     let store = open(&path);
+    let first = store.first_event().await.unwrap();
     prune(&store, &cold, 50).await;
     store.close().await;
     let away = cold.with_extension("away");
     std::fs::rename(&cold, &away).unwrap();
     let store = open(&path);
     assert_eq!(store.read_all(Position(50), 100).await.unwrap().len(), 10);
-    let lost = store.read_all(Position(49), 1).await.unwrap_err().to_string();
-    assert!(lost.contains("archive"), "{lost}");
+    let lost = store.read_all(Position(49), 1).await.unwrap_err();
+    assert!(matches!(lost, StoreError::ArchiveAway { position: 50, .. }), "{lost:?}");
+    let told = lost.to_string();
+    assert!(told.contains("the archive cannot be read") && told.contains(cold.to_str().unwrap()), "{told}");
+    // The file notes the first event, which names the installation.
+    assert!(first.is_some());
+    assert_eq!(store.first_event().await.unwrap(), first);
+    assert_eq!(ReadOnlyLog::open(&path).unwrap().first_event().await.unwrap(), first);
     fill(&*store, &*model, 5).await;
     // The archive may lie elsewhere, if the log is told.
     store.move_to_archive(Position(50), at(&away), |_| ControlFlow::Continue(())).await.unwrap();
@@ -382,6 +392,35 @@ async fn a_log_opens_without_its_archive_and_names_it() {
     equals_model(&*store, &*model).await;
     store.close().await;
     assert_whole(&path, 65);
+}
+
+#[tokio::test]
+async fn an_archive_that_is_away_is_asked_again_after_a_pause() {
+    let (_folder, path, cold, _) = log(60).await;
+    let store = open(&path);
+    prune(&store, &cold, 50).await;
+    store.close().await;
+    let away = cold.with_extension("away");
+    let (long, none) = (Duration::from_hours(1), Duration::ZERO);
+    // Without a pause each read asks the place.
+    for (pause, is_asked) in [(None, true), (Some(none), true), (Some(long), false)] {
+        let events = match pause {
+            Some(pause) => ColdEvents::new(at(&cold)).sparing(pause),
+            None => ColdEvents::new(at(&cold)),
+        };
+        std::fs::rename(&cold, &away).unwrap();
+        for position in [7, 8] {
+            let lost = events.event(position, None).unwrap_err();
+            assert!(matches!(lost, StoreError::ArchiveAway { position: found, .. } if found == position), "{lost:?}");
+        }
+        std::fs::rename(&away, &cold).unwrap();
+        assert_eq!(events.event(7, None).is_ok(), is_asked, "pause {pause:?}");
+    }
+    // Events in memory are read without the place.
+    let events = ColdEvents::new(at(&cold)).sparing(long);
+    assert_eq!(events.event(7, None).unwrap().position, Position(7));
+    std::fs::rename(&cold, &away).unwrap();
+    assert_eq!(events.event(8, None).unwrap().position, Position(8));
 }
 
 #[tokio::test]
@@ -400,6 +439,63 @@ async fn a_stream_goes_on_after_its_archived_events() {
     assert_eq!(all.len() as u64, before + 1);
     store.close().await;
     assert_whole(&path, 31);
+}
+
+#[tokio::test]
+async fn the_streams_of_a_part_are_found_in_the_file_and_in_the_archive() {
+    let (_folder, path, cold, model) = log(700).await;
+    let store = open(&path);
+    fill(&*store, &*model, 5).await;
+    // The first events of a third stream, which stay in the file.
+    fill(&*store, &*model, 3).await;
+    prune(&store, &cold, 600).await;
+    for (after, until) in [(0, 708), (0, 500), (500, 600), (0, 600), (550, 701), (600, 705), (703, 708), (705, 705)] {
+        let part = model.read_all(Position(after), usize::try_from(until - after).unwrap()).await.unwrap();
+        let expected: BTreeSet<StreamId> = part.iter().map(|recorded| recorded.stream.clone()).collect();
+        let found = store.streams_between(Position(after), Position(until)).await.unwrap();
+        assert_eq!(found.len(), expected.len(), "after {after} up to {until}");
+        for part in &found {
+            let first = model.read_stream(&part.stream, Revision::NONE, 1).await.unwrap()[0].position;
+            assert_eq!(part.is_archived, first <= Position(600), "{}", part.stream);
+        }
+        let streams: BTreeSet<StreamId> = found.into_iter().map(|part| part.stream).collect();
+        assert_eq!(streams, expected, "after {after} up to {until}");
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_forgotten_snapshot_is_known_until_nobody_needs_it() {
+    let (_folder, path, _, _) = log(700).await;
+    let store = open(&path);
+    let snapshot = StreamSnapshot { revision: Revision(3), state_version: 2, bytes: b"a state".to_vec() };
+    let known = async || {
+        let all = store.kept_snapshots().await.unwrap();
+        all.into_iter().map(|kept| (kept.stream, kept.state_version, kept.is_readable)).collect::<Vec<_>>()
+    };
+    assert!(known().await.is_empty());
+    for n in 1..3 {
+        store.save_snapshot(&stream(n), snapshot.clone()).await.unwrap();
+    }
+    assert_eq!(known().await, [(stream(1), 2, true), (stream(2), 2, true)]);
+    // A late one replaces no newer one.
+    let late = StreamSnapshot { revision: Revision(2), ..snapshot.clone() };
+    store.save_snapshot(&stream(1), late).await.unwrap();
+    assert_eq!(store.load_snapshot(&stream(1)).await.unwrap(), Some(snapshot.clone()));
+    let keys = store.keys().unwrap();
+    keys.destroy(&DataSubject::Caches, keys.next()).unwrap();
+    assert_eq!(known().await, [(stream(1), 2, false), (stream(2), 2, false)]);
+    store.save_snapshot(&stream(1), snapshot.clone()).await.unwrap();
+    assert_eq!(known().await, [(stream(1), 2, true), (stream(2), 2, false)]);
+    store.forget(&[stream(1), stream(0)]).await.unwrap();
+    assert_eq!(store.load_snapshot(&stream(1)).await.unwrap(), None);
+    assert_eq!(known().await, [(stream(1), 0, false), (stream(2), 2, false)]);
+    store.forget_for_ever(vec![stream(1)]).await.unwrap();
+    assert_eq!(known().await, [(stream(2), 2, false)]);
+    store.save_snapshot(&stream(2), snapshot.clone()).await.unwrap();
+    assert_eq!(store.load_snapshot(&stream(2)).await.unwrap(), Some(snapshot));
+    store.close().await;
+    assert_whole(&path, 700);
 }
 
 #[tokio::test]

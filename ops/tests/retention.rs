@@ -88,6 +88,62 @@ fn archived_events_are_read_by_every_command_and_by_the_api() {
     assert!(done(&cloud, &["audit", "verify"]).contains("the log is whole"));
 }
 
+/// Takes the archive away, or puts it back.
+fn away(cloud: &Cloud, is_away: bool) {
+    let (here, there) = (cloud.data().join("archive"), cloud.folder.path().join("away"));
+    if is_away { std::fs::rename(here, there) } else { std::fs::rename(there, here) }.unwrap();
+}
+
+#[test]
+fn a_start_and_the_work_after_it_need_no_archived_event() {
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let furniture = cloud.furnish();
+    let old = cloud.server(&furniture, "old", &json!({}));
+    let gone = cloud.server(&furniture, "gone", &json!({}));
+    cloud.delete_server(&gone);
+    cloud.stop();
+    let told = done(&cloud, &PRUNE);
+    assert!(told.contains("kept: the states of ") && floor(&told) > 10, "{told}");
+    away(&cloud, true);
+    cloud.start();
+    // The actors of the server, the host, the quota and the rest are loaded although their events are archived.
+    assert_eq!(cloud.client().get(LIST).unwrap().expect(200).body["servers"].as_array().unwrap().len(), 1);
+    cloud.delete_server(&old);
+    cloud.server(&furniture, "new", &json!({}));
+    assert!(!cloud.log().contains("the archive cannot be read"), "{}", cloud.log());
+    // A query that needs an archived event says so.
+    for question in [format!("{LIST}&as_of=2"), "/chronova/v1/events?after=0".to_owned()] {
+        let answer = cloud.client().get(&question).unwrap().expect(503).body.to_string();
+        assert!(answer.contains("the archive cannot be read now"), "{question}: {answer}");
+    }
+    cloud.stop();
+    let (code, told) = cloud.command(&["audit", "--server", &gone]);
+    let place = cloud.data().join("archive");
+    assert!(code == 2 && told.contains("the archive cannot be read"), "{told}");
+    assert!(told.contains(place.to_str().unwrap()), "{told}");
+    away(&cloud, false);
+    assert!(done(&cloud, &["audit", "verify"]).contains("the log is whole"));
+    assert!(done(&cloud, &["rebuild"]).starts_with("equal: "));
+}
+
+#[test]
+fn the_states_of_streams_are_kept_again_after_an_erasure() {
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let furniture = cloud.furnish();
+    let id = cloud.server(&furniture, "annas-laptop", &json!({}));
+    cloud.stop();
+    floor(&done(&cloud, &PRUNE));
+    // The erasure destroys the keys of all snapshots and checkpoints.
+    assert!(done(&cloud, &ERASE).contains("erased: "));
+    away(&cloud, true);
+    cloud.start();
+    cloud.delete_server(&id);
+    assert!(!cloud.log().contains("the archive cannot be read"), "{}", cloud.log());
+    cloud.stop();
+}
+
 #[test]
 fn a_dry_run_and_a_running_server_change_nothing() {
     let mut cloud = Cloud::new("sim://1");
@@ -263,6 +319,12 @@ fn a_killed_prune_loses_no_position() {
     assert_eq!(done(&cloud, &["audit"]), before);
     let all = positions(&before);
     assert!(all.iter().zip(1..).all(|(position, expected)| *position == expected), "{all:?}");
+    // The states of the streams were kept before their events left the file.
+    away(&cloud, true);
+    cloud.start();
+    let flavor = json!({"flavor": {"name": "later", "vcpus": 1, "ram": 64, "disk": 1}});
+    cloud.client().post("/compute/v2.1/flavors", &flavor).unwrap().expect(200);
+    cloud.stop();
 }
 
 fn kill_later(data: &Path) -> std::process::Child {

@@ -19,7 +19,7 @@ use chronova_events::store::{EventStore, StoreError};
 use thiserror::Error;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
-use crate::checkpoint::{Checkpoints, Era, is_by};
+use crate::checkpoint::{CheckpointError, Checkpoints, Era, is_by};
 use crate::progress::WorkProgress;
 use crate::replay::{ReplayEnd, replay, replay_while};
 use crate::runner::ProjectionError;
@@ -67,7 +67,11 @@ impl PastMoment {
         let head = store.head();
         self.check(head, now)?;
         let nearest = checkpoints.nearest_of(store, |mark| self.includes(mark)).await;
-        let nearest = nearest.map_err(|error| ProjectionError::Failed(error.to_string()))?;
+        let nearest = nearest.map_err(|error| match error {
+            // It may name an archive that is away.
+            CheckpointError::Store(error) => ProjectionError::Store(error),
+            error => ProjectionError::Failed(error.to_string()),
+        })?;
         let views = Arc::new(nearest.unwrap_or_default());
         let progress = WorkProgress::new("time travel", head.0.saturating_sub(views.position().0));
         replay(store, &views, self.until(), &progress).await?;

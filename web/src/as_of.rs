@@ -17,7 +17,9 @@ use std::sync::Arc;
 use chrono::DateTime;
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::error_chain::ErrorChain;
+use chronova_events::store::StoreError;
 use chronova_projections::history::{HistoryError, PastMoment};
+use chronova_projections::runner::ProjectionError;
 use chronova_projections::views::Views;
 use serde_json::{Value, json};
 
@@ -116,7 +118,14 @@ fn fault(error: HistoryError) -> Fault {
         }
         error @ HistoryError::TooLarge { .. } => Fault::unavailable(format!("{}.", capital(&error.to_string()))),
         HistoryError::Projection(error) => {
-            Fault::unavailable("The log cannot be read back to that moment now.").caused_by(ErrorChain(&error))
+            let told = match &error {
+                ProjectionError::Store(StoreError::ArchiveAway { .. }) => {
+                    "The events of that time are in the archive of the event log, and the archive cannot be read now. \
+                     Try again later."
+                }
+                _ => "The log cannot be read back to that moment now.",
+            };
+            Fault::unavailable(told).caused_by(ErrorChain(&error))
         }
     }
 }

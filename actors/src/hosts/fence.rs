@@ -6,14 +6,14 @@
 //! a host accept another generation. The generation that drove the host before notices this at its next heartbeat, and
 //! stops driving the host.
 
-use chronova_events::envelope::{Position, Revision, StreamId, Timestamp};
-use chronova_events::fold::Fold;
+use chronova_events::envelope::Timestamp;
 use chronova_events::installation::LogGeneration;
-use chronova_events::registry::NounEvent;
 use chronova_events::store::{EventStore, StoreError};
 use chronova_hypervisor::capability::OwnerMark;
 use chronova_hypervisor::capability::owner_mark::HostOwner;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
+
+use crate::shell::folding::state_of;
 
 /// Whether this control plane may drive a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,38 +42,12 @@ impl LogIdentity {
     /// # Errors
     /// The log cannot be read.
     pub async fn of(store: &dyn EventStore) -> Result<Option<Self>, StoreError> {
-        let Some(first) = store.read_all(Position::START, 1).await?.into_iter().next() else { return Ok(None) };
-        let installation = first.id.0;
-        let begun = folded::<LogGeneration>(store, &LogGeneration::stream()).await?.begun;
+        let Some(first) = store.first_event().await? else { return Ok(None) };
+        let installation = first.0;
+        let begun = state_of::<LogGeneration>(store, &LogGeneration::stream()).await?.begun;
         let generation = begun.map_or(installation, |(generation, _)| generation);
         let owner = HostOwner { installation, generation, taken_at: None };
         Ok(Some(Self { owner, copied_at: begun.map(|(_, at)| at) }))
-    }
-}
-
-/// The state of a short stream.
-///
-/// # Errors
-/// The log cannot be read.
-pub async fn folded<S>(store: &dyn EventStore, stream: &StreamId) -> Result<S, StoreError>
-where
-    S: Fold + Default,
-    S::Event: NounEvent,
-{
-    const PAGE: usize = 64;
-    let (mut state, mut after) = (S::default(), Revision::NONE);
-    loop {
-        let page = store.read_stream(stream, after, PAGE).await?;
-        for recorded in &page {
-            let event = recorded.event().map_err(|error| StoreError::Io(error.to_string()))?;
-            if let Some(event) = S::Event::of(event) {
-                state.evolve(event, recorded.recorded_at);
-            }
-            after = recorded.revision;
-        }
-        if page.len() < PAGE {
-            return Ok(state);
-        }
     }
 }
 

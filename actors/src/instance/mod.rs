@@ -83,4 +83,8 @@ impl AggregateRoot for InstanceRoot {
     fn begins(command: &InstanceCommand) -> bool {
         matches!(command, InstanceCommand::Request(InstanceRequest::Build { .. }))
     }
+
+    fn has_ended(state: &Instance) -> bool {
+        matches!(state, Instance::Deleted(_))
+    }
 }

@@ -18,14 +18,13 @@ use actix::{
     Actor, ActorContext, ActorFutureExt, AsyncContext, Context, ContextFutureSpawner, Handler, Message, WrapFuture,
 };
 use chronova_events::clock::Clock;
-use chronova_events::codec;
 use chronova_events::envelope::{Meta, NewEvent, Position, Revision, StreamId, Timestamp};
 use chronova_events::fold::Fold;
-use chronova_events::registry::NounEvent;
-use chronova_events::store::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
+use chronova_events::store::{AppendError, Appended, EventStore, Expected, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::folding::{self, fold_stream};
 use crate::aggregate::{AggregateRoot, CommandError, Committed, EventOf};
 
 /// Senders wait while the mailbox of an actor has this many commands.
@@ -34,8 +33,6 @@ pub const MAILBOX: usize = 1_024;
 const BATCH: usize = 512;
 /// The default time after which an idle actor is passivated.
 pub const IDLE: Duration = Duration::from_mins(1);
-/// Events read at once when loading.
-const PAGE: usize = 4_096;
 
 pub type CommandReply<A> = Result<Committed, CommandError<<A as AggregateRoot>::Reject>>;
 
@@ -87,16 +84,6 @@ struct DecidedCommand<A: AggregateRoot> {
     outcome: Result<Vec<NewEvent>, A::Reject>,
     reply: oneshot::Sender<CommandReply<A>>,
     retried: bool,
-}
-
-/// The state at a revision of the stream.
-#[derive(Clone)]
-struct FoldedState<S> {
-    state: S,
-    revision: Revision,
-    position: Position,
-    /// The revision of the snapshot from which the fold began.
-    snapshot_at: Revision,
 }
 
 pub struct Entity<A: AggregateRoot> {
@@ -333,12 +320,9 @@ impl<A: AggregateRoot> Entity<A> {
         let (store, stream) = (Arc::clone(&self.around.store), self.stream.clone());
         let (state, revision) = (self.state.clone(), self.durable);
         tokio::spawn(async move {
-            let kept = match codec::encode_snapshot(&SnapshotOf { state }) {
-                Ok(bytes) => {
-                    let snapshot = StreamSnapshot { revision, state_version: A::State::STATE_VERSION, bytes };
-                    store.save_snapshot(&stream, snapshot).await.map_err(|error| error.to_string())
-                }
-                Err(error) => Err(error.to_string()),
+            let kept = match folding::snapshot(state, revision) {
+                Ok(snapshot) => store.save_snapshot(&stream, snapshot).await,
+                Err(error) => Err(error),
             };
             if let Err(error) = kept {
                 tracing::warn!(%stream, %error, "writing a state snapshot failed; loading will take longer");
@@ -380,47 +364,6 @@ impl<A: AggregateRoot> DurabilityWaiter<A> {
             Self::Decided(DecidedCommand { reply, .. }) => {
                 let _ = reply.send(Err(CommandError::Unavailable(error.clone())));
             }
-        }
-    }
-}
-
-#[derive(serde::Serialize, serde::Deserialize)]
-#[serde(bound = "S: Fold")]
-struct SnapshotOf<S> {
-    state: S,
-}
-
-/// The state of a stream: its snapshot, if there is a usable one, and the events after it.
-async fn fold_stream<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Result<FoldedState<S>, StoreError> {
-    let mut folded = FoldedState {
-        state: S::default(),
-        revision: Revision::NONE,
-        position: Position::START,
-        snapshot_at: Revision::NONE,
-    };
-    if let Some(snapshot) = store.load_snapshot(stream).await?
-        && snapshot.state_version == S::STATE_VERSION
-        && let Ok(kept) = codec::decode_snapshot::<SnapshotOf<S>>(&snapshot.bytes)
-    {
-        // The snapshot does not record the position of its last event. The log's head is at or after that position, and
-        // can be used instead, because readers only wait until a read model reaches the position.
-        let (revision, position) = (snapshot.revision, store.head());
-        folded = FoldedState { state: kept.state, revision, position, snapshot_at: revision };
-    }
-    loop {
-        let page = store.read_stream(stream, folded.revision, PAGE).await?;
-        for recorded in &page {
-            let event = recorded
-                .event()
-                .map_err(|error| StoreError::Corrupt { position: recorded.position.0, reason: error.to_string() })?;
-            if let Some(event) = S::Event::of(event) {
-                folded.state.evolve(event, recorded.recorded_at);
-            }
-            folded.revision = recorded.revision;
-            folded.position = recorded.position;
-        }
-        if page.len() < PAGE {
-            return Ok(folded);
         }
     }
 }

@@ -6,11 +6,16 @@
 //! them. So an erasure need not forget them.
 //!
 //! An archive in an object store also has a cache of such parts on the local disk ([`crate::place::s3`]).
+//!
+//! A place may be away: an object store does not answer, or a folder is not mounted. A log asks such a place only now
+//! and then ([`ColdEvents::sparing`]), because each of its few readers would wait for the place, and with them the reads
+//! of other events.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::entry::ExportEntry;
 use super::{ArchiveFault, Manifest, SegmentFrame, at, manifests, sha256_in, shown};
@@ -23,10 +28,15 @@ use crate::store::StoreError;
 /// The number of unpacked bytes in memory. The frame that was read last stays, however large it is.
 const KEPT: usize = 32 << 20;
 
+/// One read of a place that is away ends within this time.
+const LONGEST_READ: Duration = Duration::from_mins(1);
+
 /// The events of an archive.
 #[derive(Debug)]
 pub struct ColdEvents {
     place: Arc<dyn FilePlace>,
+    /// How long a place that was away is not asked again; `None`: each read asks it.
+    pause: Option<Duration>,
     state: Mutex<ColdState>,
 }
 
@@ -35,6 +45,15 @@ struct ColdState {
     segments: Arc<Vec<Manifest>>,
     frames: VecDeque<Arc<ColdFrame>>,
     bytes: usize,
+    away: Option<AwayPlace>,
+}
+
+/// A place that could not be read.
+#[derive(Debug)]
+struct AwayPlace {
+    reason: String,
+    /// Reads fail at once until then.
+    until: Instant,
 }
 
 /// The unpacked lines of one frame. All of them follow the chain.
@@ -114,9 +133,15 @@ impl ColdFrame {
     /// Unpacks a frame, and compares its events with the chain.
     fn read(archive: &dyn FilePlace, place: &FramePlace<'_>) -> Result<Self, StoreError> {
         let path = archive.path_of(place.segment.file_name());
-        let lost = |error: std::io::Error| StoreError::Corrupt {
-            position: place.first(),
-            reason: format!("the archive cannot be read: {}: {error}", path.display()),
+        let lost = |error: std::io::Error| {
+            let position = place.first();
+            // A folder that is not mounted has none of its files.
+            let is_away = error.kind() == std::io::ErrorKind::TimedOut || archive.names().is_err();
+            let reason = format!("the archive cannot be read: {}: {error}", path.display());
+            match is_away {
+                true => StoreError::ArchiveAway { position, reason },
+                false => StoreError::Corrupt { position, reason },
+            }
         };
         let bytes = place.bytes(archive).map_err(lost)?;
         let mut lines = Vec::new();
@@ -147,7 +172,15 @@ impl ColdFrame {
 impl ColdEvents {
     /// The archive in `place`, which is read when an event is asked for.
     pub fn new(place: Arc<dyn FilePlace>) -> Self {
-        Self { place, state: Mutex::default() }
+        Self { place, pause: None, state: Mutex::default() }
+    }
+
+    /// After a read that found the place away, reads fail at once for this time. Then one read asks the place again,
+    /// and the others still fail until it has an answer.
+    #[must_use]
+    pub fn sparing(mut self, pause: Duration) -> Self {
+        self.pause = Some(pause);
+        self
     }
 
     pub fn address(&self) -> &PlaceAddress {
@@ -161,8 +194,8 @@ impl ColdEvents {
     /// Reads events after `after` and up to `last`: at least one, and at most those of one frame.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] names the first event that the archive does not have as it was written, and says whether
-    /// the archive can be read at all.
+    /// [`StoreError::Corrupt`] names the first event that the archive does not have as it was written.
+    /// [`StoreError::ArchiveAway`]: the archive's place cannot be read now.
     pub fn read(&self, after: u64, last: u64, keys: Option<&Arc<KeyRing>>) -> Result<Vec<Recorded>, StoreError> {
         let frame = self.frame(after + 1)?;
         // An unordered manifest may name a frame without the event. Its first read is then the error, so callers make
@@ -245,9 +278,34 @@ impl ColdEvents {
         if let Some(frame) = self.state().frames.iter().find(has) {
             return Ok(Arc::clone(frame));
         }
+        let Some(pause) = self.pause else { return self.read_frame(position) };
+        if let Some(away) = &mut self.state().away {
+            if Instant::now() < away.until {
+                return Err(StoreError::ArchiveAway { position, reason: away.reason.clone() });
+            }
+            away.until = Instant::now() + LONGEST_READ;
+        }
+        let read = self.read_frame(position);
+        self.state().away = match &read {
+            Err(StoreError::ArchiveAway { reason, .. }) => {
+                Some(AwayPlace { reason: reason.clone(), until: Instant::now() + pause })
+            }
+            _ => None,
+        };
+        read
+    }
+
+    fn read_frame(&self, position: u64) -> Result<Arc<ColdFrame>, StoreError> {
         let lost = |reason: String| StoreError::Corrupt { position, reason };
         let segments = self.segments(position);
-        let segments = segments.map_err(|fault| lost(format!("the archive cannot be read: {fault}")))?;
+        let segments = segments.map_err(|fault| {
+            let reason = format!("the archive cannot be read: {fault}");
+            match fault {
+                // The place does not answer, or it is not there.
+                ArchiveFault::File { .. } => StoreError::ArchiveAway { position, reason },
+                _ => lost(reason),
+            }
+        })?;
         let Some(place) = place_of(&segments, position) else {
             return Err(lost(format!("the archive in {} does not have the event", self.address())));
         };

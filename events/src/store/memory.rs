@@ -159,7 +159,10 @@ impl EventStore for MemoryStore {
     }
 
     async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
-        self.contents().snapshots.insert(stream.clone(), snapshot);
+        let mut contents = self.contents();
+        if contents.snapshots.get(stream).is_none_or(|kept| kept.revision <= snapshot.revision) {
+            contents.snapshots.insert(stream.clone(), snapshot);
+        }
         Ok(())
     }
 }

@@ -27,6 +27,7 @@ use thiserror::Error;
 use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::holds::LegalHolds;
+use crate::ids::EventId;
 use crate::sealed::keys::KeyRing;
 use crate::sealed::{self, SealError, StoredPayload};
 use criteria::{Criteria, EventSearchResult};
@@ -61,6 +62,9 @@ pub enum StoreError {
     /// The bytes on disk differ from the written ones.
     #[error("the log is damaged at position {position}: {reason}")]
     Corrupt { position: u64, reason: String },
+    /// Nothing is damaged: the event can be read again when the archive can.
+    #[error("position {position} is in the archive alone: {reason}")]
+    ArchiveAway { position: u64, reason: String },
     #[error("the log has file format {found}, newer than {supported}: use a newer version of chronova")]
     NewerFormat { found: u32, supported: u32 },
     #[error("the log has file format {found}, older than {supported}: `chronova serve` brings it up to date")]
@@ -144,6 +148,11 @@ pub trait EventStore: Send + Sync + 'static {
         Ok(events)
     }
 
+    /// The id of the log's first event; `None` while the log is empty. It needs no archive, if the log notes the id.
+    async fn first_event(&self) -> Result<Option<EventId>, StoreError> {
+        Ok(self.read_all(Position::START, 1).await?.first().map(|first| first.id))
+    }
+
     /// Finds at most `limit` matching events after `after`. One call examines only a part of the log.
     async fn search(
         &self,
@@ -189,7 +198,8 @@ pub trait EventStore: Send + Sync + 'static {
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError>;
 
-    /// Stores a snapshot. The store may lose the snapshot, because it is a cache, but never returns a wrong one.
+    /// Stores a snapshot. The store may lose the snapshot or keep a newer one, because it is a cache, but never returns a
+    /// wrong one.
     async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError>;
 }
 

@@ -37,6 +37,7 @@ pub mod top;
 pub mod verify;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use chronova_events::clock::{Clock, SystemClock};
 use chronova_events::error_chain::ErrorChain;
@@ -178,7 +179,8 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
                 failure => failure,
             })?;
             let checkpoints = data.checkpoints(&*locked.store())?;
-            let exit = audit::erase::run(&args, locked.store(), checkpoints, out).await;
+            let exit = audit::erase::run(&args, locked.store(), Arc::clone(&checkpoints), out).await;
+            let exit = retention::states::after_erasure(&locked, &checkpoints, exit, out).await;
             locked.release().await;
             exit
         }

@@ -136,7 +136,9 @@ fn base(config: &Config) -> Result<String> {
 /// At the first start, creates the administrator of the embedded service and writes `clouds.yaml`.
 pub(super) async fn begin(config: &Config, leadership: &Leadership, opened: &OpenedIdentity) -> Result<()> {
     let OpenedIdentity::Embedded(service) = opened else { return Ok(()) };
-    if leadership.gateway.look::<IdentityRoot>(&IdentityRealmId).await?.domains.is_empty() {
+    // The read model shows the whole log here. It needs no archived event, unlike the aggregate without its snapshot.
+    let has_none = leadership.views.identities.read(|view| view.identity.domains.is_empty());
+    if has_none && leadership.gateway.look::<IdentityRoot>(&IdentityRealmId).await?.domains.is_empty() {
         first_start(config, leadership, service, &base(config)?).await?;
     }
     Ok(())

@@ -11,15 +11,18 @@ use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::Timestamp;
 use chronova_events::error_chain::ErrorChain;
 use chronova_events::place::{PlaceAddress, S3Access};
+use chronova_events::sealed::keys::KeySlot;
 use chronova_events::store::sqlite::SqliteStore;
 use tokio::task::JoinHandle;
 
 use super::event_log::EventLog;
 use crate::commands::retention::prune::{LogPrune, PruneEnd, RetentionPolicy};
+use crate::commands::retention::states;
 use crate::commands::{CommandFailure, DataDir, s3_access};
 use crate::config::Config;
 
-/// The first move comes this long after the start, when the start's own work is done.
+/// The first move comes this long after the start, when the start's own work is done. Lost snapshots are looked for as
+/// often.
 const FIRST: Duration = Duration::from_mins(10);
 /// Fewer events than this wait for the next move, so that the archive has no tiny segments.
 const LEAST: u64 = 10_000;
@@ -78,19 +81,21 @@ impl RetentionRules {
     }
 }
 
-/// The task that moves events.
+/// The task that moves events, and keeps the states of their streams in the file.
 pub(super) struct RetentionKeeper(JoinHandle<()>);
 
 impl RetentionKeeper {
-    /// Starts the task if the configuration has a policy.
+    /// Starts the task. Without a policy in the configuration it moves no events.
     pub(super) fn start(config: &Config, log: &EventLog) -> Option<Self> {
-        let rules = RetentionRules::of(config)?;
+        let rules = RetentionRules::of(config);
         match log {
             EventLog::Sqlite(log) => Some(Self(tokio::spawn(keep(rules, Arc::clone(log))))),
             EventLog::Postgres(_) => {
-                tracing::warn!(
-                    "[chronova] retention_days and retention_size do nothing: the log in PostgreSQL keeps all events"
-                );
+                if rules.is_some() {
+                    tracing::warn!(
+                        "[chronova] retention_days and retention_size do nothing: the log in PostgreSQL keeps all events"
+                    );
+                }
                 None
             }
         }
@@ -104,21 +109,51 @@ impl RetentionKeeper {
     }
 }
 
-async fn keep(rules: RetentionRules, log: Arc<SqliteStore>) {
-    tokio::time::sleep(FIRST.min(rules.every)).await;
+async fn keep(rules: Option<RetentionRules>, log: Arc<SqliteStore>) {
+    let every = rules.as_ref().map_or(HOUR, |rules| rules.every);
+    let pause = FIRST.min(every);
+    let (mut waited, mut seen) = (every.saturating_sub(pause), None);
     loop {
-        let (own, handle, file) = (rules.clone(), tokio::runtime::Handle::current(), Arc::clone(&log));
-        match tokio::task::spawn_blocking(move || handle.block_on(own.keep(&file))).await {
-            Ok(Ok(PruneEnd::Different)) => {
-                tracing::error!("the newest checkpoint differs from the log, so no event was moved into the archive");
-            }
-            Ok(Ok(PruneEnd::Nothing | PruneEnd::Moved(_))) => {}
-            Ok(Err(failure)) => {
-                tracing::error!(error = %ErrorChain(&failure), "old events were not moved into the archive; trying again later");
-            }
-            Err(error) => tracing::error!(%error, "the move of old events into the archive failed; trying again later"),
+        tokio::time::sleep(pause).await;
+        waited += pause;
+        renew_states(&log, &mut seen).await;
+        if let Some(rules) = rules.as_ref().filter(|_| waited >= every) {
+            move_events(rules.clone(), &log).await;
+            waited = Duration::ZERO;
         }
-        tokio::time::sleep(rules.every).await;
+    }
+}
+
+/// Writes the snapshots of streams again that an erasure or another version of the program has made unusable. `seen`:
+/// the key of the snapshots at the last look.
+async fn renew_states(log: &Arc<SqliteStore>, seen: &mut Option<KeySlot>) {
+    let (handle, file, mut key) = (tokio::runtime::Handle::current(), Arc::clone(log), *seen);
+    let renew = move || handle.block_on(states::renew_since(&file, &mut key)).map(|renewed| (renewed, key));
+    match tokio::task::spawn_blocking(renew).await {
+        Ok(Ok((renewed, key))) => {
+            *seen = key;
+            if renewed > 0 {
+                tracing::info!(renewed, "retention: wrote the states of streams into the file again");
+            }
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the states of some streams are only in the archive, so a start needs it; trying again later");
+        }
+        Err(error) => tracing::error!(%error, "keeping the states of streams failed; trying again later"),
+    }
+}
+
+async fn move_events(rules: RetentionRules, log: &Arc<SqliteStore>) {
+    let (handle, file) = (tokio::runtime::Handle::current(), Arc::clone(log));
+    match tokio::task::spawn_blocking(move || handle.block_on(rules.keep(&file))).await {
+        Ok(Ok(PruneEnd::Different)) => {
+            tracing::error!("the newest checkpoint differs from the log, so no event was moved into the archive");
+        }
+        Ok(Ok(PruneEnd::Nothing | PruneEnd::Moved(_))) => {}
+        Ok(Err(failure)) => {
+            tracing::error!(error = %ErrorChain(&failure), "old events were not moved into the archive; trying again later");
+        }
+        Err(error) => tracing::error!(%error, "the move of old events into the archive failed; trying again later"),
     }
 }
 

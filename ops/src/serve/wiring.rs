@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronova_actors::coordination::HostGate;
+use chronova_actors::erasure::error::ErasureError;
+use chronova_actors::erasure::work::Eraser;
 use chronova_actors::fleet::keeper::HostSource;
+use chronova_actors::fleet::{FleetId, FleetRoot};
 use chronova_actors::gateway::CommandGateway;
 use chronova_actors::operations::Operations;
 use chronova_actors::operations::change_fleet::ChangeFleetReject;
@@ -19,8 +22,8 @@ use chronova_actors::services::external::scheduler_hook::HttpSchedulerHook;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
 use chronova_events::error_chain::ErrorChain;
-use chronova_events::store::EventStore;
 use chronova_events::store::sqlite::SqliteOptions;
+use chronova_events::store::{EventStore, StoreError};
 use chronova_hypervisor::backend::DriverOptions;
 use chronova_hypervisor::driver::Driver;
 use chronova_projections::progress::WorkRegistry;
@@ -57,6 +60,8 @@ use crate::config::targets::Targets;
 
 /// How often a member logs that it still waits for its read models before it leads.
 const FOLDS: Duration = Duration::from_secs(2);
+/// How often an interrupted erasure tries again whether the archive can be read.
+const ARCHIVE_BACK: Duration = Duration::from_mins(1);
 /// How long the end of the process waits for the last records of access.
 const FLUSH: Duration = Duration::from_secs(5);
 
@@ -69,7 +74,7 @@ pub(super) struct ControlPlane {
     leader: Option<Leader>,
     event_log: EventLog,
     index: IndexKeeper,
-    /// `None` without a policy, and for a log that keeps all its events.
+    /// `None` for a log that keeps all its events.
     retention: Option<RetentionKeeper>,
     log_server: Option<chronova_web::eventstoredb::LogServer>,
 }
@@ -231,6 +236,8 @@ async fn lead(
 ) -> Result<(Leader, OpenedServices)> {
     let mut leadership = Leadership::take(member, threads()).context("cannot send commands")?;
     leadership.host_gate = host_gate(event_log);
+    // Without these changes, the start would take hosts that were added through the API for removed ones.
+    leadership.gateway.look::<FleetRoot>(&FleetId).await.context("cannot read the changes of the fleet")?;
     let services = OpenedServices::open(config, &targets, member, &leadership.gateway)?;
     services.begin(config, &leadership).await?;
     volumes::read_keyring(config, &mut targets.drivers.libvirt.images.rbd)?;
@@ -241,11 +248,37 @@ async fn lead(
     let history = member.checkpoints.as_ref().map(|kept| &kept.history);
     let eraser = leader.operations().eraser(&member.log, history);
     // Interrupted erasures are complete before this member serves requests as the leader.
-    let resumed = eraser.resume().await.context("cannot complete an erasure of personal data")?;
+    let resumed = eraser.resume().await;
+    match resumed {
+        Err(ErasureError::Log(error @ StoreError::ArchiveAway { .. })) => {
+            tracing::error!(%error, "an erasure of personal data is not complete; trying again until it is");
+            tokio::spawn(resume_later(eraser));
+        }
+        resumed => tell_resumed(resumed.context("cannot complete an erasure of personal data")?),
+    }
+    Ok((leader, services))
+}
+
+fn tell_resumed(resumed: usize) {
     if resumed > 0 {
         tracing::info!(resumed, "completed interrupted erasures of personal data");
     }
-    Ok((leader, services))
+}
+
+/// Completes interrupted erasures when the archive can be read again.
+async fn resume_later(eraser: Eraser) {
+    loop {
+        tokio::time::sleep(ARCHIVE_BACK).await;
+        match eraser.resume().await {
+            Err(ErasureError::Log(StoreError::ArchiveAway { .. })) => {}
+            Err(ErasureError::Log(StoreError::Closed)) => return,
+            Err(error) => {
+                tracing::error!(error = %ErrorChain(&error), "an erasure of personal data is not complete: the next start completes it");
+                return;
+            }
+            Ok(resumed) => return tell_resumed(resumed),
+        }
+    }
 }
 
 /// The gate before work on hosts. It opens when the lease of the former leader has ended.

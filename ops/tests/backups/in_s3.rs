@@ -102,3 +102,36 @@ fn a_log_with_its_archive_in_an_object_store_answers_every_command() {
     assert_eq!(done(cloud.command(&["audit", "--without-index"])), before);
     assert!(server.requests().is_empty());
 }
+
+#[test]
+fn a_start_needs_no_object_store() {
+    let server = ObjectServer::start();
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let goods = cloud.furnish();
+    let old = cloud.server(&goods, "old", &serde_json::json!({}));
+    cloud.stop();
+    // The checkpoint before the newest one is of an archived event.
+    cloud.start();
+    let flavor = serde_json::json!({"flavor": {"name": "later", "vcpus": 1, "ram": 64, "disk": 1}});
+    cloud.client().post("/compute/v2.1/flavors", &flavor).unwrap().expect(200);
+    cloud.stop();
+    assert!(std::fs::read_dir(cloud.data().join("views")).unwrap().count() >= 2);
+    let place = server.address("archive", cloud.folder.path());
+    let told = done(cloud.command(&["log", "prune", "--older-than", "0s", "--archives", &place]));
+    assert!(told.contains(&format!("are in s3://{BUCKET}/archive\n")), "{told}");
+    // Without the cache, each read of an archived event asks the store.
+    std::fs::remove_dir_all(cloud.data().join("archive.s3")).unwrap();
+    server.requests();
+    cloud.start();
+    cloud.delete_server(&old);
+    cloud.server(&goods, "new", &serde_json::json!({}));
+    cloud.stop();
+    assert_eq!(server.requests(), Vec::<String>::new());
+    std::fs::remove_file(cloud.folder.path().join("s3.key")).unwrap();
+    let (code, told) = cloud.command(&["audit", "--without-index"]);
+    assert!(code == 2 && told.contains(&format!("s3://{BUCKET}/archive")), "{told}");
+    // The actors went on where the archived events end.
+    ObjectServer::key_file(cloud.folder.path());
+    assert!(done(cloud.command(&["audit", "verify"])).contains("the log is whole"));
+}

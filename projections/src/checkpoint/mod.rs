@@ -304,26 +304,26 @@ impl Checkpoints {
     }
 
     /// Like [`Checkpoints::load`], for checkpoints of this log only. A log that was truncated or replaced counts as
-    /// another log.
+    /// another log. Checkpoints that are older than the loaded one are not looked at: the events at their positions may
+    /// be in an archive that cannot be read.
     pub async fn open(self: &Arc<Self>, store: &dyn EventStore) -> Result<OpenedViews, CheckpointError> {
-        let (found, _) = self.list();
-        let mut strange = Vec::new();
-        for candidate in &found {
-            if let Err(reason) = belongs(store, &candidate.mark).await? {
-                strange.push(RejectedCheckpoint { path: candidate.path.clone(), reason });
-            }
+        let (found, unreadable) = self.list();
+        let mut refused: Vec<RejectedCheckpoint> = unreadable.into_iter().rev().collect();
+        for candidate in found.into_iter().rev() {
+            let reason = match belongs(store, &candidate.mark).await? {
+                Err(reason) => reason,
+                Ok(()) => {
+                    let (this, file) = (Arc::clone(self), candidate.clone());
+                    let opened = tokio::task::spawn_blocking(move || read(&file, &this.keys)).await;
+                    match opened.map_err(io::Error::other)? {
+                        Ok(opened) => return Ok(OpenedViews { refused, from: Some(candidate), ..opened }),
+                        Err(error) => error.to_string(),
+                    }
+                }
+            };
+            refused.push(RejectedCheckpoint { path: candidate.path, reason });
         }
-        let positions: BTreeSet<Position> = found
-            .iter()
-            .filter(|found| !strange.iter().any(|refused| refused.path == found.path))
-            .map(|found| found.mark.position)
-            .collect();
-        let this = Arc::clone(self);
-        let loaded = tokio::task::spawn_blocking(move || this.load(|mark| positions.contains(&mark.position))).await;
-        let mut opened = loaded.map_err(io::Error::other)?;
-        strange.append(&mut opened.refused);
-        opened.refused = strange;
-        Ok(opened)
+        Ok(OpenedViews { refused, ..OpenedViews::empty() })
     }
 
     /// Loads the newest usable checkpoint that `fits` and has all read models in their current version.
@@ -342,15 +342,18 @@ impl Checkpoints {
         fits: impl Fn(&Mark) -> bool,
     ) -> Result<Option<Views>, CheckpointError> {
         let (found, _) = self.list();
-        let mut positions = BTreeSet::new();
-        for candidate in found.iter().filter(|found| fits(&found.mark)) {
-            if belongs(store, &candidate.mark).await?.is_ok() {
-                positions.insert(candidate.mark.position);
+        for candidate in found.iter().rev().filter(|found| fits(&found.mark)) {
+            if belongs(store, &candidate.mark).await?.is_err() {
+                continue;
+            }
+            let (this, position) = (Arc::clone(self), candidate.mark.position);
+            let nearest = move || this.nearest(|mark| mark.position == position);
+            let nearest = tokio::task::spawn_blocking(nearest).await.map_err(io::Error::other)?;
+            if nearest.is_some() {
+                return Ok(nearest);
             }
         }
-        let this = Arc::clone(self);
-        let nearest = move || this.nearest(|mark| positions.contains(&mark.position));
-        Ok(tokio::task::spawn_blocking(nearest).await.map_err(io::Error::other)?)
+        Ok(None)
     }
 }
 
@@ -362,7 +365,7 @@ async fn belongs(store: &dyn EventStore, mark: &Mark) -> Result<Result<(), Strin
         return Ok(Err(format!("it is at position {position}, the log ends at {head}")));
     }
     let there = match store.read_all(Position(position.0.saturating_sub(1)), 1).await {
-        // An older checkpoint may be of a part of the log that is damaged, or whose archive is not there.
+        // An older checkpoint may be of a damaged part of the log.
         Err(damaged @ StoreError::Corrupt { .. }) => return Ok(Err(damaged.to_string())),
         read => read?,
     };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chronova_events::envelope::Recorded;
 use chronova_events::registry::DecodeError;
+use chronova_events::store::StoreError;
 use chronova_projections::servers::ServerRow;
 use serde_json::json;
 use uuid::Uuid;
@@ -33,7 +34,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     let accept = ctx.header("Accept").unwrap_or_default();
     let format = format(&ctx, accept)?;
     let store = ctx.app.log()?;
-    asked.criteria.learn(store.as_ref()).await.map_err(unreadable)?;
+    asked.criteria.learn(store.as_ref()).await.map_err(unsearched)?;
     match accept.contains(SSE) || ctx.query.last("follow").is_some() {
         true => follow(&ctx, asked, format),
         false => page(&ctx, asked, format).await,
@@ -92,7 +93,7 @@ async fn page(ctx: &Ctx, asked: AuditQuery, format: Format) -> Result<Reply, Fau
     check_filters(&asked, personal)?;
     let (mut at, mut events, mut ended) = (asked.after, Vec::new(), false);
     while events.len() < limit && at < asked.up_to && !ended {
-        let found = store.search(at, limit - events.len(), &asked.criteria).await.map_err(unreadable)?;
+        let found = store.search(at, limit - events.len(), &asked.criteria).await.map_err(unsearched)?;
         ended = found.until == at;
         at = found.until;
         for recorded in found.events.iter().filter(|recorded| recorded.position <= asked.up_to) {
@@ -125,6 +126,15 @@ fn check_filters(asked: &AuditQuery, personal: bool) -> Result<(), Fault> {
 /// The event without personal fields; `None` when the caller may see the event unchanged.
 pub(super) fn without(recorded: &Recorded, personal: bool) -> Result<Option<Recorded>, DecodeError> {
     if personal { Ok(None) } else { recorded.without_personal().map(Some) }
+}
+
+fn unsearched(error: StoreError) -> Fault {
+    if matches!(error, StoreError::ArchiveAway { .. }) {
+        let told =
+            "The events are in the archive of the event log, and the archive cannot be read now. Try again later.";
+        return Fault::unavailable(told).caused_by(error);
+    }
+    unreadable(error)
 }
 
 fn unreadable(error: impl std::fmt::Display) -> Fault {

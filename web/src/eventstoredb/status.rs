@@ -10,7 +10,9 @@ pub(super) fn of_store(error: &StoreError) -> Status {
         StoreError::Full => Status::resource_exhausted(error.to_string()),
         StoreError::TooLarge { .. } => Status::invalid_argument(error.to_string()),
         StoreError::Corrupt { .. } => Status::data_loss(error.to_string()),
-        StoreError::Closed | StoreError::BelowLevel { .. } => Status::unavailable(error.to_string()),
+        StoreError::Closed | StoreError::BelowLevel { .. } | StoreError::ArchiveAway { .. } => {
+            Status::unavailable(error.to_string())
+        }
         _ => {
             tracing::error!(%error, "the log cannot answer a client of EventStoreDB");
             Status::internal("the log cannot be read or written")

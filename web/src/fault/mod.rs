@@ -173,6 +173,10 @@ impl Fault {
                 "The control plane is being upgraded, and an older member cannot read this change yet; nothing was \
                  changed. Try again when all members are upgraded."
             }
+            StoreError::ArchiveAway { .. } => {
+                "The request needs events that are in the archive of the event log, and the archive cannot be read now; \
+                 nothing was changed. Try again later."
+            }
             _ => "The event log is not available; nothing was changed. Try again.",
         };
         Self::unavailable(message).caused_by(cause)

@@ -35,6 +35,7 @@ use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError
 use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::holds::LegalHolds;
+use crate::ids::EventId;
 use crate::sealed::keys::KeyRing;
 pub use comparing::IndexComparison;
 use part::{PartBuilder, PartDirectory, PartPlace, PlaceSet};
@@ -372,6 +373,10 @@ impl EventStore for IndexedLog {
 
     async fn read_at(&self, positions: &[Position]) -> Result<Vec<Arc<Recorded>>, StoreError> {
         self.log.read_at(positions).await
+    }
+
+    async fn first_event(&self) -> Result<Option<EventId>, StoreError> {
+        self.log.first_event().await
     }
 
     /// If the index cannot be used, the log alone answers. A search changes no index.

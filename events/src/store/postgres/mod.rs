@@ -514,7 +514,8 @@ impl EventStore for PostgresStore {
     async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
         let snapshot = self.reader.sealed(stream, snapshot).await?;
         let sql = "INSERT INTO chronova_snapshots VALUES ($1, $2, $3, $4) ON CONFLICT (stream) DO UPDATE SET \
-                   revision = excluded.revision, state_version = excluded.state_version, data = excluded.data";
+                   revision = excluded.revision, state_version = excluded.state_version, data = excluded.data \
+                   WHERE excluded.revision >= chronova_snapshots.revision";
         let (name, version) = (stream.as_str().as_bytes(), i64::from(snapshot.state_version));
         self.reader.query(sql, &[&name, &signed(snapshot.revision.0), &version, &snapshot.bytes]).await.map(drop)
     }

@@ -9,11 +9,12 @@
 //! the missing entries are added when the log is opened. It also has the events that are in the archive alone
 //! ([`super::floor`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::retention::PartStream;
 use super::row::{signed, unsigned};
 use super::schema::bound;
 use crate::envelope::{Position, Recorded, Revision, StreamId};
@@ -111,6 +112,36 @@ pub(super) fn below(
         }
     }
     Ok(found)
+}
+
+/// The streams with an event after `after` up to `until`. Reads the whole index for the part that is in the archive.
+pub(super) fn streams(
+    connection: &Connection,
+    floor: u64,
+    (after, until): (u64, u64),
+) -> rusqlite::Result<Vec<PartStream>> {
+    let mut numbers = BTreeSet::new();
+    let mut add = |table: &str, from: u64, to: u64| {
+        let sql = format!("SELECT DISTINCT stream FROM {table} WHERE position > ?1 AND position <= ?2");
+        let mut statement = connection.prepare(&sql)?;
+        for number in statement.query_map([bound(from), bound(to)], |row| row.get::<_, i64>(0))? {
+            numbers.insert(number?);
+        }
+        Ok::<(), rusqlite::Error>(())
+    };
+    if after < floor {
+        add("events_by_stream", after, until.min(floor))?;
+    }
+    add("events", after.max(floor), until)?;
+    // The index has no position of a first event that is not indexed yet, which is above the floor.
+    let mut named = connection.prepare_cached(
+        "SELECT s.name, coalesce(i.position <= ?2, 0) FROM streams s \
+         LEFT JOIN events_by_stream i ON i.stream = s.id AND i.revision = 1 WHERE s.id = ?1",
+    )?;
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(PartStream { stream: StreamId::from_stored(row.get_ref(0)?.as_str()?), is_archived: row.get(1)? })
+    };
+    numbers.into_iter().map(|number| named.query_row([number, bound(floor)], read)).collect()
 }
 
 /// The position of a revision of a stream, from the index alone.

@@ -3,15 +3,18 @@
 //! The row `floor` of the table `meta` has its position, `floor_hash` its hash, and `archive` the archive's address. The
 //! step that removes events from the file also raises the floor, in one transaction. So at every moment an event is in
 //! the file, or it is at or below the floor. Readers take their rows and the floor from one snapshot of the file, and
-//! read the events up to the floor from the archive.
+//! read the events up to the floor from the archive. Each step also notes the id of the log's first event in the row
+//! `first_event`: it names the installation, which each start needs to know.
 //!
 //! The index by stream and the names of streams keep their rows. So the events of a stream are found in the archive by
 //! their positions, and revisions go on after the removed ones.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
+use uuid::Uuid;
 
 use super::row::{Kinds, signed, unsigned};
 use super::schema::{ARCHIVED, bound};
@@ -19,18 +22,31 @@ use super::{by_stream, error};
 use crate::archive::cold::ColdEvents;
 use crate::chain::{Anchor, EventHash};
 use crate::envelope::Position;
+use crate::ids::EventId;
 use crate::place::{self, PlaceAddress};
 use crate::store::StoreError;
 
+/// How long an archive that could not be read is not asked again.
+const PAUSE: Duration = Duration::from_secs(5);
+
 /// Opens the archive once for all readers of a log.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ArchiveReader(Arc<Mutex<Option<Arc<ColdEvents>>>>);
+pub(super) struct ArchiveReader(Arc<Mutex<Option<OpenedArchive>>>);
+
+#[derive(Debug, Clone)]
+struct OpenedArchive {
+    cold: Arc<ColdEvents>,
+    /// Whether the archive has the event at the floor.
+    is_ours: bool,
+}
 
 /// One step of a removal: the new floor, and the archive that has the events up to it.
 #[derive(Debug)]
 pub(super) struct FloorStep {
     pub(super) to: Anchor,
     pub(super) archive: String,
+    /// The id of the log's first event; `None` keeps the present note.
+    pub(super) first: Option<EventId>,
 }
 
 /// A snapshot of the file for several queries, unless the caller has one already.
@@ -65,6 +81,16 @@ pub(super) fn anchor(connection: &Connection) -> Result<Anchor, StoreError> {
         || StoreError::Corrupt { position, reason: "the hash at the floor of the file is damaged".to_owned() };
     let hash = hash.and_then(|bytes| EventHash::from_slice(&bytes)).ok_or_else(damaged)?;
     Ok(Anchor { position: Position(position), hash })
+}
+
+/// The noted id of the log's first event; `None` if the file has all events, and if an older program has moved them.
+pub(super) fn first_event(connection: &Connection) -> Result<Option<EventId>, StoreError> {
+    let noted: Option<Vec<u8>> = connection
+        .prepare_cached("SELECT value FROM meta WHERE key = 'first_event'")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)).optional())
+        .map_err(|e| error::explain(&e, 1))?;
+    let damaged = |_| StoreError::Corrupt { position: 1, reason: "the id of the first event is damaged".to_owned() };
+    noted.map(|bytes| Uuid::from_slice(&bytes).map(EventId)).transpose().map_err(damaged)
 }
 
 /// The address of the archive that has the events up to the floor.
@@ -107,19 +133,23 @@ pub(super) fn note_of(path: &Path, address: &PlaceAddress) -> Result<String, Sto
 pub(super) fn archive(connection: &Connection, kinds: &Kinds) -> Result<Arc<ColdEvents>, StoreError> {
     let address = address(connection)?;
     let opened = || kinds.archive.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(cold) = opened().as_ref().filter(|cold| *cold.address() == address) {
-        return Ok(Arc::clone(cold));
-    }
+    let known = opened().clone().filter(|known| *known.cold.address() == address);
+    let cold = match known {
+        Some(OpenedArchive { cold, is_ours: true }) => return Ok(cold),
+        Some(OpenedArchive { cold, is_ours: false }) => cold,
+        None => Arc::new(open(connection)?.sparing(PAUSE)),
+    };
     // Other readers do not wait for this one: an object store may be slow.
-    let (floor, cold) = (anchor(connection)?, Arc::new(open(connection)?));
-    match cold.event(floor.position.0, None) {
-        Ok(event) if event.hash != Some(floor.hash) => Err(foreign(&cold, floor.position)),
-        Ok(_) => {
-            *opened() = Some(Arc::clone(&cold));
-            Ok(cold)
-        }
+    let floor = anchor(connection)?;
+    let read = cold.event(floor.position.0, None);
+    // An archive that is away is kept, because it counts the time until it is asked again.
+    let is_ours = read.as_ref().is_ok_and(|event| event.hash == Some(floor.hash));
+    let is_away = matches!(read, Err(StoreError::ArchiveAway { .. }));
+    *opened() = (is_ours || is_away).then(|| OpenedArchive { cold: Arc::clone(&cold), is_ours });
+    match read {
+        Ok(_) if !is_ours => Err(foreign(&cold, floor.position)),
         // A damaged part of the archive does not hide its other parts. The next read looks again.
-        Err(StoreError::Corrupt { .. }) => Ok(cold),
+        Ok(_) | Err(StoreError::Corrupt { .. }) => Ok(cold),
         Err(error) => Err(error),
     }
 }
@@ -144,5 +174,8 @@ pub(super) fn raise(connection: &Connection, step: &FloorStep) -> rusqlite::Resu
     put.execute(rusqlite::params!["floor", signed(to.0)])?;
     put.execute(rusqlite::params!["floor_hash", step.to.hash.0.as_slice()])?;
     put.execute(rusqlite::params!["archive", step.archive])?;
+    if let Some(first) = step.first {
+        put.execute(rusqlite::params!["first_event", first.0.as_bytes().as_slice()])?;
+    }
     connection.pragma_update(None, "user_version", ARCHIVED)
 }

@@ -57,6 +57,7 @@ use super::tail::{Subscription, Tail};
 use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot, sealed_snapshots};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::holds::LegalHolds;
+use crate::ids::EventId;
 use crate::sealed::keys::KeyRing;
 use by_stream::UnindexedEvents;
 use reader::Readers;
@@ -66,6 +67,7 @@ use writer::{AppendJob, EncodedEvent, WriteJob, Writer};
 pub use read_only::ReadOnlyLog;
 pub use reader::Verified;
 pub use schema::FORMAT;
+pub use snapshots::KeptSnapshot;
 
 /// The file of the legal holds is named `log.db.holds`.
 const HOLDS: &str = "holds";
@@ -249,6 +251,11 @@ impl EventStore for SqliteStore {
         self.readers.run(move |connection, kinds| reader::read_at(connection, kinds, &positions)).await
     }
 
+    async fn first_event(&self) -> Result<Option<EventId>, StoreError> {
+        let durable = self.tail.head();
+        self.readers.run(move |connection, kinds| reader::first_event(connection, kinds, durable)).await
+    }
+
     async fn search(
         &self,
         after: Position,
@@ -281,7 +288,7 @@ impl EventStore for SqliteStore {
     async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {
         self.tail.forget();
         let (reply, answer) = oneshot::channel();
-        self.submit(WriteJob::Forget { streams: streams.to_vec(), reply }, answer).await?
+        self.submit(WriteJob::Forget { streams: streams.to_vec(), for_ever: false, reply }, answer).await?
     }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {

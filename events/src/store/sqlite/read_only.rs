@@ -14,6 +14,7 @@ use super::reader::{self, Readers, Verified};
 use super::{schema, search, snapshots};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::holds::LegalHolds;
+use crate::ids::EventId;
 use crate::sealed::keys::KeyRing;
 use crate::store::criteria::{Criteria, EventSearchResult};
 use crate::store::tail::{Subscription, Tail};
@@ -97,6 +98,10 @@ impl EventStore for ReadOnlyLog {
     async fn read_at(&self, positions: &[Position]) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let positions = positions.to_vec();
         self.readers.run(move |connection, kinds| reader::read_at(connection, kinds, &positions)).await
+    }
+
+    async fn first_event(&self) -> Result<Option<EventId>, StoreError> {
+        self.readers.run(|connection, kinds| reader::first_event(connection, kinds, Position::END)).await
     }
 
     async fn search(

@@ -20,6 +20,7 @@ use super::schema::{bound, connect, limit as sql_limit};
 use super::{by_stream, error};
 use crate::chain::{Chain, EventHash};
 use crate::envelope::{Position, Recorded, Revision, StreamId};
+use crate::ids::EventId;
 use crate::sealed::keys::KeyRing;
 use crate::store::StoreError;
 
@@ -155,6 +156,19 @@ pub(super) fn read_all(
         Ok(())
     })?;
     Ok(events)
+}
+
+/// The id of the log's first event, if there is one up to `until`.
+pub(super) fn first_event(
+    connection: &Connection,
+    kinds: &Kinds,
+    until: Position,
+) -> Result<Option<EventId>, StoreError> {
+    let _snapshot = floor::snapshot(connection)?;
+    if let Some(noted) = floor::first_event(connection)? {
+        return Ok(Some(noted));
+    }
+    Ok(read_all(connection, kinds, Position::START, 1, until)?.first().map(|first| first.id))
 }
 
 /// Calls `each` with the events after `after` and up to `until`, at most `limit` of them. A missing event is an error.

@@ -16,12 +16,13 @@ use tokio::sync::oneshot;
 use super::floor::{self, FloorStep};
 use super::row::{Kinds, unsigned};
 use super::writer::WriteJob;
-use super::{ReadOnlyLog, SqliteStore, error, reader};
+use super::{KeptSnapshot, ReadOnlyLog, SqliteStore, by_stream, error, reader, snapshots};
 use crate::archive::cold::ColdEvents;
 use crate::chain::Anchor;
-use crate::envelope::Position;
+use crate::envelope::{Position, StreamId};
+use crate::ids::EventId;
 use crate::place::{FilePlace, PlaceAddress};
-use crate::store::StoreError;
+use crate::store::{EventStore as _, StoreError};
 
 /// The number of events that one transaction removes.
 pub const STEP: u64 = 4_096;
@@ -44,6 +45,16 @@ pub struct ArchivedPart {
     pub end: Anchor,
     /// The address of the archive; `None` if the file has all events.
     pub archive: Option<PlaceAddress>,
+    /// The noted id of the log's first event; `None` if an older program has moved the events.
+    pub first: Option<EventId>,
+}
+
+/// A stream with events in a part of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartStream {
+    pub stream: StreamId,
+    /// Whether its first event is in the archive alone.
+    pub is_archived: bool,
 }
 
 impl SqliteStore {
@@ -61,6 +72,37 @@ impl SqliteStore {
     /// The file cannot be read.
     pub async fn size(&self) -> Result<LogSize, StoreError> {
         self.readers.run(|connection, _| size(connection)).await
+    }
+
+    /// The streams with an event after `after` up to `until`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub async fn streams_between(&self, after: Position, until: Position) -> Result<Vec<PartStream>, StoreError> {
+        let read = move |connection: &Connection, _: &Kinds| {
+            let _snapshot = floor::snapshot(connection)?;
+            let floor = floor::position(connection)?;
+            by_stream::streams(connection, floor, (after.0, until.0)).map_err(|e| error::explain(&e, 0))
+        };
+        self.readers.run(read).await
+    }
+
+    /// The streams that have or had a snapshot. Those that were forgotten for ever are left out.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub async fn kept_snapshots(&self) -> Result<Vec<KeptSnapshot>, StoreError> {
+        let keys = Arc::clone(&self.keys);
+        self.readers.run(move |connection, _| snapshots::kept(connection, &keys)).await
+    }
+
+    /// Removes snapshots that nobody needs any more.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub async fn forget_for_ever(&self, streams: Vec<StreamId>) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.submit(WriteJob::Forget { streams, for_ever: true, reply }, answer).await?
     }
 
     /// Removes the events up to `to` from the file. The archive in `place` must have them; from now on the log reads
@@ -85,14 +127,17 @@ impl SqliteStore {
         }
         let archive = floor::note_of(&self.path, place.address())?;
         let cold = Arc::new(ColdEvents::new(place));
+        // A call that only notes another place moves no event.
+        let moves = to > at.position;
         let checked = Arc::clone(&cold);
         let durable = tokio::task::spawn_blocking(move || checked.make_durable(to.0)).await;
         durable.map_err(|error| StoreError::Io(error.to_string()))??;
+        let first = if moves { self.first_event().await? } else { None };
         loop {
             let (next, begin, cold) = (Position(to.0.min(at.position.0 + STEP)), at, Arc::clone(&cold));
             at = self.readers.run(move |connection, kinds| compare(connection, kinds, &cold, begin, next)).await?;
             let (reply, answer) = oneshot::channel();
-            let step = FloorStep { to: at, archive: archive.clone() };
+            let step = FloorStep { to: at, archive: archive.clone(), first };
             self.submit(WriteJob::Archived { step, reply }, answer).await??;
             if tell(at.position).is_break() || at.position >= to {
                 return Ok(at);
@@ -123,7 +168,7 @@ fn archived(connection: &Connection) -> Result<ArchivedPart, StoreError> {
     let _snapshot = floor::snapshot(connection)?;
     let end = floor::anchor(connection)?;
     let archive = if end.position == Position::START { None } else { Some(floor::address(connection)?) };
-    Ok(ArchivedPart { end, archive })
+    Ok(ArchivedPart { end, archive, first: floor::first_event(connection)? })
 }
 
 fn size(connection: &Connection) -> Result<LogSize, StoreError> {

@@ -4,18 +4,22 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::error;
 use super::row::{signed, unsigned};
+use super::schema::limit;
 use crate::envelope::{Revision, StreamId};
 use crate::sealed::keys::KeyRing;
+use crate::sealed::whole::{SealMark, WholeSeal};
 use crate::store::{StoreError, StreamSnapshot, sealed_snapshots};
 
 /// The row of `meta` that says that every snapshot of this file is encrypted.
 const SEALED: &str = "snapshots_sealed";
 
-/// Writes a sealed snapshot over an older one.
+/// Writes a sealed snapshot over an older one. A newer one stays: an actor may be late with its snapshot, and the events
+/// after it may have left the file since.
 pub(super) fn save(connection: &Connection, stream: &StreamId, sealed: &StreamSnapshot) -> rusqlite::Result<()> {
     let sql = "INSERT INTO snapshots (stream, revision, state_version, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5) \
                ON CONFLICT (stream) DO UPDATE SET revision = excluded.revision, \
-               state_version = excluded.state_version, data = excluded.data, checksum = excluded.checksum";
+               state_version = excluded.state_version, data = excluded.data, checksum = excluded.checksum \
+               WHERE excluded.revision >= snapshots.revision";
     connection.prepare_cached(sql)?.execute(rusqlite::params![
         stream.as_str(),
         signed(sealed.revision.0),
@@ -56,10 +60,45 @@ pub(super) fn load(
     }))
 }
 
-/// Removes a snapshot. SQLite overwrites its page.
-pub(super) fn forget(connection: &Connection, stream: &StreamId) -> rusqlite::Result<()> {
-    connection.prepare_cached("DELETE FROM snapshots WHERE stream = ?1")?.execute([stream.as_str()])?;
+/// Removes a snapshot. SQLite overwrites its page. Unless it is `for_ever`, an empty row stays, so that
+/// [`kept`] still names the stream.
+pub(super) fn forget(connection: &Connection, stream: &StreamId, for_ever: bool) -> rusqlite::Result<()> {
+    let sql = match for_ever {
+        true => "DELETE FROM snapshots WHERE stream = ?1",
+        false => {
+            "UPDATE snapshots SET revision = 0, state_version = 0, data = zeroblob(0), checksum = 0 WHERE stream = ?1"
+        }
+    };
+    connection.prepare_cached(sql)?.execute([stream.as_str()])?;
     Ok(())
+}
+
+/// A stream with a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptSnapshot {
+    pub stream: StreamId,
+    pub state_version: u32,
+    /// Whether the snapshot is there and its key exists. An erasure destroys the keys of all snapshots.
+    pub is_readable: bool,
+}
+
+/// All streams that have or had a snapshot.
+pub(super) fn kept(connection: &Connection, keys: &KeyRing) -> Result<Vec<KeptSnapshot>, StoreError> {
+    let read = || {
+        let mut statement =
+            connection.prepare_cached("SELECT stream, state_version, substr(data, 1, ?1) FROM snapshots")?;
+        let rows = statement.query_map([limit(SealMark::BYTES)], |row| {
+            // The beginning of an empty value is NULL.
+            let mark = row.get_ref(2)?.as_blob().ok().and_then(SealMark::of);
+            Ok(KeptSnapshot {
+                stream: StreamId::from_stored(row.get_ref(0)?.as_str()?),
+                state_version: row.get(1)?,
+                is_readable: mark.is_some_and(|mark| WholeSeal::of(keys, mark).is_ok()),
+            })
+        })?;
+        rows.collect::<rusqlite::Result<Vec<KeptSnapshot>>>()
+    };
+    read().map_err(|e| error::explain(&e, 0))
 }
 
 /// Removes unencrypted snapshots of an earlier version. Each file needs this only once.

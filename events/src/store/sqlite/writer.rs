@@ -93,6 +93,8 @@ pub(super) enum WriteJob {
     /// Drops the snapshots of streams. A reader can delay their removal from the files until a later checkpoint.
     Forget {
         streams: Vec<StreamId>,
+        /// Whether no other snapshot of the streams is needed.
+        for_ever: bool,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
     /// Removes events that are in the archive.
@@ -420,11 +422,11 @@ impl Writer {
                 self.begin(open)?;
                 snapshots::save(&self.connection, &stream, &snapshot)?;
             }
-            WriteJob::Forget { streams, reply } => {
+            WriteJob::Forget { streams, for_ever, reply } => {
                 open.batch.answers.push(PendingReply::Done(reply));
                 self.begin(open)?;
                 for stream in streams {
-                    snapshots::forget(&self.connection, &stream)?;
+                    snapshots::forget(&self.connection, &stream, for_ever)?;
                 }
                 open.forgets = true;
             }

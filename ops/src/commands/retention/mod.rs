@@ -6,3 +6,4 @@
 pub mod holds;
 pub mod prune;
 mod reach;
+pub(crate) mod states;

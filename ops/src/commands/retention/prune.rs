@@ -5,9 +5,11 @@
 //! | reach | finds how far events may leave: policy, newest checkpoint, legal holds | nothing has changed |
 //! | prove | rebuilds the read models from the log, and compares them with the checkpoint | nothing has changed |
 //! | archive | continues the archive | the next run goes on after the last whole segment |
+//! | keep | writes a snapshot of each stream that a start may load, and compares it | the snapshots stay, and change nothing |
 //! | move | compares some thousand events in the archive with the file, removes them from the file, repeats | the next run goes on |
 //!
-//! The checkpoint is proved because the next starts depend on it: without it, they fold the archived events again.
+//! The checkpoint is proved because the next starts depend on it: without it, they fold the archived events again. For
+//! the same reason the states of streams are kept ([`super::states`]).
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -29,6 +31,7 @@ use super::super::rebuild::{RebuildArgs, compare};
 use super::super::{CommandFailure, DataDir, Exit, LogPlace};
 pub use super::reach::RetentionPolicy;
 use super::reach::{LogFacts, PruneReach};
+use super::states;
 use crate::config::event_store::EventStoreAddress;
 
 /// The number of differences between checkpoint and log that are shown.
@@ -184,6 +187,7 @@ impl LogPrune<'_> {
     pub async fn run(&self, now: Timestamp, out: &mut dyn Write) -> Result<PruneEnd, CommandFailure> {
         let store: &dyn EventStore = &**self.log;
         self.name_archive(out).await?;
+        states::renew(self.log).await?;
         let facts = self.facts().await?;
         let opened = checkpoint(self.data, store, out).await?;
         let holds = store.holds()?;
@@ -201,6 +205,10 @@ impl LogPrune<'_> {
         let address = self.archives.clone().or(facts.archived.archive).unwrap_or_else(here);
         let archive = self.data.open_place(&address)?;
         let _locked = extend(store, &*archive, reach.to.0, now, (self.sign_key, &mut *out)).await?;
+        // An older program moved events without keeping the states of their streams.
+        let unkept = if facts.archived.first.is_some() { reach.from } else { Position::START };
+        let kept = states::keep(self.log, unkept, reach.to).await?;
+        writeln!(out, "kept: the states of {kept} streams are in the file")?;
         let mut progress = ProgressLine::new("moves events into the archive", reach.from.0, reach.to.0);
         let tell = |at: Position| {
             progress.at(at.0);

@@ -138,4 +138,8 @@ impl AggregateRoot for ImageRoot {
     fn decide(state: &Image, command: ImageCommand) -> Result<Vec<ImageEvent>, ImageReject> {
         decide::decide(state, command)
     }
+
+    fn has_ended(state: &Image) -> bool {
+        matches!(state, Image::Deleted)
+    }
 }

@@ -254,4 +254,8 @@ impl AggregateRoot for VolumeRoot {
     fn decide(state: &Volume, command: VolumeCommand) -> Result<Vec<VolumeEvent>, VolumeReject> {
         decide::decide(state, command)
     }
+
+    fn has_ended(state: &Volume) -> bool {
+        matches!(state, Volume::Deleted)
+    }
 }

@@ -172,7 +172,7 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
     pages::check_write_ahead(&path, &mut found);
     match check_database(&path, options, &findings, &mut found) {
         Ok(()) => {}
-        Err(StoreError::Corrupt { position, reason }) => {
+        Err(StoreError::Corrupt { position, reason } | StoreError::ArchiveAway { position, reason }) => {
             let position = (position > 0).then_some(Position(position));
             findings.add(LogDamage { position, stream: None, page: None, what: reason });
         }

@@ -338,7 +338,7 @@ impl<'a> RowVerifier<'a> {
 /// Why an event is damaged. The finding already names its position.
 fn reason_of(error: StoreError) -> String {
     match error {
-        StoreError::Corrupt { reason, .. } => reason,
+        StoreError::Corrupt { reason, .. } | StoreError::ArchiveAway { reason, .. } => reason,
         other => other.to_string(),
     }
 }
@@ -396,7 +396,11 @@ pub(super) fn check_snapshots(
         };
         let (stream, revision, whole) = read().map_err(explain)?;
         let reached = match row.get::<_, Option<i64>>(4).map_err(explain)? {
-            Some(number) => by_stream::reached(connection, number).map_err(explain)?,
+            // Only a few newest events are not in the index, so most snapshots need no search for these events.
+            Some(number) => match by_stream::last(connection, number).map_err(explain)? {
+                indexed if indexed >= revision => indexed,
+                _ => by_stream::reached(connection, number).map_err(explain)?,
+            },
             None => 0,
         };
         if !whole {

@@ -179,7 +179,7 @@ async fn continues(
 }
 
 async fn first_event(store: &dyn EventStore) -> Result<Option<String>, CommandFailure> {
-    Ok(store.read_all(Position::START, 1).await?.first().map(|recorded| recorded.id.0.to_string()))
+    Ok(store.first_event().await?.map(|id| id.0.to_string()))
 }
 
 /// Verifies a file of anchors: signatures, order, and the log if there is one. Time stamps are for `openssl ts`.
