@@ -60,6 +60,8 @@ server_pid() {
   # Another process may have the number by now. The server's command line names the data directory.
   runs_as "$pid" chronova && tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF "$DATA" && echo "$pid"
 }
+# Where nothing waits for orphans, an ended process stays as a zombie, which has no program.
+has_ended() { [ ! -e "/proc/$1/exe" ]; } # pid
 
 # With a certificate in its configuration, the server speaks https.
 healthy() {
@@ -219,7 +221,7 @@ down() {
       say "server demo stopped"
     fi
     kill "$pid"
-    wait_for 240 eval "! kill -0 $pid 2>/dev/null" || die "the server (process $pid) does not stop"
+    wait_for 240 has_ended "$pid" || die "the server (process $pid) does not stop"
     rm -f "$RUN/chronova.pid"
     say "Chronova stopped (process $pid)"
   else

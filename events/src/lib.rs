@@ -25,6 +25,7 @@ pub mod pointer;
 pub mod sealed;
 pub mod store;
 pub mod tags;
+pub mod unchecked_certificate;
 
 pub mod access;
 pub mod console;

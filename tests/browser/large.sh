@@ -25,7 +25,7 @@ SHOTS=${CHRONOVA_SCREENSHOTS:-$WORK/shots}; mkdir -p "$SHOTS"
 PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
 timeout 3000 python3 "$TESTS/large.py" "$URL" "$PASSWORD" "$SHOTS" "$WORK/fleet" "$HOSTS" "$SERVERS" & BROWSER=$!
 # The measurement begins when this file exists. large.py writes it when one server is built on a whole fleet.
-while kill -0 $BROWSER 2>/dev/null && [ ! -e "$WORK/fleet.ready" ]; do sleep 0.5; done
+while still_runs -p $BROWSER && [ ! -e "$WORK/fleet.ready" ]; do sleep 0.5; done
 if [ -e "$WORK/fleet.ready" ]; then
   house_stop
   expect "the servers are copied" "$DEV" copy-servers "$DATA" --servers $((SERVERS - 1))

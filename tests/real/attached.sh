@@ -9,7 +9,6 @@ house_open attached 10.72
 house_furnish
 
 volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status
-no_volume() { ! os volume show "$1" >/dev/null 2>&1; }
 attached() { os server add volume "$1" "$2" >"$WORK/attached" 2>&1; } # server, volume
 volume() { # name, options...
   local name=$1; shift
@@ -84,7 +83,7 @@ same "that volume has the word from before the snapshot" "$(read_from "$ONE" vdb
 expect "the volume from the snapshot is detached" os server remove volume attached-one attached-copy
 within 120 "the volume from the snapshot is available" volume_is attached-copy available
 os volume snapshot delete attached-moment
-within 60 "the snapshot is deleted" eval '! os volume snapshot show attached-moment >/dev/null 2>&1'
+within 60 "the snapshot is deleted" no_snapshot attached-moment
 for name in attached-other attached-copy; do os volume delete "$name"; done
 long_run || {
   expect "the server is deleted" os server delete --wait attached-one

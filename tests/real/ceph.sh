@@ -45,7 +45,6 @@ house_last() {
 
 rbd() { bash "$TESTBED/ceph.sh" run "$CLOUD/ceph" rbd "$@" 2>/dev/null; }
 volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status
-no_volume() { ! os volume show "$1" >/dev/null 2>&1; }
 image_is() { [ "$(get image "$1" status)" = "$2" ]; } # image, status
 # The server's disks in Ceph, without the server's id.
 disks() { rbd ls vms | grep "^$1_" | sed "s/^$1//" | sort | tr '\n' ' '; } # uuid
@@ -186,7 +185,7 @@ ends_clean() {
   expect "the snapshot is deleted" asked volume snapshot delete data-copy
   expect "the servers are deleted" asked server delete --wait "$ONE" "$TWO"
   within 60 "the volume is available after the deletion" volume_is data available
-  within 30 "the snapshot is gone" eval '! os volume snapshot show data-copy >/dev/null 2>&1'
+  within 30 "the snapshot is gone" no_snapshot data-copy
   expect "the volume is deleted" asked volume delete data
   within 60 "Cinder does not have the volume any more" no_volume data
   same "nothing of the servers and volumes is left in Ceph" "$(rests)" ""

@@ -51,7 +51,6 @@ status() { # token, path, more...: sends a request to Chronova, and prints the s
 }
 rbd() { bash "$TESTBED/ceph.sh" run "$CLOUD/ceph" rbd "$@" 2>/dev/null; }
 volume_is() { [ "$(web volume show "$1" -f value -c status 2>/dev/null)" = "$2" ]; } # volume, status
-no_volume() { ! web volume show "$1" >/dev/null 2>&1; }
 volume() { # name, options...
   local name=$1; shift
   web volume create $([[ " $* " == *" --size "* ]] || echo --size 1) "$@" "$name" >"$WORK/volume-$name" 2>&1 \
@@ -141,12 +140,12 @@ same "the second guest still reads the word" "$(read_from "$TWO" vdc)" for-both
 expect "the shared volume is detached from the second guest" web server remove volume cinder-two both
 within 60 "Cinder has the shared volume available" volume_is both available
 expect "the shared volume is deleted" web volume delete both
-within 60 "Cinder does not have the shared volume any more" no_volume both
+within 60 "Cinder does not have the shared volume any more" absent both --os-cloud web volume
 expect "the type for several servers is deleted" os volume type delete several
 
 volume_goes() {
   expect "the volume is deleted" web volume delete data
-  within 60 "Cinder does not have the volume any more" no_volume data
+  within 60 "Cinder does not have the volume any more" absent data --os-cloud web volume
   same "Ceph does not have the volume any more" "$(rbd ls volumes)" ""
   same "no attachment is left in Cinder" "$(attachments)" ""
 }

@@ -62,7 +62,7 @@ for folder in "${FOLDERS[@]}"; do
   begun=$SECONDS
   "$venv/bin/python3" "$own/run.py" "$folder" "$WORK/results" "$WORK/details" "${selected[@]}" >"$WORK/$folder.log" 2>&1 </dev/null \
     || bad "$folder runs to its end" "$(tail -n 20 "$WORK/$folder.log")"
-  kill -0 "$HOUSE" 2>/dev/null || { bad "the control plane still runs" "$(tail -n 20 "$WORK/chronova.log")"; break; }
+  still_runs -p "$HOUSE" || { bad "the control plane still runs" "$(tail -n 20 "$WORK/chronova.log")"; break; }
   echo "$folder: $((SECONDS - begun)) s"
 done
 [ -z "${SUITES_RESULT:-}" ] || cp "$WORK/results" "$SUITES_RESULT"

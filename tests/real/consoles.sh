@@ -24,7 +24,7 @@ within 20 "the console log still has the guest's output" said consoles-one typed
 view "$LINE" 60 --until never >"$WORK/first" & FIRST=$!
 sleep 2
 like "a later client gets the console" "$(view "$LINE" 60 --say '\necho later-$((6*7))\n' --until later-42)" 'later-42'
-within 20 "the first client is disconnected" eval "! kill -0 $FIRST 2>/dev/null"
+within 20 "the first client is disconnected" eval "! still_runs -p $FIRST"
 wait "$FIRST"
 same "the first client ends with the status of a closed connection" $? 1
 same "a page of another site opens no console" "$(view "$LINE" 20 --origin http://elsewhere --until never)" 403

@@ -13,7 +13,7 @@ AXE=$TESTS/node_modules/axe-core/axe.min.js
 [ -s "$AXE" ] || { . "$TESTS/../../ops/setup.sh"; setup_dashboard_tools || cannot "axe cannot be installed"; }
 timeout 290 python3 "$TESTS/dashboard.py" "$URL" "$PASSWORD" "$SHOTS" "$WORK/pid" "$AXE" & BROWSER=$!
 # One of the browser's checks stops the control plane and requests its restart.
-while kill -0 $BROWSER 2>/dev/null; do
+while still_runs -p $BROWSER; do
   if [ -e "$WORK/pid.again" ]; then wait "$HOUSE" 2>/dev/null; rm "$WORK/pid.again"; house_start; echo "$HOUSE" >"$WORK/pid"; fi
   sleep 0.5
 done

@@ -35,7 +35,7 @@ LONG=()
 timeout 900 python3 "$HERE/horizon.py" "$(cat "$SITE/url")" admin "$PASSWORD" horizon "$WORK/visit" "${LONG[@]}" >"$WORK/visit/told" 2>"$WORK/visit/err" & VISIT=$!
 
 # The consoles that Horizon gives to its user.
-visited() { [ -e "$WORK/visit/$1" ] || ! kill -0 $VISIT 2>/dev/null; }
+visited() { [ -e "$WORK/visit/$1" ] || ! still_runs -p $VISIT; }
 wait_for 400 visited serial
 if [ -e "$WORK/visit/serial" ]; then
   same "the page of the screen opens" "$(curl -s -o "$WORK/visit/page" -w '%{http_code}' "$(cat "$WORK/visit/vnc")")" 200

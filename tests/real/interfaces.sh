@@ -87,9 +87,9 @@ like "a VNC console has an address" "$CONSOLE" "^http://127.0.0.1:[0-9]+/console
 expect "the server is deleted" os server delete --wait nic-one
 within 60 "the root volume outlives the server" volume_is "$ROOT" available
 os volume delete "$ROOT"
-within 60 "the root volume is deleted" eval '! os volume show "$ROOT" >/dev/null 2>&1'
+within 60 "the root volume is deleted" no_volume "$ROOT"
 same "nothing of the server is left on the host" "$(leftovers "$ONE" "$PORT")" ""
-expect "the port that the server created is deleted" eval '! os port show "$MADE" >/dev/null 2>&1'
+expect "the port that the server created is deleted" absent "$MADE" port
 expect "the user's port is not deleted" os port show "$PORT" -f value -c id
 os port delete "$PORT" >/dev/null 2>&1
 verdict

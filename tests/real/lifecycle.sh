@@ -129,5 +129,5 @@ same "nothing of both servers is left on the host" "$(leftovers "$ONE" "$PORT")$
 same "the image outlives the server of which it was made" "$(get image life-image status)" active
 within 30 "the volume is available in the end" volume_is life-data available
 os volume delete life-data; os port delete "$PORT"; os image delete life-image
-within 30 "the volume is deleted" eval '! os volume show life-data >/dev/null 2>&1'
+within 30 "the volume is deleted" no_volume life-data
 verdict

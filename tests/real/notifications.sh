@@ -74,7 +74,7 @@ load() { # NUMBER...: the lives of servers, at the same time
   return $failed
 }
 under_way() { grep -qE '"status":"(ACTIVE|SHUTOFF)"' <<<"$(ask GET '/compute/v2.1/servers/detail?all_tenants=1')"; }
-loading() { kill -0 "$LOAD" 2>/dev/null; }
+loading() { still_runs -p "$LOAD"; }
 
 COUNT=12
 "$SYSTEM_PYTHON" "$HERE/../real/notifications/consume.py" "amqp://guest:guest@127.0.0.1:$AMQP//" versioned_notifications.info $COUNT 300 \

@@ -52,6 +52,6 @@ while read -r name address; do
     cp "$WORK/$name.log" "${TMPDIR:-/tmp}/schemathesis-$name.log"
     echo "        all of it: ${TMPDIR:-/tmp}/schemathesis-$name.log"
   fi
-  kill -0 "$HOUSE" 2>/dev/null || { bad "the control plane still runs" "$(tail -n 20 "$WORK/chronova.log")"; break; }
+  still_runs -p "$HOUSE" || { bad "the control plane still runs" "$(tail -n 20 "$WORK/chronova.log")"; break; }
 done <"$WORK/services"
 verdict

@@ -16,9 +16,7 @@ drop_pool() {
 trap 'drop_pool; house_close' EXIT
 
 volume_is() { [ "$(get volume "$1" status)" = "$2" ]; }
-no_volume() { ! os volume show "$1" >/dev/null 2>&1; }
 snapshot_is() { [ "$(get2 volume snapshot "$1" status)" = "$2" ]; }
-no_snapshot() { ! os volume snapshot show "$1" >/dev/null 2>&1; }
 file() { echo "$POOL_PATH/volume-$(get volume "$1" id)"; }
 size_of() { qemu-img info --output=json "$1" 2>/dev/null | python3 -c 'import json, sys; i = json.load(sys.stdin); print(i["virtual-size"] >> 30, i["format"], i.get("backing-filename", "alone"))'; }
 nothing_stays() {

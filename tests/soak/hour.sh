@@ -105,7 +105,7 @@ traffic() { python3 "$SOAK/traffic.py" "$1" "$WORK" "${@:2}"; }
 # ----------------------------------------------------------------------------------------------------------- the faults
 
 declare -A DONE
-alive() { kill -0 "${HOUSE:-0}" 2>/dev/null; }
+alive() { still_runs -p "${HOUSE:-0}"; }
 # The control plane ends by itself if it cannot continue, for example on a full disk. This function starts it again, as
 # a supervisor does.
 supervise() { alive || { wait "${HOUSE:-}" 2>/dev/null; DONE["start after it ended by itself"]=$((${DONE["start after it ended by itself"]:-0} + 1)); house_start || house_start; }; }
@@ -165,7 +165,7 @@ while [ $SECONDS -lt $END ]; do
   fault "${FAULTS[$((turn % ${#FAULTS[@]}))]}"
   turn=$((turn + 1))
 done
-while kill -0 $CLIENTS 2>/dev/null; do supervise; sleep 1; done
+while still_runs -p $CLIENTS; do supervise; sleep 1; done
 wait $CLIENTS
 same "the clients ended without an error" $? 0
 [ ! -s "$WORK/clients" ] || bad "the clients printed no error" "$(tail -n 20 "$WORK/clients")"

@@ -191,6 +191,6 @@ wait_for 300 rests
 STANDING=''
 within 60 "nothing is left at the end" no_leaks
 same "no token is in the log" "$(grep -cF -e "$WEB" -e "$ADMIN" "$WORK/chronova.log")" 0
-printf '\n%s\n' '| operation | service | fault | answer, and the server afterwards | in the midst | seconds |' '|---|---|---|---|---|---|' "${ROWS[@]}"
+printf '%s\n' '' '| operation | service | fault | answer, and the server afterwards | in the midst | seconds |' '|---|---|---|---|---|---|' "${ROWS[@]}"
 echo "$MISSED of ${#CELLS[@]} faults came after the operation had ended"
 verdict

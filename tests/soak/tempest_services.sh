@@ -19,7 +19,7 @@ FLEET_OPTIONS=--root-link
 RUNS=(api scenario)
 declare -A TESTS=([api]='^tempest\.api\.compute'
   [scenario]='^tempest\.scenario\.test_(network_basic_ops|server_basic_ops|security_groups_basic_ops|minimum_basic|network_advanced_server_ops|server_advanced_ops)\.')
-if [ $# -gt 0 ]; then RUNS=("$1") TESTS[$1]=$2; fi
+if [ $# -gt 0 ]; then RUNS=("$1") TESTS[$1]=${2:-${TESTS[$1]}}; fi
 export TEMPEST_SECONDS=${TEMPEST_SECONDS:-14400} TEMPEST_WORKERS=1
 tempest_install >/dev/null 2>&1 || cannot "tempest cannot be installed"
 SSH_IMAGE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest-ssh.qcow2

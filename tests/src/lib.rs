@@ -11,7 +11,6 @@ pub mod answers;
 pub mod bandwidth;
 pub mod choosing_volumes;
 pub mod compute_api;
-pub mod core_only;
 pub mod creation;
 pub mod fuzz;
 pub mod gates;

@@ -148,25 +148,17 @@ pub fn nth_volume(instance: InstanceId, n: u32) -> VolumeId {
 /// A requested disk on a volume. `n` gives the id and the device name of the disk. If `n` is even, the volume is
 /// deleted with its server.
 pub fn mapped(source: BlockSource, boot_index: Option<u32>, n: u32) -> BlockDevice {
+    let id = BlockDeviceId(uuid::Uuid::from_u128(u128::from(n) + 0xD15C));
     BlockDevice {
-        id: BlockDeviceId(uuid::Uuid::from_u128(u128::from(n) + 0xD15C)),
-        source,
-        place: BlockLocation::Volume,
         boot_index,
         size: Some(1),
-        guest_format: None,
-        device_type: None,
-        disk_bus: None,
         device_name: Some(format!("/dev/vd{}", ['a', 'b', 'c', 'd'][n as usize])),
         delete_on_termination: n.is_multiple_of(2),
-        tag: None,
-        volume_type: None,
         volume: match source {
             BlockSource::Volume(volume) => Some(volume),
             _ => None,
         },
-        attachment: None,
-        connection: None,
+        ..BlockDevice::new(id, source, BlockLocation::Volume)
     }
 }
 

@@ -32,13 +32,12 @@ use chronova_events::store::EventStore;
 use chronova_events::store::faulty::FuseStore;
 use chronova_events::store::memory::MemoryStore;
 use chronova_hypervisor::driver::Driver;
-use chronova_hypervisor::sim::{SimFleet, SimUri};
+use chronova_hypervisor::sim::{CoreOnly, SimFleet, SimUri};
 use chronova_projections::processes::Processes;
 use chronova_projections::runner;
 use chronova_projections::views::Views;
 use uuid::Uuid;
 
-use crate::core_only::CoreOnly;
 use crate::gates::{Brakes, Gate};
 use crate::memory_certificates::MemoryCertificates;
 use crate::memory_keys::MemoryKeys;

@@ -95,7 +95,7 @@ read_on() { at "$1" "$2" "dd if=/dev/${3-vdb} bs=512 skip=200 count=1 iflag=dire
 drop_volume() {
   within 60 "the volume is available again" volume_is available
   os volume delete "$NAME-volume"
-  within 60 "the volume is deleted" eval '! os volume show "$NAME-volume" >/dev/null 2>&1'
+  within 60 "the volume is deleted" no_volume "$NAME-volume"
   same "no file of the volume is left" "$(ls "$STATE/shared/volumes" 2>/dev/null)" ""
 }
 

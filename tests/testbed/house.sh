@@ -16,6 +16,7 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/../../ops/setup.sh"
 . "$HERE/console.sh"
 . "$HERE/free_port.sh"
+. "$HERE/still_runs.sh"
 FAILED=0
 VIRSH=(virsh -q -c qemu:///system)
 v() { "${VIRSH[@]}" "$@" 2>/dev/null; }
@@ -108,7 +109,7 @@ house_kill() { kill -9 "$HOUSE"; wait "$HOUSE" 2>/dev/null; HOUSE=; }
 house_stop() {
   [ -n "${HOUSE:-}" ] || return 0
   kill "$HOUSE"
-  wait_for 30 eval "! kill -0 $HOUSE 2>/dev/null" || { kill -9 "$HOUSE"; bad "the control plane ends within 30 s of SIGTERM"; }
+  wait_for 30 eval "! still_runs -p $HOUSE" || { kill -9 "$HOUSE"; bad "the control plane ends within 30 s of SIGTERM"; }
   wait "$HOUSE" 2>/dev/null
   HOUSE=
 }
@@ -149,6 +150,14 @@ get2() { os "$1" "$2" show "$3" -f value -c "$4" 2>/dev/null; } # noun of two wo
 status_of() { get server "$1" status; }
 is() { [ "$(status_of "$1")" = "$2" ]; } # server, status
 gone() { ! os server show "$1" >/dev/null 2>&1; }
+# Whether there is no such resource in the list of its kind. If the list fails, nobody knows, and the answer is no.
+absent() { # id or name, options and kind...
+  local name=$1 all; shift
+  all=$(os "$@" list -f value -c ID -c Name 2>/dev/null) \
+    && ! awk -v name="$name" '$1 == name || $2 == name {found = 1} END {exit !found}' <<<"$all"
+}
+no_volume() { absent "$1" volume; }
+no_snapshot() { absent "$1" volume snapshot; }
 host_is() { [ "$(os hypervisor list -f value -c State 2>/dev/null | sort -u)" = "$1" ]; }
 service_is() { [ "$(os compute service list --service nova-compute -f value -c State 2>/dev/null)" = "$1" ]; }
 console() { os console log show "$1" 2>/dev/null | tr -d '\r'; }

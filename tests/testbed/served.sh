@@ -60,7 +60,6 @@ house_last() {
 
 asked() { os "$@" >"$WORK/did" 2>&1; }
 volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status
-no_volume() { local names; names=$(os volume list -f value -c Name 2>/dev/null) && ! grep -qxF -- "$1" <<<"$names"; } # volume
 sees() { [ "$(at "$1" "$2" '[ -e /sys/block/vdb ] && echo yes || echo no' | tail -n 1)" = "$3" ]; } # host, uuid, yes or no
 attach() { # server, uuid, host
   expect "the volume is attached to $1" asked server add volume "$1" data

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use chronova_hypervisor::backend::{self, DriverOptions};
 use chronova_hypervisor::driver::Driver;
-use chronova_tests::core_only::CoreOnly;
+use chronova_hypervisor::sim::CoreOnly;
 use chronova_web::service::Service;
 
 use table::{FEATURES, Feature, Persona, Standing};

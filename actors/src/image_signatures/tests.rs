@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Meta, Timestamp};
-use chronova_events::ids::{ImageId, InstanceId};
-use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
-use chronova_hypervisor::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageFormat, ImageRef};
-use chronova_hypervisor::sim::{SimFleet, SimUri};
+use chronova_events::ids::ImageId;
+use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource};
+use chronova_hypervisor::guest::{ImageFormat, ImageRef};
+use chronova_hypervisor::sim::{CoreOnly, SimFleet, SimUri};
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -318,55 +318,6 @@ impl ImageSource for PlacedSource {
     }
 }
 
-/// A host that clones an image where the image service stores it, and then reads no byte.
-struct CloningHost(Arc<dyn Driver>);
-
-#[async_trait]
-impl Driver for CloningHost {
-    fn uri(&self) -> &str {
-        self.0.uri()
-    }
-    async fn capabilities(&self) -> DriverResult<HostCapabilities> {
-        self.0.capabilities().await
-    }
-    async fn usage(&self) -> DriverResult<HostUsage> {
-        self.0.usage().await
-    }
-    fn watch(&self) -> SignalStream {
-        self.0.watch()
-    }
-    async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
-        self.0.guest(instance).await
-    }
-    async fn guests(&self) -> DriverResult<Vec<GuestStatus>> {
-        self.0.guests().await
-    }
-    async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
-        match source.places(image).await?.is_empty() {
-            true => self.0.ensure_image(image, source).await,
-            false => Ok(()),
-        }
-    }
-    async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
-        self.0.spawn(guest).await
-    }
-    async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
-        self.0.destroy(instance).await
-    }
-    async fn start(&self, instance: InstanceId) -> DriverResult<()> {
-        self.0.start(instance).await
-    }
-    async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()> {
-        self.0.stop(instance, mode).await
-    }
-    async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()> {
-        self.0.reboot_soft(instance, timeout_seconds).await
-    }
-    async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()> {
-        self.0.reboot_hard(instance).await
-    }
-}
-
 /// A clone in Ceph is made without a look at the bytes, so an image whose signature is verified is copied.
 #[tokio::test]
 async fn an_image_whose_signature_is_verified_is_never_cloned() {
@@ -381,9 +332,9 @@ async fn an_image_whose_signature_is_verified_is_never_cloned() {
             (verifying(), &right, false, 1),
             (verifying(), &wrong, true, usize::from(method == "SHA-256")),
         ] {
-            let (host, source) = (CloningHost(host()), Arc::new(PlacedSource(Arc::clone(&counted))));
+            let (host, source) = (CoreOnly::that_clones(host()), Arc::new(PlacedSource(Arc::clone(&counted))));
             let wanted = ImageToPlace { image: &image, properties, trusted: &[], work: &Meta::system("test") };
-            let placed = signatures(options).place(&host, source, wanted).await;
+            let placed = signatures(options).place(host.as_ref(), source, wanted).await;
             assert_eq!((placed.is_err(), counted.opened()), (refused, copies), "{method}: {placed:?}");
         }
     }

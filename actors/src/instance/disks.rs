@@ -186,23 +186,9 @@ mod tests {
     use uuid::Uuid;
 
     fn device(boot_index: Option<u32>) -> BlockDevice {
-        BlockDevice {
-            id: BlockDeviceId(Uuid::nil()),
-            source: BlockSource::Volume(VolumeId(Uuid::nil())),
-            place: BlockLocation::Volume,
-            boot_index,
-            size: Some(1),
-            guest_format: None,
-            device_type: None,
-            disk_bus: None,
-            device_name: None,
-            delete_on_termination: false,
-            tag: None,
-            volume_type: None,
-            volume: None,
-            attachment: None,
-            connection: None,
-        }
+        let source = BlockSource::Volume(VolumeId(Uuid::nil()));
+        let device = BlockDevice::new(BlockDeviceId(Uuid::nil()), source, BlockLocation::Volume);
+        BlockDevice { boot_index, size: Some(1), ..device }
     }
 
     fn blank(swap: bool) -> BlockDevice {

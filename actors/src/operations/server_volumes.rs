@@ -288,21 +288,12 @@ fn check_exchange(
 
 fn device(request: AttachVolumeRequest, volume: &VolumeInfo) -> BlockDevice {
     BlockDevice {
-        id: BlockDeviceId::random(),
-        source: BlockSource::Volume(volume.id),
-        place: BlockLocation::Volume,
-        boot_index: None,
         size: Some(volume.size_gb),
-        guest_format: None,
-        device_type: None,
-        disk_bus: None,
-        device_name: None,
         delete_on_termination: request.delete_on_termination,
         tag: request.tag,
-        volume_type: None,
         volume: Some(volume.id),
         attachment: Some(AttachmentId::random()),
-        connection: None,
+        ..BlockDevice::new(BlockDeviceId::random(), BlockSource::Volume(volume.id), BlockLocation::Volume)
     }
 }
 

@@ -84,6 +84,27 @@ pub struct BlockDevice {
 }
 
 impl BlockDevice {
+    /// A device with the defaults of Nova's mapping, from which the server does not boot.
+    pub fn new(id: BlockDeviceId, source: BlockSource, place: BlockLocation) -> Self {
+        Self {
+            id,
+            source,
+            place,
+            boot_index: None,
+            size: None,
+            guest_format: None,
+            device_type: None,
+            disk_bus: None,
+            device_name: None,
+            delete_on_termination: false,
+            tag: None,
+            volume_type: None,
+            volume: None,
+            attachment: None,
+            connection: None,
+        }
+    }
+
     pub fn is_volume(&self) -> bool {
         self.place == BlockLocation::Volume
     }

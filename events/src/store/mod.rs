@@ -86,6 +86,13 @@ pub enum StoreError {
     UnknownEvent { position: u64, kind: String, version: u16 },
 }
 
+impl StoreError {
+    /// The refusal to change a log that was opened for reading only.
+    fn read_only() -> Self {
+        Self::Io("the log was opened for reading only".to_owned())
+    }
+}
+
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum AppendError {
     /// Another writer appended first. The caller must reload and decide again.

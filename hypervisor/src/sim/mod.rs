@@ -11,6 +11,7 @@
 
 mod agent;
 mod console;
+mod core_only;
 mod devices;
 mod disk_transfer;
 mod emulated_tpm;
@@ -34,6 +35,7 @@ mod uri;
 mod volumes;
 mod work;
 
+pub use core_only::CoreOnly;
 pub use faults::{DriverCall, Effect, FaultPlan, FaultRule, FaultTrigger};
 pub use fleet::SimFleet;
 pub use journal::JournalError;

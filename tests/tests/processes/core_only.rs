@@ -12,8 +12,7 @@ use chronova_events::process::ProcessEvent;
 use chronova_events::registry::Event;
 use chronova_events::store::EventStore as _;
 use chronova_hypervisor::capability::{Capability, offered_by};
-use chronova_hypervisor::sim::DriverCall;
-use chronova_tests::core_only::CoreOnly;
+use chronova_hypervisor::sim::{CoreOnly, DriverCall};
 use chronova_tests::world::{ADMIN, Life, Setting, World, build_request};
 
 async fn world() -> (World, Life, InstanceId) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ports::PortRequestGroup;
-use chronova_events::ids::FlavorId;
+use chronova_events::ids::{FlavorId, PortId};
 
 pub(in crate::scheduler) fn flavor(vcpus: u32, memory_mib: u64, root_gib: u32) -> FlavorSnapshot {
     FlavorSnapshot {
@@ -19,6 +19,37 @@ pub(in crate::scheduler) fn flavor(vcpus: u32, memory_mib: u64, root_gib: u32) -
 
 pub(in crate::scheduler) fn request(flavor: FlavorSnapshot) -> RequestSpec {
     RequestSpec::of_flavor(flavor.into(), ProjectId::new("p"), "nova")
+}
+
+/// The specs of a flavor with two groups, as in Nova's documentation: a VF with bandwidth on each of two networks. The
+/// first group also has its traits.
+pub(in crate::scheduler) const TWO_GROUPS: [(&str, &str); 6] = [
+    ("resources1:SRIOV_NET_VF", "1"),
+    ("resources1:CUSTOM_NET_EGRESS_BYTES_SEC", "1000"),
+    ("trait1:CUSTOM_PHYSNET_NET1", "required"),
+    ("trait1:HW_NIC_ACCEL_SSL", "required"),
+    ("resources2:SRIOV_NET_VF", "1"),
+    ("resources2:CUSTOM_NET_EGRESS_BYTES_SEC", "2000"),
+];
+
+/// A group of a port's resources, with one class and one trait.
+pub(in crate::scheduler) fn port_group(id: &str, class: &str, amount: u64, name: &str) -> PortRequestGroup {
+    PortRequestGroup {
+        id: id.to_owned(),
+        resources: [(class.to_owned(), amount)].into(),
+        traits: vec![name.to_owned()],
+    }
+}
+
+/// A port that requests groups of resources from one subtree.
+pub(in crate::scheduler) fn port_with(groups: Vec<PortRequestGroup>) -> PortResourceRequest {
+    PortResourceRequest {
+        port: PortId::random(),
+        same_subtree: groups.iter().map(|group| group.id.clone()).collect(),
+        has_groups: groups.len() > 1,
+        groups,
+        bound_to: None,
+    }
 }
 
 fn with(specs: &[(&str, &str)]) -> RequestSpec {
@@ -80,22 +111,13 @@ fn extra_specs_override_add_and_group() {
     );
 }
 
-/// The flavors of Nova's documentation: a VF on each of two networks, with a trait that names the network.
 #[test]
 fn several_groups_of_resources_need_a_policy() {
-    let specs = [
-        ("resources1:SRIOV_NET_VF", "1"),
-        ("resources1:CUSTOM_NET_EGRESS_BYTES_SEC", "1000"),
-        ("trait1:CUSTOM_PHYSNET_NET1", "required"),
-        ("trait1:HW_NIC_ACCEL_SSL", "required"),
-        ("resources2:SRIOV_NET_VF", "1"),
-        ("resources2:CUSTOM_NET_EGRESS_BYTES_SEC", "2000"),
-        ("trait2:CUSTOM_PHYSNET_NET2", "required"),
-        ("trait2:CUSTOM_SLOW", "forbidden"),
-    ];
+    let traits = [("trait2:CUSTOM_PHYSNET_NET2", "required"), ("trait2:CUSTOM_SLOW", "forbidden")];
     let of = |policy: Option<&str>| {
         let policy = policy.map(|policy| ("group_policy", policy));
-        let wanted = ResourceRequest::of(&with(&specs.into_iter().chain(policy).collect::<Vec<_>>()), true);
+        let specs: Vec<_> = TWO_GROUPS.into_iter().chain(traits).chain(policy).collect();
+        let wanted = ResourceRequest::of(&with(&specs), true);
         let groups = "DISK_GB=10 MEMORY_MB=512 VCPU=4 \
                       | 1: CUSTOM_NET_EGRESS_BYTES_SEC=1000 SRIOV_NET_VF=1 +CUSTOM_PHYSNET_NET1 +HW_NIC_ACCEL_SSL \
                       | 2: CUSTOM_NET_EGRESS_BYTES_SEC=2000 SRIOV_NET_VF=1 +CUSTOM_PHYSNET_NET2 -CUSTOM_SLOW";
@@ -106,29 +128,17 @@ fn several_groups_of_resources_need_a_policy() {
     assert_eq!(of(Some("none")), (false, false));
     assert_eq!(of(None), (false, true));
     assert_eq!(of(Some("whatever")), (false, true));
-    let one = ResourceRequest::of(&with(&specs[..4]), true);
+    let one = ResourceRequest::of(&with(&TWO_GROUPS[..4]), true);
     assert!(!one.undecided, "one group by itself needs no policy");
 }
 
 #[test]
 fn ports_add_groups_of_their_own() {
-    let group = |id: &str, class: &str, name: &str| PortRequestGroup {
-        id: id.to_owned(),
-        resources: [(class.to_owned(), 1000)].into(),
-        traits: vec![name.to_owned()],
-    };
-    let port = |groups: Vec<PortRequestGroup>| PortResourceRequest {
-        port: chronova_events::ids::PortId::random(),
-        same_subtree: groups.iter().map(|group| group.id.clone()).collect(),
-        has_groups: groups.len() > 1,
-        groups,
-        bound_to: None,
-    };
     let ports = vec![
-        port(vec![group("p1", "NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_A")]),
-        port(vec![
-            group("p2", "NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_B"),
-            group("p3", "NET_PACKET_RATE_KILOPACKET_PER_SEC", "CUSTOM_C"),
+        port_with(vec![port_group("p1", "NET_BW_EGR_KILOBIT_PER_SEC", 1000, "CUSTOM_A")]),
+        port_with(vec![
+            port_group("p2", "NET_BW_EGR_KILOBIT_PER_SEC", 1000, "CUSTOM_B"),
+            port_group("p3", "NET_PACKET_RATE_KILOPACKET_PER_SEC", 1000, "CUSTOM_C"),
         ]),
     ];
     let of = |specs: &[(&str, &str)]| {

@@ -1,8 +1,7 @@
 //! Ports that request resources: the providers below hosts that may serve them together.
 
 use super::*;
-use crate::ports::{PortRequestGroup, PortResourceRequest};
-use chronova_events::ids::PortId;
+use crate::scheduler::request::tests::{TWO_GROUPS, port_group, port_with};
 
 const BANDWIDTH: &str = "NET_BW_EGR_KILOBIT_PER_SEC";
 const PACKETS: &str = "NET_PACKET_RATE_KILOPACKET_PER_SEC";
@@ -20,24 +19,6 @@ fn host(n: u128) -> ProviderId {
     ProviderId(host_id(n).0)
 }
 
-fn group(id: &str, class: &str, amount: u64, name: &str) -> PortRequestGroup {
-    PortRequestGroup {
-        id: id.to_owned(),
-        resources: [(class.to_owned(), amount)].into(),
-        traits: vec![name.to_owned()],
-    }
-}
-
-fn port(groups: Vec<PortRequestGroup>) -> PortResourceRequest {
-    PortResourceRequest {
-        port: PortId::random(),
-        same_subtree: groups.iter().map(|group| group.id.clone()).collect(),
-        has_groups: groups.len() > 1,
-        groups,
-        bound_to: None,
-    }
-}
-
 /// A host with one large bridge, and a host with two small ones.
 #[test]
 fn ports_share_a_provider_unless_the_policy_isolates_them() {
@@ -45,7 +26,7 @@ fn ports_share_a_provider_unless_the_policy_isolates_them() {
     below(&mut cell, 101, host(1), BANDWIDTH, 2000, "CUSTOM_A");
     below(&mut cell, 201, host(2), BANDWIDTH, 1000, "CUSTOM_A");
     below(&mut cell, 202, host(2), BANDWIDTH, 1000, "CUSTOM_A");
-    let ports = ["p1", "p2"].map(|id| port(vec![group(id, BANDWIDTH, 1000, "CUSTOM_A")])).to_vec();
+    let ports = ["p1", "p2"].map(|id| port_with(vec![port_group(id, BANDWIDTH, 1000, "CUSTOM_A")])).to_vec();
     let of = |policy: &[(&str, &str)]| RequestSpec { port_requests: ports.clone(), ..specs(policy) };
     assert_eq!(cell.fitting(&of(&[])), ["h1", "h2"], "without a policy of the flavor");
     assert_eq!(cell.fitting(&of(&[("group_policy", "none")])), ["h1", "h2"]);
@@ -54,7 +35,7 @@ fn ports_share_a_provider_unless_the_policy_isolates_them() {
     let bridges = [201, 202].map(|n| ProviderId(Uuid::from_u128(n)));
     let used = |provider| decision.ranked[0].allocations.iter().any(|held| held.provider == provider);
     assert!(bridges.into_iter().all(used), "{:?}", decision.ranked);
-    let elsewhere = vec![port(vec![group("p1", BANDWIDTH, 1000, "CUSTOM_B")])];
+    let elsewhere = vec![port_with(vec![port_group("p1", BANDWIDTH, 1000, "CUSTOM_B")])];
     let decision = cell.decide(&RequestSpec { port_requests: elsewhere, ..small() });
     assert!(decision.ranked.is_empty(), "no bridge is on the port's physical network");
     assert_eq!(decision.reasons.lacks.as_deref(), Some("no suitable host has the requested resources free"));
@@ -81,16 +62,8 @@ fn groups_of_a_flavor_come_from_different_cards_if_the_policy_isolates_them() {
         cell.ledger(TraitsReplaced { provider, traits });
     }
     let of = |policy| {
-        specs(&[
-            ("resources1:SRIOV_NET_VF", "1"),
-            ("resources1:CUSTOM_NET_EGRESS_BYTES_SEC", "1000"),
-            ("trait1:CUSTOM_PHYSNET_NET1", "required"),
-            ("trait1:HW_NIC_ACCEL_SSL", "required"),
-            ("resources2:SRIOV_NET_VF", "1"),
-            ("resources2:CUSTOM_NET_EGRESS_BYTES_SEC", "2000"),
-            ("trait2:CUSTOM_PHYSNET_NET1", "required"),
-            ("group_policy", policy),
-        ])
+        let more = [("trait2:CUSTOM_PHYSNET_NET1", "required"), ("group_policy", policy)];
+        specs(&TWO_GROUPS.into_iter().chain(more).collect::<Vec<_>>())
     };
     assert_eq!(cell.fitting(&of("none")), ["h1", "h2"]);
     assert_eq!(cell.fitting(&of("isolate")), ["h2"]);
@@ -111,13 +84,13 @@ fn the_groups_of_one_port_come_from_one_agent() {
     let agents = [(1, 101), (2, 201)].map(|(at, n)| below(&mut cell, n, host(at), PACKETS, 10, "CUSTOM_AGENT"));
     below(&mut cell, 102, host(1), BANDWIDTH, 1000, "CUSTOM_A");
     below(&mut cell, 202, agents[1], BANDWIDTH, 1000, "CUSTOM_A");
-    let groups = vec![group("a", BANDWIDTH, 1000, "CUSTOM_A"), group("b", PACKETS, 10, "CUSTOM_AGENT")];
-    let one = port(groups.clone());
+    let groups = vec![port_group("a", BANDWIDTH, 1000, "CUSTOM_A"), port_group("b", PACKETS, 10, "CUSTOM_AGENT")];
+    let one = port_with(groups.clone());
     assert_eq!(cell.fitting(&RequestSpec { port_requests: vec![one.clone()], ..small() }), ["h2"]);
     // Its groups come from two providers, so the policy restricts them no further.
     let isolated = specs(&[("group_policy", "isolate")]);
     assert_eq!(cell.fitting(&RequestSpec { port_requests: vec![one], ..isolated }), ["h2"]);
-    let apart = groups.into_iter().map(|group| port(vec![group])).collect();
+    let apart = groups.into_iter().map(|group| port_with(vec![group])).collect();
     assert_eq!(cell.fitting(&RequestSpec { port_requests: apart, ..small() }), ["h1", "h2"]);
 }
 
@@ -125,7 +98,8 @@ fn the_groups_of_one_port_come_from_one_agent() {
 fn pending_claims_on_providers_below_hosts_count() {
     let mut cell = Cell::three();
     let bridges = [1, 2].map(|at| below(&mut cell, 100 + at, host(at), BANDWIDTH, 1000, "CUSTOM_A"));
-    let wanted = RequestSpec { port_requests: vec![port(vec![group("p1", BANDWIDTH, 1000, "CUSTOM_A")])], ..small() };
+    let wanted =
+        RequestSpec { port_requests: vec![port_with(vec![port_group("p1", BANDWIDTH, 1000, "CUSTOM_A")])], ..small() };
     assert_eq!(cell.fitting(&wanted), ["h1", "h2"]);
     let elsewhere = vec![Allocation { provider: bridges[0], resources: vec![(BANDWIDTH.to_owned(), 1000)] }];
     let entry = cell.pending.add(PendingClaim { elsewhere, ..pending(vec![]) });

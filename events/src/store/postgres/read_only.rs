@@ -47,16 +47,12 @@ impl ReadOnlyPostgres {
     pub(super) fn head_row(&self) -> Anchor {
         self.head
     }
-
-    fn refused() -> StoreError {
-        StoreError::Io("the log was opened for reading only".to_owned())
-    }
 }
 
 #[async_trait]
 impl EventStore for ReadOnlyPostgres {
     async fn append(&self, _: &StreamId, _: Expected, _: Vec<NewEvent>) -> Result<Appended, AppendError> {
-        Err(Self::refused().into())
+        Err(StoreError::read_only().into())
     }
 
     async fn read_stream(
@@ -91,7 +87,7 @@ impl EventStore for ReadOnlyPostgres {
     }
 
     async fn forget(&self, _: &[StreamId]) -> Result<(), StoreError> {
-        Err(Self::refused())
+        Err(StoreError::read_only())
     }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
@@ -99,6 +95,6 @@ impl EventStore for ReadOnlyPostgres {
     }
 
     async fn save_snapshot(&self, _: &StreamId, _: StreamSnapshot) -> Result<(), StoreError> {
-        Err(Self::refused())
+        Err(StoreError::read_only())
     }
 }

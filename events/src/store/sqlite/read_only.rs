@@ -65,16 +65,12 @@ impl ReadOnlyLog {
     pub async fn verify(&self) -> Result<Verified, StoreError> {
         self.readers.run(reader::verify).await
     }
-
-    fn refused() -> StoreError {
-        StoreError::Io("the log was opened for reading only".to_owned())
-    }
 }
 
 #[async_trait]
 impl EventStore for ReadOnlyLog {
     async fn append(&self, _: &StreamId, _: Expected, _: Vec<NewEvent>) -> Result<Appended, AppendError> {
-        Err(Self::refused().into())
+        Err(StoreError::read_only().into())
     }
 
     async fn read_stream(
@@ -135,7 +131,7 @@ impl EventStore for ReadOnlyLog {
     }
 
     async fn forget(&self, _: &[StreamId]) -> Result<(), StoreError> {
-        Err(Self::refused())
+        Err(StoreError::read_only())
     }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
@@ -144,7 +140,7 @@ impl EventStore for ReadOnlyLog {
     }
 
     async fn save_snapshot(&self, _: &StreamId, _: StreamSnapshot) -> Result<(), StoreError> {
-        Err(Self::refused())
+        Err(StoreError::read_only())
     }
 }
 

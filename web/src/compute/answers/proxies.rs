@@ -42,35 +42,38 @@ pub fn image_shown() -> Answers {
     ok(one("image", image()))
 }
 
-/// Only administrators see the later fields. The network service knows none of them.
+/// The fields of a network that everybody sees. The network service knows none of them, so all are null.
+pub const NETWORK_FOR_ALL: [&str; 9] =
+    ["broadcast", "cidr", "cidr_v6", "dns1", "dns2", "gateway", "gateway_v6", "netmask", "netmask_v6"];
+/// More such fields, which only administrators see.
+pub const NETWORK_FOR_ADMINISTRATORS: [&str; 21] = [
+    "bridge",
+    "bridge_interface",
+    "created_at",
+    "deleted",
+    "deleted_at",
+    "dhcp_server",
+    "dhcp_start",
+    "enable_dhcp",
+    "host",
+    "injected",
+    "mtu",
+    "multi_host",
+    "priority",
+    "project_id",
+    "rxtx_base",
+    "share_address",
+    "updated_at",
+    "vlan",
+    "vpn_private_address",
+    "vpn_public_address",
+    "vpn_public_port",
+];
+
 fn network() -> Schema {
-    let all = ["broadcast", "cidr", "cidr_v6", "dns1", "dns2", "gateway", "gateway_v6", "netmask", "netmask_v6"];
-    let inner = [
-        "bridge",
-        "bridge_interface",
-        "created_at",
-        "deleted",
-        "deleted_at",
-        "dhcp_server",
-        "dhcp_start",
-        "enable_dhcp",
-        "host",
-        "injected",
-        "mtu",
-        "multi_host",
-        "priority",
-        "project_id",
-        "rxtx_base",
-        "share_address",
-        "updated_at",
-        "vlan",
-        "vpn_private_address",
-        "vpn_public_address",
-        "vpn_public_port",
-    ];
     object([req("id", shape::uuid()), req("label", shape::string())])
-        .plus(all.map(|name| req(name, shape::null())))
-        .plus(inner.map(|name| opt(name, shape::null())))
+        .plus(NETWORK_FOR_ALL.map(|name| req(name, shape::null())))
+        .plus(NETWORK_FOR_ADMINISTRATORS.map(|name| opt(name, shape::null())))
 }
 
 pub fn networks() -> Answers {

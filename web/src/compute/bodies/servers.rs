@@ -139,6 +139,21 @@ pub fn index_query() -> Schema {
     .strict_since(2, 75)
 }
 
+/// The hints to the scheduler, which have the same form under both keys.
+fn scheduler_hints() -> Schema {
+    object([
+        opt("group", one_of([array(uuid()), uuid()])),
+        opt("different_host", one_of([uuid(), array(uuid())])),
+        opt("same_host", any().types(["string", "array"]).with("items", json!({"type": "string", "format": "uuid"}))),
+        opt("query", any().types(["string", "object"])),
+        opt("target_cell", name()),
+        opt("different_cell", any().types(["string", "array"]).with("items", json!({"type": "string"}))),
+        opt("build_near_host_ip", ip_address()),
+        opt("cidr", string().pattern("^/[0-9a-f.:]+$")),
+    ])
+    .open()
+}
+
 pub fn create_body() -> Schema {
     object([
         req(
@@ -253,40 +268,8 @@ pub fn create_body() -> Schema {
                 .since(2, 90),
             ]),
         ),
-        opt(
-            "os:scheduler_hints",
-            object([
-                opt("group", one_of([array(uuid()), uuid()])),
-                opt("different_host", one_of([uuid(), array(uuid())])),
-                opt(
-                    "same_host",
-                    any().types(["string", "array"]).with("items", json!({"type": "string", "format": "uuid"})),
-                ),
-                opt("query", any().types(["string", "object"])),
-                opt("target_cell", name()),
-                opt("different_cell", any().types(["string", "array"]).with("items", json!({"type": "string"}))),
-                opt("build_near_host_ip", ip_address()),
-                opt("cidr", string().pattern("^/[0-9a-f.:]+$")),
-            ])
-            .open(),
-        ),
-        opt(
-            "OS-SCH-HNT:scheduler_hints",
-            object([
-                opt("group", one_of([array(uuid()), uuid()])),
-                opt("different_host", one_of([uuid(), array(uuid())])),
-                opt(
-                    "same_host",
-                    any().types(["string", "array"]).with("items", json!({"type": "string", "format": "uuid"})),
-                ),
-                opt("query", any().types(["string", "object"])),
-                opt("target_cell", name()),
-                opt("different_cell", any().types(["string", "array"]).with("items", json!({"type": "string"}))),
-                opt("build_near_host_ip", ip_address()),
-                opt("cidr", string().pattern("^/[0-9a-f.:]+$")),
-            ])
-            .open(),
-        ),
+        opt("os:scheduler_hints", scheduler_hints()),
+        opt("OS-SCH-HNT:scheduler_hints", scheduler_hints()),
     ])
 }
 

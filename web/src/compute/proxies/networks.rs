@@ -33,32 +33,6 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .answers(answers::tenant_network_shown),
 ];
 
-const FOR_ALL: &[&str] =
-    &["broadcast", "cidr", "cidr_v6", "dns1", "dns2", "gateway", "gateway_v6", "netmask", "netmask_v6"];
-const FOR_ADMINISTRATORS: &[&str] = &[
-    "bridge",
-    "bridge_interface",
-    "created_at",
-    "deleted",
-    "deleted_at",
-    "dhcp_server",
-    "dhcp_start",
-    "enable_dhcp",
-    "host",
-    "injected",
-    "mtu",
-    "multi_host",
-    "priority",
-    "project_id",
-    "rxtx_base",
-    "share_address",
-    "updated_at",
-    "vlan",
-    "vpn_private_address",
-    "vpn_public_address",
-    "vpn_public_port",
-];
-
 async fn visible(ctx: &Ctx) -> Result<Vec<NetworkInfo>, Fault> {
     networks(ctx)?.list_networks(&ctx.service_caller()).await.map_err(refused)
 }
@@ -72,9 +46,9 @@ async fn find(ctx: &Ctx) -> Result<NetworkInfo, Fault> {
 }
 
 fn of_nova(ctx: &Ctx, network: &NetworkInfo) -> Value {
-    let admin = FOR_ADMINISTRATORS.iter().filter(|_| ctx.caller().is_admin);
+    let admin = answers::NETWORK_FOR_ADMINISTRATORS.iter().filter(|_| ctx.caller().is_admin);
     let mut shown: Map<String, Value> =
-        FOR_ALL.iter().chain(admin).map(|field| ((*field).to_owned(), Value::Null)).collect();
+        answers::NETWORK_FOR_ALL.iter().chain(admin).map(|field| ((*field).to_owned(), Value::Null)).collect();
     shown.insert("id".to_owned(), json!(network.id));
     shown.insert("label".to_owned(), json!(network.name));
     Value::Object(shown)

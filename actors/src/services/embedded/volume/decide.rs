@@ -50,7 +50,37 @@ pub(super) fn merged(now: &[(String, String)], change: VolumeMetadataChange) -> 
     }
 }
 
-pub(super) fn has(pairs: &[(String, String)], key: &str) -> bool {
+/// What a user may say about a volume or a snapshot.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct VolumeDescription {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    pub(super) metadata: VolumeMetadata,
+}
+
+/// Applies the change to `now`; `None` if the change leaves everything as it is. `missing` is the refusal to remove an
+/// absent key.
+pub(super) fn described(
+    now: &VolumeDescription,
+    change: VolumeDescriptionChange,
+    missing: impl FnOnce(String) -> VolumeReject,
+) -> Result<Option<VolumeDescription>, VolumeReject> {
+    if let Some(VolumeMetadataChange::Remove(key)) = &change.metadata
+        && !has(&now.metadata, key)
+    {
+        return Err(missing(key.clone()));
+    }
+    let metadata = match change.metadata {
+        Some(change) => merged(&now.metadata, change).map_err(VolumeReject::TooManyPairs)?,
+        None => now.metadata.clone(),
+    };
+    let name = change.name.unwrap_or_else(|| now.name.clone());
+    let description = change.description.unwrap_or_else(|| now.description.clone());
+    let new = VolumeDescription { name, description, metadata };
+    Ok((new != *now).then_some(new))
+}
+
+fn has(pairs: &[(String, String)], key: &str) -> bool {
     pairs.iter().any(|(known, _)| known == key)
 }
 
@@ -151,21 +181,14 @@ fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
 
 fn describe(record: &VolumeRecord, change: VolumeDescriptionChange) -> VolumeDecision {
     let volume = record.created.volume;
-    if let Some(VolumeMetadataChange::Remove(key)) = &change.metadata
-        && !has(&record.metadata, key)
-    {
-        return Err(VolumeReject::NoMetadata(volume, key.clone()));
+    let (name, description, metadata) = (record.name.clone(), record.description.clone(), record.metadata.clone());
+    let now = VolumeDescription { name, description, metadata };
+    match described(&now, change, |key| VolumeReject::NoMetadata(volume, key))? {
+        Some(VolumeDescription { name, description, metadata }) => {
+            Ok(vec![VolumeDescribed { volume, name, description, metadata }.into()])
+        }
+        None => Ok(vec![]),
     }
-    let metadata = match change.metadata {
-        Some(change) => merged(&record.metadata, change).map_err(VolumeReject::TooManyPairs)?,
-        None => record.metadata.clone(),
-    };
-    let name = change.name.unwrap_or_else(|| record.name.clone());
-    let description = change.description.unwrap_or_else(|| record.description.clone());
-    if (&name, &description, &metadata) == (&record.name, &record.description, &record.metadata) {
-        return Ok(vec![]);
-    }
-    Ok(vec![VolumeDescribed { volume, name, description, metadata }.into()])
 }
 
 /// The most bytes in the image properties that a client may set. The limit is the same as for an image. A volume with

@@ -6,7 +6,7 @@ use chronova_events::volume::{
     VolumeRecord, VolumeSnapshot, VolumeSnapshotFailed, VolumeSnapshotRequested, VolumeStatus,
 };
 
-use super::decide::{VolumeDecision, has, invalid, merged};
+use super::decide::{VolumeDecision, VolumeDescription, described, invalid, merged};
 use super::{VolumeCommand, VolumeDescriptionChange, VolumeMetadataChange, VolumeReject};
 
 pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
@@ -83,19 +83,12 @@ fn request(record: &VolumeRecord, mut asked: VolumeSnapshotRequested, force: boo
 
 fn describe(record: &VolumeRecord, now: &VolumeSnapshot, change: VolumeDescriptionChange) -> VolumeDecision {
     let (volume, snapshot) = (record.created.volume, now.requested.snapshot);
-    if let Some(VolumeMetadataChange::Remove(key)) = &change.metadata
-        && !has(&now.metadata, key)
-    {
-        return Err(VolumeReject::NoSnapshotMetadata(snapshot, key.clone()));
+    let (name, description, metadata) = (now.name.clone(), now.description.clone(), now.metadata.clone());
+    let known = VolumeDescription { name, description, metadata };
+    match described(&known, change, |key| VolumeReject::NoSnapshotMetadata(snapshot, key))? {
+        Some(VolumeDescription { name, description, metadata }) => {
+            Ok(vec![SnapshotDescribed { volume, snapshot, name, description, metadata }.into()])
+        }
+        None => Ok(vec![]),
     }
-    let metadata = match change.metadata {
-        Some(change) => merged(&now.metadata, change).map_err(VolumeReject::TooManyPairs)?,
-        None => now.metadata.clone(),
-    };
-    let name = change.name.unwrap_or_else(|| now.name.clone());
-    let description = change.description.unwrap_or_else(|| now.description.clone());
-    if (&name, &description, &metadata) == (&now.name, &now.description, &now.metadata) {
-        return Ok(vec![]);
-    }
-    Ok(vec![SnapshotDescribed { volume, snapshot, name, description, metadata }.into()])
 }

@@ -148,11 +148,8 @@ impl CinderVolumes {
         keep: &[AttachmentId],
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.release_known_but(volume, instance, keep, meta).await?;
-        match self.settle(meta).await {
-            true => self.release_known_but(volume, instance, keep, meta).await,
-            false => Ok(()),
-        }
+        let release = |_| self.release_known_but(volume, instance, keep, meta);
+        self.service.again_if_late(meta.request_id.as_ref(), release, Result::is_err).await
     }
 
     async fn release_known_but(

@@ -133,10 +133,16 @@ impl CinderVolumes {
         Ok(true)
     }
 
-    /// Waits for the changes of this work that had no answer in time. Returns whether it waited; see
-    /// [`CalledService::settle`](crate::services::external::keystone::CalledService::settle).
-    pub(super) async fn settle(&self, work: &Meta) -> bool {
-        self.service.settle(work.request_id.as_ref()).await
+    /// Deletes what was created for a proposed id. If there is nothing, Cinder may still create it for a call of the same
+    /// request that had no answer in time; see
+    /// [`CalledService::again_if_late`](crate::services::external::keystone::CalledService::again_if_late). `remove`
+    /// returns whether there was something.
+    async fn remove_even_if_late<F>(&self, meta: &Meta, remove: impl Fn() -> F + Send + Sync) -> Result<(), PortError>
+    where
+        F: Future<Output = Result<bool, PortError>> + Send,
+    {
+        let is_last = |removed: &Result<bool, PortError>| !matches!(removed, Ok(false));
+        self.service.again_if_late(meta.request_id.as_ref(), |_| remove(), is_last).await.map(drop)
     }
 
     /// Whether a project may use a type that is not public.
@@ -223,11 +229,10 @@ impl VolumeService for CinderVolumes {
     }
 
     async fn delete(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError> {
-        let found = self.remove(&format!("volumes/{volume}"), &meta).await? != 404;
-        if found || self.remove_proposed_volume(volume, &meta).await? || !self.settle(&meta).await {
-            return Ok(());
+        match self.remove(&format!("volumes/{volume}"), &meta).await? {
+            404 => self.remove_even_if_late(&meta, || self.remove_proposed_volume(volume, &meta)).await,
+            _ => Ok(()),
         }
-        self.remove_proposed_volume(volume, &meta).await.map(drop)
     }
 
     async fn create_snapshot(
@@ -252,11 +257,10 @@ impl VolumeService for CinderVolumes {
     }
 
     async fn delete_snapshot(&self, snapshot: SnapshotId, meta: Arc<Meta>) -> Result<(), PortError> {
-        let found = self.remove(&format!("snapshots/{snapshot}"), &meta).await? != 404;
-        if found || self.remove_proposed_snapshot(snapshot, &meta).await? || !self.settle(&meta).await {
-            return Ok(());
+        match self.remove(&format!("snapshots/{snapshot}"), &meta).await? {
+            404 => self.remove_even_if_late(&meta, || self.remove_proposed_snapshot(snapshot, &meta)).await,
+            _ => Ok(()),
         }
-        self.remove_proposed_snapshot(snapshot, &meta).await.map(drop)
     }
 
     /// Cinder has no id for a request to write an image. If an image is being written already, the call counts as a

@@ -371,16 +371,16 @@ impl ImageService for GlanceImages {
     }
 
     async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError> {
-        let deleted = self.delete_known(image, &meta).await;
+        let meta = &meta;
+        let delete = |earlier: Option<Result<(), PortError>>| async move {
+            match (earlier, self.delete_known(image, meta).await) {
+                (Some(Ok(())), Err(PortError::NotFound(_))) => Ok(()),
+                (_, deleted) => deleted,
+            }
+        };
+        let is_last = |deleted: &Result<(), PortError>| matches!(deleted, Err(PortError::Unavailable(_)));
         // Glance may still create the image for a call that had no answer in time.
-        let answered = !matches!(deleted, Err(PortError::Unavailable(_)));
-        if !answered || !self.service.settle(meta.request_id.as_ref()).await {
-            return deleted;
-        }
-        match (deleted, self.delete_known(image, &meta).await) {
-            (Ok(()), Err(PortError::NotFound(_))) => Ok(()),
-            (_, again) => again,
-        }
+        self.service.again_if_late(meta.request_id.as_ref(), delete, is_last).await
     }
 
     async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronova_events::authorities;
+use chronova_events::unchecked_certificate::UncheckedCertificate;
 use thiserror::Error;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// The files of TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl TlsTrust {
             .with_safe_default_protocol_versions()
             .map_err(|error| TrustError::Certificate(error.to_string()))?;
         let trusting = if self.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(UncheckedServiceCertificate(provider)))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(UncheckedCertificate(provider)))
         } else {
             builder.with_root_certificates(self.roots()?)
         };
@@ -80,45 +80,6 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError>
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let all = all.map_err(|error| unreadable(path, &error))?;
     if all.is_empty() { Err(TrustError::Empty { path: path.to_owned() }) } else { Ok(all) }
-}
-
-/// The verifier for `insecure`. It accepts any certificate, but the service must have the certificate's key.
-#[derive(Debug)]
-struct UncheckedServiceCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for UncheckedServiceCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, tokio_rustls::rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! A service that hangs reads the calls that have waited when it continues. So it may create a port or an image for a
 //! call that was given up, after the undo of a failed process has found nothing to delete. The undo therefore looks
-//! again after a while ([`CalledService::settle`](super::CalledService::settle)).
+//! again after a while ([`CalledService::again_if_late`](super::CalledService::again_if_late)).
 //!
 //! The requests of such calls are in memory only. After a restart, an undo looks once.
 

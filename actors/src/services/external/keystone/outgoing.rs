@@ -22,7 +22,7 @@ use crate::services::external::http::{
     CallFailure, CallOptions, OpenedAnswer, ServiceAnswer, ServiceClient, ServiceRequest, TrustError,
 };
 
-/// The longest wait of [`CalledService::settle`], because a timeout may be set to an hour, and an undo waits.
+/// The longest wait of [`CalledService::again_if_late`], because a timeout may be set to an hour, and an undo waits.
 const LONGEST_SETTLE: Duration = Duration::from_mins(1);
 
 /// Where a service is: its addresses, or its type in the catalogue.
@@ -116,10 +116,30 @@ impl CalledService {
         Ok(self.call_once(asker, request, &build).await?.0)
     }
 
+    /// Does work that looks for earlier changes of this request, such as an undo. If some of these changes had no answer
+    /// in time, waits until the service has made them or will not make them. Then it does the work once more, with the
+    /// first result. If `is_last` holds for the first result, there is no wait and no repetition.
+    pub async fn again_if_late<T, F>(
+        &self,
+        request: Option<&RequestId>,
+        work: impl Fn(Option<T>) -> F + Send + Sync,
+        is_last: impl Fn(&T) -> bool + Send + Sync,
+    ) -> T
+    where
+        T: Send + Sync,
+        F: Future<Output = T> + Send,
+    {
+        let first = work(None).await;
+        if is_last(&first) || !self.settle(request).await {
+            return first;
+        }
+        work(Some(first)).await
+    }
+
     /// Waits until the service has made all changes of this request that had no answer in time, or will not make them.
-    /// Returns whether it waited. If so, the caller must look for such a change once more. The caller has just got an
-    /// answer, so the service works again; it gets one more timeout, but at most a minute, for its older calls.
-    pub async fn settle(&self, request: Option<&RequestId>) -> bool {
+    /// Returns whether it waited. The service has just answered, so it works again; it gets one more timeout, but at
+    /// most a minute, for its older calls.
+    async fn settle(&self, request: Option<&RequestId>) -> bool {
         let Some((request, given_up)) = request.and_then(|request| Some((request, self.late.of(request)?))) else {
             return false;
         };

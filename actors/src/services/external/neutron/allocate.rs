@@ -147,11 +147,7 @@ impl NeutronNetworks {
         process: ProcessId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.undo_known(instance, project, process, meta).await?;
-        match self.calls.settle(meta).await {
-            true => self.undo_known(instance, project, process, meta).await,
-            false => Ok(()),
-        }
+        self.calls.again_if_late(meta, || self.undo_known(instance, project, process, meta)).await
     }
 
     async fn undo_known(

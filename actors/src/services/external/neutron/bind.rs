@@ -64,11 +64,7 @@ impl NeutronNetworks {
         owned: bool,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.detach_known(instance, project, port, owned, meta).await?;
-        match self.calls.settle(meta).await {
-            true => self.detach_known(instance, project, port, owned, meta).await,
-            false => Ok(()),
-        }
+        self.calls.again_if_late(meta, || self.detach_known(instance, project, port, owned, meta)).await
     }
 
     async fn detach_known(
@@ -95,11 +91,7 @@ impl NeutronNetworks {
         owned: &[PortId],
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.release_known(instance, project, owned, meta).await?;
-        match self.calls.settle(meta).await {
-            true => self.release_known(instance, project, owned, meta).await,
-            false => Ok(()),
-        }
+        self.calls.again_if_late(meta, || self.release_known(instance, project, owned, meta)).await
     }
 
     /// Continues after a failure, so that one port does not prevent the release of the others.
@@ -126,11 +118,7 @@ impl NeutronNetworks {
         grants: &PortGrants,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.bind_known(instance, project, place, grants, meta).await?;
-        match self.calls.settle(meta).await {
-            true => self.bind_known(instance, project, place, grants, meta).await,
-            false => Ok(()),
-        }
+        self.calls.again_if_late(meta, || self.bind_known(instance, project, place, grants, meta)).await
     }
 
     async fn bind_known(

@@ -67,11 +67,7 @@ impl NeutronNetworks {
         host: &str,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        self.unbind_known_from_destination(instance, project, host, meta).await?;
-        match self.calls.settle(meta).await {
-            true => self.unbind_known_from_destination(instance, project, host, meta).await,
-            false => Ok(()),
-        }
+        self.calls.again_if_late(meta, || self.unbind_known_from_destination(instance, project, host, meta)).await
     }
 
     /// Continues after a failure, so that one port does not prevent the others from being unbound.

@@ -141,10 +141,17 @@ impl NeutronCalls {
         &self.service
     }
 
-    /// Waits for the changes of this work that had no answer in time. Returns whether it waited; see
-    /// [`CalledService::settle`].
-    pub(super) async fn settle(&self, work: &Meta) -> bool {
-        self.service.settle(work.request_id.as_ref()).await
+    /// Looks at ports and changes them, and does this once more if earlier changes of the same request had no answer in
+    /// time; see [`CalledService::again_if_late`]. An error ends the work.
+    pub(super) async fn again_if_late<F>(
+        &self,
+        meta: &Meta,
+        work: impl Fn() -> F + Send + Sync,
+    ) -> Result<(), PortError>
+    where
+        F: Future<Output = Result<(), PortError>> + Send,
+    {
+        self.service.again_if_late(meta.request_id.as_ref(), |_| work(), Result::is_err).await
     }
 
     /// Makes one request.

@@ -12,7 +12,7 @@
 //!    its mark. Neutron refuses a second port with the same MAC address on one network ([`allocate`]);
 //!  - a Neutron that hung may create or bind a port for a call that was given up. So a call that releases or binds ports
 //!    looks at the ports again after a while, if an earlier call of the same request had no answer in time
-//!    ([`NeutronCalls::settle`]);
+//!    ([`NeutronCalls::again_if_late`]);
 //!  - a port of another project is never touched, even if its `device_id` names the server.
 
 mod allocate;

@@ -35,23 +35,7 @@ fn invalid(details: &str) -> Fault {
 
 /// An empty mapping with a new id.
 fn device(source: BlockSource, place: BlockLocation) -> BlockDevice {
-    BlockDevice {
-        id: BlockDeviceId::random(),
-        source,
-        place,
-        boot_index: None,
-        size: None,
-        guest_format: None,
-        device_type: None,
-        disk_bus: None,
-        device_name: None,
-        delete_on_termination: false,
-        tag: None,
-        volume_type: None,
-        volume: None,
-        attachment: None,
-        connection: None,
-    }
+    BlockDevice::new(BlockDeviceId::random(), source, place)
 }
 
 impl BlockDeviceMappings {
