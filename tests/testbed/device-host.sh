@@ -4,7 +4,7 @@
 # Compute hosts with devices to pass to guests. Each host is a virtual machine with Debian 12 under an emulating QEMU, so
 # it needs neither KVM nor any device of this machine. Host i is `di`. It has
 #
-#   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor and 1 GiB each;
+#   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor and 1.25 GiB each;
 #   * an NVMe controller with SR-IOV at node 1: four virtual functions, each in an IOMMU group of its own, online, and with
 #     the host's driver. All functions see one namespace, of which the file is $STATE/di/functions.img;
 #   * an NVMe controller without SR-IOV at node 0, with the namespace $STATE/di/plain.img;
@@ -95,8 +95,8 @@ boot_host() { # host
   : >"$H/serial"
   # The functions are in the lowest devices of bus 41, because the second root bus has the number 64.
   setsid nice -n 5 qemu-system-x86_64 -name "$h" -accel tcg,thread=multi,tb-size="${TESTBED_TB:-256}" -M q35 -cpu "${TESTBED_CPU:-max,la57=off}" \
-    -smp 2,sockets=2,cores=1,threads=1 -m 2048 \
-    -object memory-backend-ram,id=m0,size=1024M -object memory-backend-ram,id=m1,size=1024M \
+    -smp 2,sockets=2,cores=1,threads=1 -m 2560 \
+    -object memory-backend-ram,id=m0,size=1280M -object memory-backend-ram,id=m1,size=1280M \
     -numa node,nodeid=0,cpus=0,memdev=m0 -numa node,nodeid=1,cpus=1,memdev=m1 -numa dist,src=0,dst=1,val=20 \
     -nodefaults -no-user-config -display none -pidfile "$H/pid" -serial "file:$H/serial" -qmp "unix:$H/qmp,server=on,wait=off" \
     -kernel "$CACHE/vmlinuz" -initrd "$CACHE/initrd" \
