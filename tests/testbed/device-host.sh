@@ -43,7 +43,7 @@ GROUP=chronova-disks
 uuid_of() { printf 'device-host-%s-%s' "$ID" "$1" | md5sum | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-4\3-8\4-\5/'; }
 mac_of() { printf '02:%s' "$(printf '%s-%s-%s' "$ID" "$1" "$2" | md5sum | sed -E 's/^(..)(..)(..)(..)(..).*/\1:\2:\3:\4:\5/')"; }
 address_of() { echo "10.235.0.$((10 + ${1#d}))"; }
-hosts() { (cd "$STATE" 2>/dev/null && ls -d d[0-9]* | sort -V); }
+hosts() { (cd "$STATE" 2>/dev/null && ls -d d[0-9]); }
 alive() { [ -s "$STATE/$1/pid" ] && still_runs -p "$(cat "$STATE/$1/pid")"; }
 need() { [ -d "$STATE/$1" ] || { echo "device-host.sh: no host $1 in $STATE" >&2; exit 1; }; }
 reach() { local host=$1; shift; ssh -F "$STATE/ssh_config" -q -n "$host" "$@"; } # host, command

@@ -16,7 +16,7 @@ shell() { local host=$1; shift; devices exec "$host" sh -c "$*"; }
 # The functions of fleet.sh ask these.
 hosts() { devices "$@"; }
 on() { local host=$1; shift; devices exec "$host" virsh -q -c qemu:///system "$@" 2>/dev/null; } # host, virsh command
-all_hosts() { (cd "$STATE" && ls -d d[0-9]* | grep -v '\.' | sort -V); }
+all_hosts() { (cd "$STATE" && ls -d d[0-9]); }
 at() { devices inside "$@"; } # host, uuid, command
 
 devices_open() { # name, testbed, first two numbers of its networks, number of hosts
