@@ -6,7 +6,7 @@
 #   shell H COMMAND...               runs a line of shell on host H as root
 #   here H CHECK...                  `devices exec`
 #
-# The hosts are d1, d2...; they and the control plane end with the script. The guest image has a driver of NVMe controllers.
+# The hosts are d1, d2...; they and the control plane end with the script.
 
 . "$(dirname "${BASH_SOURCE[0]}")/fleet.sh"
 
@@ -20,17 +20,14 @@ all_hosts() { (cd "$STATE" && ls -d d[0-9]); }
 at() { devices inside "$@"; } # host, uuid, command
 
 devices_open() { # name, testbed, first two numbers of its networks, number of hosts
-  local up image uri
+  local up uri
   [ "$(id -u)" = 0 ] || cannot "needs root, for the disks of the hosts"
   needs_programs package debootstrap
   needs_programs host qemu-system-x86_64 qemu-img ssh
   export TESTBED_ID=${TESTBED_ID:-$2}
   STATE=${TESTBED_DEVICES:-/var/tmp/dh-$TESTBED_ID}
   STORAGE=local
-  image=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest-nvme.qcow2
-  [ -s "$image" ] && [ -z "$(find "$HERE/make-image.sh" "$HERE/guest" -newer "$image" -print -quit)" ] \
-    || bash "$HERE/make-image.sh" "$image" --nvme || cannot "the guest image cannot be built"
-  export CHRONOVA_IMAGE=$image
+  export CHRONOVA_IMAGE=${CHRONOVA_IMAGE:-${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2}
   devices down >/dev/null 2>&1
   trap 'devices down >/dev/null 2>&1' EXIT
   up=$(mktemp)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# make-image.sh OUT.qcow2 [--kernel cloud|generic] [--uefi] [--agent] [--ssh] [--nvme] [--boot]
+# make-image.sh OUT.qcow2 [--kernel cloud|generic] [--uefi] [--agent] [--ssh] [--boot]
 #
 # Builds a tiny bootable guest disk from Debian packages and the files in guest/. The whole system is in the initramfs.
 # The only partition (FAT, label GUESTBOOT) has the boot files and the data that the guest keeps across boots.
@@ -8,27 +8,25 @@
 #   --uefi    also boots by UEFI, with secure boot too (Debian's signed shim, GRUB and kernel)
 #   --agent   with the QEMU guest agent
 #   --ssh     with an SSH server; root logs in with the key in the server's metadata
-#   --nvme    with the driver of NVMe controllers
 #   --boot    boots it once in QEMU and prints the milliseconds to GUEST-READY
 # Packages are downloaded once, to $TESTBED_CACHE (/var/tmp/chronova-testbed), and unpacked, never installed.
 set -euo pipefail
 export LC_ALL=C
 HERE=$(dirname "$(realpath "$0")")
-OUT='' KERNEL=cloud UEFI=0 AGENT=0 SSH=0 NVME=0 BOOT=0
+OUT='' KERNEL=cloud UEFI=0 AGENT=0 SSH=0 BOOT=0
 while [ $# -gt 0 ]; do
   case $1 in
     --kernel) KERNEL=$2; shift ;;
     --uefi) UEFI=1 ;;
     --agent) AGENT=1 ;;
     --ssh) SSH=1 ;;
-    --nvme) NVME=1 ;;
     --boot) BOOT=1 ;;
     -*) echo "make-image.sh: no option $1" >&2; exit 2 ;;
     *) OUT=$1 ;;
   esac
   shift
 done
-[ -n "$OUT" ] || { sed -n '2,14p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
+[ -n "$OUT" ] || { sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
 mkdir -p "$(dirname "$OUT")"
 OUT=$(realpath -m "$OUT")
 CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/packages
@@ -84,7 +82,6 @@ ln -s /bin/busybox "$R/init"
 MODULES=(virtio_pci virtio_blk virtio_net virtio_scsi virtio_balloon virtio-rng virtio_console virtio_mem
   ahci ata_piix sr_mod sd_mod isofs efivarfs vfat nls_cp437 nls_iso8859-1 nls_ascii nls_utf8
   e1000 af_packet button evdev qemu_fw_cfg i6300esb)
-[ $NVME = 0 ] || MODULES+=(nvme)
 : >"$R/etc/modules"
 for module in "${MODULES[@]}"; do
   # Drivers that this kernel lacks, or has built in, are skipped.
