@@ -204,9 +204,6 @@ fi
 # ------------------------------------------------------------------- huge pages, and a device on the cell of the guest
 
 if part pages; then
-  shell d1 'echo 120 >/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages; echo 120 >/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages; kill $(cat /run/device-host-libvirtd)'
-  within 120 "the host offers huge pages after libvirtd is started again" host_stands d1 up
-  sleep 15
   make eight pages --host d1; EIGHT=$ID
   stands eight d1
   DEFINED=$(on d1 dumpxml "$EIGHT" | tr -d '\n')

@@ -4,7 +4,8 @@
 # Compute hosts with devices to pass to guests. Each host is a virtual machine with Debian 12 under an emulating QEMU, so
 # it needs neither KVM nor any device of this machine. Host i is `di`. It has
 #
-#   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor and 1.25 GiB each;
+#   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor and 1.5 GiB each, of which 240 MiB are
+#     huge pages;
 #   * an NVMe controller with SR-IOV at node 1: four virtual functions, each in an IOMMU group of its own, online, and with
 #     the host's driver. All functions see one namespace, of which the file is $STATE/di/functions.img;
 #   * an NVMe controller without SR-IOV at node 0, with the namespace $STATE/di/plain.img;
@@ -95,12 +96,12 @@ boot_host() { # host
   : >"$H/serial"
   # The functions are in the lowest devices of bus 41, because the second root bus has the number 64.
   setsid nice -n 5 qemu-system-x86_64 -name "$h" -accel tcg,thread=multi,tb-size="${TESTBED_TB:-256}" -M q35 -cpu "${TESTBED_CPU:-max,la57=off}" \
-    -smp 2,sockets=2,cores=1,threads=1 -m 2560 \
-    -object memory-backend-ram,id=m0,size=1280M -object memory-backend-ram,id=m1,size=1280M \
+    -smp 2,sockets=2,cores=1,threads=1 -m 3072 \
+    -object memory-backend-ram,id=m0,size=1536M -object memory-backend-ram,id=m1,size=1536M \
     -numa node,nodeid=0,cpus=0,memdev=m0 -numa node,nodeid=1,cpus=1,memdev=m1 -numa dist,src=0,dst=1,val=20 \
     -nodefaults -no-user-config -display none -pidfile "$H/pid" -serial "file:$H/serial" -qmp "unix:$H/qmp,server=on,wait=off" \
     -kernel "$CACHE/vmlinuz" -initrd "$CACHE/initrd" \
-    -append "console=ttyS0 quiet panic=5 mitigations=off nowatchdog intel_iommu=on net.ifnames=0 pci=realloc nvme_core.multipath=N random.trust_cpu=on" \
+    -append "console=ttyS0 quiet panic=5 mitigations=off nowatchdog intel_iommu=on hugepagesz=2M hugepages=0:120,1:120 net.ifnames=0 pci=realloc nvme_core.multipath=N random.trust_cpu=on" \
     -device intel-iommu,intremap=on,caching-mode=on \
     -drive "file=$H/root.qcow2,if=none,id=root,cache=unsafe,discard=unmap" -device virtio-blk-pci,drive=root \
     -drive "file=$H/seed.img,format=raw,if=none,id=seed,readonly=on" -device virtio-blk-pci,drive=seed \

@@ -108,7 +108,7 @@ chmod 755 "$I/init"
 # ----------------------------------------------------------------------------------------------------------------- disk
 
 truncate -s 4G "$W/root.img"
-mkfs.ext4 -q -F -L device-host -O ^has_journal -E lazy_itable_init=1 -d "$ROOT" "$W/root.img"
+mkfs.ext4 -q -F -L device-host -J size=16 -E lazy_itable_init=1 -d "$ROOT" "$W/root.img"
 cp "$W/kernel/boot/vmlinuz-$VERSION" "$OUT/vmlinuz"
 cp "$W/initrd.gz" "$OUT/initrd"
 cp --sparse=always "$W/root.img" "$OUT/root.img.new"
