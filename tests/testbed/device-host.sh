@@ -8,14 +8,16 @@
 #     huge pages;
 #   * an NVMe controller with SR-IOV at node 1: four virtual functions, each in an IOMMU group of its own, online, and with
 #     the host's driver. All functions see one namespace, of which the file is $STATE/di/functions.img;
+#   * with TESTBED_CARD=1, a network card with SR-IOV at node 1 (igb): four virtual functions with the host's driver. The
+#     cards of both hosts are on one wire;
 #   * an NVMe controller without SR-IOV at node 0, with the namespace $STATE/di/plain.img;
 #   * a display adapter without a driver (bochs-display) at node 0, in place of a GPU;
 #   * a real device mapper and LVM, with the volume group `chronova-disks` on a disk of its own;
 #   * libvirtd and QEMU as Debian has them: QEMU's account libvirt-qemu, its mount namespace, cgroups;
 #   * SSH, for root with a key. root of one host also logs in at the others. `qemu+ssh` is the only way to libvirtd.
 #
-# What it cannot do: there is no network card with SR-IOV (QEMU 7.2 emulates none), no SmartNIC, no mediated device, no
-# device with a driver for live migration, and no apparmor. Times mean nothing: a guest's processor is emulated in an
+# What it cannot do: there is no SmartNIC, no vDPA device, no mediated device, no device with a driver for live migration,
+# and no apparmor. A network card with SR-IOV needs QEMU 8, which device-host/emulator.sh gets from Debian's backports. Times mean nothing: a guest's processor is emulated in an
 # emulated host. The clock of the hosts is exact, so timeouts of seconds are too short for them.
 #
 #   image            builds the disk of the hosts, if what it is made of has changed (device-host/image.sh); `up` does so
@@ -30,7 +32,7 @@
 # names di and di-moves (10.235.0.10+i).
 #
 # Environment: TESTBED_ID (default: a), TESTBED_DEVICES (the directory, default: /var/tmp/dh-$TESTBED_ID), TESTBED_CACHE
-# (default: /var/tmp/chronova-testbed)
+# (default: /var/tmp/chronova-testbed), TESTBED_CARD (see above)
 set -euo pipefail
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ID=${TESTBED_ID:-a}
@@ -64,6 +66,14 @@ image() {
   exec 8>&-
 }
 
+# The program that emulates the hosts.
+emulator() {
+  local place=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/device-host-emulator
+  [ -n "${TESTBED_CARD:-}" ] || { echo qemu-system-x86_64; return 0; }
+  [ -x "$place/qemu" ] || bash "$HERE/device-host/emulator.sh" "$place" >&2
+  echo "$place/qemu"
+}
+
 # --------------------------------------------------------------------------------------------------------------- hosts
 
 # Keys, names and settings of one host become its second disk.
@@ -89,13 +99,17 @@ make_host() { # host
 }
 
 boot_host() { # host
-  local h=$1 H=$STATE/$1 peer=d$((3 - ${1#d})) port
+  local h=$1 H=$STATE/$1 peer=d$((3 - ${1#d})) port qemu card=()
   ! alive "$h" || return 0
+  qemu=$(emulator)
+  [ -z "${TESTBED_CARD:-}" ] || card=(
+    -netdev "dgram,id=fast,local.type=unix,local.path=$STATE/$h.fast,remote.type=unix,remote.path=$STATE/$peer.fast"
+    -device pcie-root-port,id=port4,bus=node1,chassis=4,slot=4 -device "igb,bus=port4,netdev=fast,mac=$(mac_of "$h" f)")
   port=$(cat "$H/port")
-  rm -f "$STATE/$h.wire" "$H/pid"
+  rm -f "$STATE/$h.wire" "$STATE/$h.fast" "$H/pid"
   : >"$H/serial"
   # The functions are in the lowest devices of bus 41, because the second root bus has the number 64.
-  setsid nice -n 5 qemu-system-x86_64 -name "$h" -accel tcg,thread=multi,tb-size="${TESTBED_TB:-256}" -M q35 -cpu "${TESTBED_CPU:-max,la57=off}" \
+  setsid nice -n 5 "$qemu" -name "$h" -accel tcg,thread=multi,tb-size="${TESTBED_TB:-256}" -M q35 -cpu "${TESTBED_CPU:-max,la57=off}" \
     -smp 2,sockets=2,cores=1,threads=1 -m 3072 \
     -object memory-backend-ram,id=m0,size=1536M -object memory-backend-ram,id=m1,size=1536M \
     -numa node,nodeid=0,cpus=0,memdev=m0 -numa node,nodeid=1,cpus=1,memdev=m1 -numa dist,src=0,dst=1,val=20 \
@@ -116,7 +130,7 @@ boot_host() { # host
     -drive "file=$H/functions.img,format=raw,if=none,id=shared,cache=writethrough" -device nvme-ns,drive=shared,bus=sriov,nsid=1,shared=on \
     -device pcie-root-port,id=port2,bus=pcie.0,chassis=2,slot=2 \
     -drive "file=$H/plain.img,format=raw,if=none,id=plain,cache=writethrough" -device nvme,id=plain0,serial=plain-$h,bus=port2,drive=plain \
-    -device pcie-root-port,id=port3,bus=pcie.0,chassis=3,slot=3 -device bochs-display,bus=port3 \
+    -device pcie-root-port,id=port3,bus=pcie.0,chassis=3,slot=3 -device bochs-display,bus=port3 "${card[@]}" \
     >"$H/qemu.log" 2>&1 </dev/null &
   for _ in $(seq 3000); do
     grep -aq DEVICE-HOST-READY "$H/serial" && return 0
@@ -141,6 +155,7 @@ up() {
   [ "$count" -ge 1 ] && [ "$count" -le 2 ] || { echo "device-host.sh: N is 1 or 2" >&2; exit 2; }
   [ ! -e "$STATE" ] || { echo "device-host.sh: already up in $STATE (device-host.sh down first)" >&2; exit 1; }
   image
+  emulator >/dev/null
   mkdir -p "$STATE"
   chmod 700 "$STATE"
   ssh-keygen -q -t ed25519 -N '' -C device-host -f "$STATE/key"
