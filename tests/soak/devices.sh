@@ -263,18 +263,19 @@ fi
 if part emulator; then
   make ten bare --host d2; TEN=$ID
   stands ten d2
-  expect "the server is stopped" os server stop ten
-  within 120 "the server is SHUTOFF" at_rest ten SHUTOFF
-  shell d2 'mv /usr/bin/qemu-system-x86_64 /usr/bin/hidden; kill $(cat /run/device-host-libvirtd)'
-  within 60 "the check of a host says that it has no emulator" eval '"$CHRONOVA_BIN" host check --config-file "$CONF" "$d2_SSH" >"$WORK/check" 2>&1; grep -qE "FAIL" "$WORK/check"'
-  cat "$WORK/check"
-  os server start ten >/dev/null 2>&1
-  within 120 "the start is over" eval '[ "$(get server ten OS-EXT-STS:task_state)" = None ]'
-  echo "the event: $(reason ten)"
+  shell d2 'mv /usr/bin/qemu-system-x86_64 /usr/bin/hidden'
+  make eleven bare --host d2
+  wait_for 600 built eleven
+  same "a server on a host without an emulator is in ERROR" "$(status_of eleven)" ERROR
+  like "its fault has libvirt's words" "$(fault eleven)" '[Ee]mulator|qemu-system-x86_64'
+  shell d2 'kill $(cat /run/device-host-libvirtd)'
+  within 60 "the check of a host says that it has no emulator" eval '! "$CHRONOVA_BIN" host check --config-file "$CONF" "$d2_SSH" >"$WORK/check" 2>&1 && grep -qE "FAIL.*[Ee]mulator" "$WORK/check"'
+  within 60 "the host without an emulator is down" host_stands d2 down
   shell d2 'mv /usr/bin/hidden /usr/bin/qemu-system-x86_64; kill $(cat /run/device-host-libvirtd)'
-  within 120 "the host has its emulator again" host_stands d2 up
-  expect "the server is started again" os server start ten
-  within 300 "the server is ACTIVE with the emulator" is_at ten d2
+  within 120 "the host with its emulator is up" host_stands d2 up
+  within 60 "the server of that host is ACTIVE" is_at ten d2
+  expect "the server is rebooted hard" os server reboot --hard --wait ten
   deleted ten
+  deleted eleven
 fi
 verdict
