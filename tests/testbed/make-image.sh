@@ -81,7 +81,7 @@ ln -s /bin/busybox "$R/init"
 # Drivers with their dependencies, in the order of loading.
 MODULES=(virtio_pci virtio_blk virtio_net virtio_scsi virtio_balloon virtio-rng virtio_console virtio_mem
   ahci ata_piix sr_mod sd_mod isofs efivarfs vfat nls_cp437 nls_iso8859-1 nls_ascii nls_utf8
-  e1000 af_packet button evdev qemu_fw_cfg i6300esb)
+  e1000 igbvf af_packet button evdev qemu_fw_cfg i6300esb)
 : >"$R/etc/modules"
 for module in "${MODULES[@]}"; do
   # Drivers that this kernel lacks, or has built in, are skipped.

@@ -1,0 +1,68 @@
+# A control plane with the compute hosts of device-host.sh, which it reaches by SSH, and functions to query both; sourced by
+# scripts of tests/soak. All functions of fleet.sh work on these hosts, too.
+#
+#   devices_open NAME ID NET HOSTS   starts HOSTS hosts (testbed ID) and a control plane, with HOUSE_CONF as in house.sh
+#   devices COMMAND...               runs device-host.sh
+#   shell H COMMAND...               runs a line of shell on host H as root
+#   here H CHECK...                  `devices exec`
+#
+# The hosts are d1, d2...; they and the control plane end with the script.
+
+. "$(dirname "${BASH_SOURCE[0]}")/fleet.sh"
+
+devices() { bash "$HERE/device-host.sh" "$@"; }
+shell() { local host=$1; shift; devices exec "$host" sh -c "$*"; }
+
+# The functions of fleet.sh ask these.
+hosts() { devices "$@"; }
+on() { local host=$1; shift; devices exec "$host" virsh -q -c qemu:///system "$@" 2>/dev/null; } # host, virsh command
+all_hosts() { (cd "$STATE" && ls -d d[0-9]); }
+at() { devices inside "$@"; } # host, uuid, command
+
+devices_open() { # name, testbed, first two numbers of its networks, number of hosts
+  local up uri
+  [ "$(id -u)" = 0 ] || cannot "needs root, for the disks of the hosts"
+  needs_programs package debootstrap
+  needs_programs host qemu-system-x86_64 qemu-img ssh
+  export TESTBED_ID=${TESTBED_ID:-$2}
+  STATE=${TESTBED_DEVICES:-/var/tmp/dh-$TESTBED_ID}
+  STORAGE=local
+  export CHRONOVA_IMAGE=${CHRONOVA_IMAGE:-${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2}
+  devices down >/dev/null 2>&1
+  trap 'devices down >/dev/null 2>&1' EXIT
+  up=$(mktemp)
+  devices up "$4" >"$up" 2>&1 || { tail -n 15 "$up"; rm -f "$up"; cannot "the hosts do not start here"; }
+  rm -f "$up"
+  . "$STATE/hosts.env"
+  HYPERVISORS=
+  for ((host = 1; host <= $4; host++)); do uri=d${host}_SSH; HYPERVISORS+="${!uri} "; done
+  # The hosts are slow.
+  HOUSE_CONF=$(printf '[DEFAULT]\nreport_interval = 10\nservice_down_time = 60\nshutdown_timeout = 90\n[chronova]\ndriver_timeout = 600\n%s' "${HOUSE_CONF:-}")
+  INSIDE_SECONDS=300
+  export INSIDE_SECONDS
+  house_open "$1" "$3"
+}
+house_last() { devices down >/dev/null 2>&1; }
+
+# ------------------------------------------------------------------------------------------------------------- devices
+
+# The driver that has a device of a host.
+driver_of() { shell "$1" "basename \$(readlink /sys/bus/pci/devices/$2/driver) 2>/dev/null"; } # host, address
+driver_is() { [ "$(driver_of "$1" "$2")" = "$3" ]; }
+# The addresses of the devices that a guest has, as its definition names them.
+passed_to() { on "$1" dumpxml --inactive "$2" | tr -d '\n' | grep -oE "<hostdev mode='subsystem' type='pci'.*</hostdev>" \
+  | grep -oE "<source> *<address domain='0x[0-9a-f]*' bus='0x[0-9a-f]*' slot='0x[0-9a-f]*' function='0x[0-9a-f]'/>" \
+  | sed -E "s/.*domain='0x(.*)' bus='0x(.*)' slot='0x(.*)' function='0x(.)'.*/\1:\2:\3.\4/"; } # host, uuid
+# A sector of a namespace, read and written by a guest, and read in the file of a host.
+sector_write() { at "$1" "$2" "echo $3 | dd of=/dev/${5:-nvme0n1} bs=512 seek=$4 conv=fsync 2>/dev/null"; } # host, uuid, word, sector, disk
+sector_read() { at "$1" "$2" "dd if=/dev/${4:-nvme0n1} bs=512 skip=$3 count=1 iflag=direct 2>/dev/null | tr -d '\\0' | head -n 1"; } # host, uuid, sector, disk
+sector_of() { dd if="$STATE/$1/$2.img" bs=512 skip="$3" count=1 2>/dev/null | tr -d '\0' | head -n 1; } # host, file, sector
+# Devices in the guest of this class: vendor and product.
+guest_devices() { at "$1" "$2" "for d in /sys/bus/pci/devices/*; do case \$(cat \$d/class) in 0x$3*) echo \$(cat \$d/vendor):\$(cat \$d/device);; esac; done" | grep -E '^0x' | paste -sd ' '; } # host, uuid, class
+
+# ----------------------------------------------------------------------------------------------------------- Placement
+
+provider() { os resource provider list --name "$1" -f value -c uuid 2>/dev/null; } # name
+used() { os resource provider usage show "$(provider "$1")" -f value -c resource_class -c usage 2>/dev/null | sort | paste -sd ' '; } # name
+used_is() { [ "$(used "$1")" = "$2" ]; } # name, usage
+stock() { os resource provider inventory list "$(provider "$1")" -f value -c resource_class -c total 2>/dev/null | sort | paste -sd ' '; } # name
