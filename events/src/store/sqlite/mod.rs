@@ -67,6 +67,8 @@ pub use read_only::ReadOnlyLog;
 pub use reader::Verified;
 pub use schema::FORMAT;
 
+/// The number of searches, and of reads of single positions, at the same time.
+const SEARCHERS: usize = 2;
 /// The file of the legal holds is named `log.db.holds`.
 const HOLDS: &str = "holds";
 
@@ -104,6 +106,8 @@ impl Default for SqliteOptions {
 pub struct SqliteStore {
     jobs: Option<mpsc::Sender<WriteJob>>,
     readers: Arc<Readers>,
+    /// The connections of searches. An auditor's page must not wait until thousands of actors are loaded.
+    searchers: Arc<Readers>,
     keys: Arc<KeyRing>,
     pending: Arc<UnindexedEvents>,
     tail: Arc<Tail>,
@@ -126,8 +130,9 @@ impl SqliteStore {
         let path = opened.path.clone();
         let tail = Tail::new(opened.head.position);
         let keys = keys::open(&opened.connection, &path)?;
-        let data = opened.data.share().map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
-        let readers = Readers::new(&path, data, options.readers, &keys);
+        let share = || opened.data.share().map_err(|e| StoreError::Io(format!("{}: {e}", path.display())));
+        let readers = Readers::new(&path, share()?, options.readers, &keys);
+        let searchers = Readers::new(&path, share()?, SEARCHERS, &keys);
         let beside = |suffix: &str| schema::beside(&path, suffix);
         let files = [path.clone(), wal::path_of(&path), beside("lock"), beside(keys::SUFFIX)];
         let watch = Arc::new(LogWatch::over(files, beside("probe"))?);
@@ -141,6 +146,7 @@ impl SqliteStore {
         Ok(Arc::new_cyclic(|this| Self {
             jobs: Some(jobs),
             readers,
+            searchers,
             keys,
             pending,
             tail,
@@ -167,6 +173,7 @@ impl SqliteStore {
     /// [`StoreError::Closed`].
     pub async fn close(&self) {
         self.readers.close().await;
+        self.searchers.close().await;
         if let Some(jobs) = &self.jobs {
             // The send fails only if the writer has already ended.
             let _ = jobs.send(WriteJob::Close).await;
@@ -246,7 +253,7 @@ impl EventStore for SqliteStore {
 
     async fn read_at(&self, positions: &[Position]) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let positions = positions.to_vec();
-        self.readers.run(move |connection, kinds| reader::read_at(connection, kinds, &positions)).await
+        self.searchers.run(move |connection, kinds| reader::read_at(connection, kinds, &positions)).await
     }
 
     async fn search(
@@ -258,7 +265,7 @@ impl EventStore for SqliteStore {
         let (criteria, durable) = (criteria.clone(), self.tail.head());
         let search =
             move |connection: &_, kinds: &_| search::search(connection, kinds, after, limit, &criteria, durable);
-        self.readers.run(search).await
+        self.searchers.run(search).await
     }
 
     fn subscribe(&self, after: Position) -> Subscription {
