@@ -305,3 +305,37 @@ impl EventStore for SqliteStore {
         self.submit(WriteJob::Snapshot { stream, snapshot, reply }, answer).await?
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_search_does_not_wait_for_loads_of_actors() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions { readers: 1, ..SqliteOptions::default() };
+        let store = SqliteStore::open(folder.path().join("log.db"), &options).unwrap();
+        let ((begin, begun), (end, ended)) = (oneshot::channel(), std::sync::mpsc::channel::<()>());
+        let readers = Arc::clone(&store.readers);
+        let load = tokio::spawn(async move {
+            let occupy = move |_: &_, _: &_| {
+                let _ = begin.send(());
+                let _ = ended.recv();
+                Ok(())
+            };
+            readers.run(occupy).await
+        });
+        begun.await.unwrap();
+        let criteria = Criteria::default();
+        // Without the limit, a search that waits for the occupied reader would never end.
+        let search = tokio::time::timeout(Duration::from_mins(1), store.search(Position::START, 1, &criteria));
+        let found = search.await;
+        drop(end);
+        load.await.unwrap().unwrap();
+        assert!(found.unwrap().unwrap().events.is_empty());
+        store.close().await;
+    }
+}
