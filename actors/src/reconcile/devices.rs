@@ -25,7 +25,6 @@ use chronova_events::instance::{Alive, NicInfo, Phase};
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 
 use crate::hosts::context::HostContext;
-use crate::instance::InstanceRoot;
 use crate::process::disks::volume_disk;
 use crate::process::{guest, port_devices};
 
@@ -114,8 +113,15 @@ async fn compare(
     if !shown || context.views.processes.read(|processes| processes.change_interfaces_of(id)) {
         return Ok(DeviceComparison::Suspect);
     }
-    let Ok(now) = context.gateway.look::<InstanceRoot>(&id).await else { return Ok(DeviceComparison::Suspect) };
-    let Some(server) = now.alive() else { return Ok(DeviceComparison::Elsewhere(None)) };
+    // While a batch is folded, the end of a process may be in one read model and not yet in the other.
+    if !context.views.wait_for(context.log.head(), context.options.resync).await {
+        return Ok(DeviceComparison::Suspect);
+    }
+    // After a start, every server of the cloud is compared. Loading all their actors would occupy the log for long.
+    let row = context.views.servers.read(|servers| servers.get(id).cloned());
+    let Some(server) = row.as_ref().and_then(|row| row.instance.alive()) else {
+        return Ok(DeviceComparison::Elsewhere(None));
+    };
     match server.placement.as_ref().map(|at| at.host) {
         Some(at) if at == host => {}
         elsewhere => return Ok(DeviceComparison::Elsewhere(elsewhere)),

@@ -76,8 +76,8 @@ impl Criteria {
                 let page = store.read_stream(&stream, at, PAGE).await?;
                 self.correlations.extend(page.iter().map(|recorded| recorded.meta.correlation));
                 match page.last() {
-                    Some(last) => at = last.revision,
-                    None => break,
+                    Some(last) if page.len() >= PAGE => at = last.revision,
+                    _ => break,
                 }
             }
         }

@@ -26,6 +26,59 @@ export async function events(query, signal, most = MOST, onPage) {
   }
 }
 
+/** The positions that the first look at the end of a log covers, and by how much the next look may cover more. */
+const LOOK = { first: 1000, growth: 4 };
+
+/** The position of the read models: what a list shows afterwards is at least as new. @param {AbortSignal} [signal] */
+export async function position(signal) {
+  // An answer with 503 also has the position, but not while the server starts.
+  const answer = await fetch(url('healthz'), { cache: 'no-store', credentials: 'omit', signal });
+  const found = (await answer.json()).read_models?.position;
+  if (!Number.isInteger(found)) throw new Error('The server starts.');
+  return /** @type {number} */ (found);
+}
+
+/** The events that match the filters between two positions, oldest first; null if they are more than `most`. */
+async function between(query, after, upTo, signal, most) {
+  const all = [];
+  for (let from = after; ;) {
+    const page = await get(LOG, { signal, query: { ...query, after: from, up_to: upTo, limit: 1000 } });
+    all.push(...page.events);
+    if (page.next === null) return all;
+    if (all.length > most) return null;
+    from = page.next;
+  }
+}
+
+/**
+ * The newest events that match the filters, oldest first, until the moment of the time bar. Looks at the end of the log
+ * first, and then at longer and longer parts before. Stops after about `most` events; `more` says whether older events
+ * may match. `onPage` gets the events so far.
+ * @param {any} query @param {AbortSignal} signal @param {number} most @param {(all: any[]) => void} [onPage]
+ */
+export async function newest(query, signal, most, onPage) {
+  const until = moment.get() || undefined;
+  const asked = { ...query, ...(until && { until }) };
+  let all = /** @type {any[]} */ ([]);
+  let end = await position(signal);
+  for (let span = LOOK.first; end > 0 && all.length < most;) {
+    const after = Math.max(0, end - span);
+    const found = await between(asked, after, end, signal, 2 * most);
+    if (!found) {
+      // The events are denser here than at the end.
+      span = Math.ceil(span / LOOK.growth);
+      continue;
+    }
+    all = [...found, ...all];
+    onPage?.(all);
+    end = after;
+    // As long as the rest needs, if the log goes on with as many matching events.
+    const rest = Math.ceil(((most - all.length) * span) / Math.max(1, found.length));
+    span = Math.max(LOOK.first, Math.min(rest, span * LOOK.growth));
+  }
+  return { events: all, more: end > 0 };
+}
+
 /**
  * Follows a feed of server-sent events until the signal aborts. Uses `fetch`, because `EventSource` sends no token.
  * @param {string} path

@@ -1,8 +1,7 @@
 // The live feed, which names the servers that have changed. One feed serves all pages of a session. Viewers of one
 // project follow their project's own feed; readers of the log follow the log.
 import { useEffect, useRef } from './html.js';
-import { send } from './api.js';
-import { followStream } from './events.js';
+import { followStream, position } from './events.js';
 import { session, shared } from './state.js';
 
 /** Whether the feed is connected. The pages about servers then poll less often. */
@@ -30,12 +29,6 @@ function changed(ids) {
   }, PAUSE);
 }
 
-/** The position of the log's end. */
-async function head() {
-  const answer = await send('GET', 'compute/v2.1/servers', { query: { limit: 1 }, quiet: true });
-  return answer.headers.get('x-chronova-position') || '';
-}
-
 const SERVER = /^instance-(.*)$/;
 
 function start(viewer) {
@@ -49,7 +42,7 @@ function start(viewer) {
     if (up || was) tell(null);
   };
   if (viewer.may.audit) {
-    followStream('chronova/v1/events', { kind: 'instance.' }, head, (event) => changed([SERVER.exec(event.stream)?.[1]].filter(Boolean)), signal, state);
+    followStream('chronova/v1/events', { kind: 'instance.' }, () => position(signal), (event) => changed([SERVER.exec(event.stream)?.[1]].filter(Boolean)), signal, state);
   } else if (viewer.may.changes && viewer.project) {
     followStream('chronova/v1/changes', {}, null, (event) => changed(event.servers), signal, state);
   }

@@ -95,6 +95,12 @@ function confirmed(question) {
   });
 }
 
+/** The rows whose `text` (in lower case) has the filter. @param {any[]} rows @param {string} filter */
+export function having(rows, filter) {
+  const word = filter.toLowerCase();
+  return word ? rows.filter((row) => row.text.includes(word)) : rows;
+}
+
 /** A labelled field of a form. */
 export const Field = ({ label, hint, children }) => html`<label class="field"><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`;
 

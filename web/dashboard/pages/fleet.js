@@ -4,7 +4,7 @@ import { CAPACITY, doubling, get, list, post, put, remove } from '../lib/api.js'
 import { moment } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
 import { Plan } from './scheduler.js';
-import { Act, Badge, Facts, Meter, Table, Tiles, Trouble, gibibytes, mebibytes, time } from '../lib/ui.js';
+import { Act, Badge, Facts, Meter, Table, Tiles, Trouble, gibibytes, having, mebibytes, time } from '../lib/ui.js';
 
 /** The rows of the table: hosts, with their services and drains as far as they are known. */
 function rowsOf(hosts, services, own) {
@@ -115,8 +115,9 @@ export default function Fleet({ viewer, query }) {
   const load = useLoad((signal, tell) => fleet(signal, viewer, tell), ['fleet'], { every: 4000 });
   const [filter, setFilter] = useState('');
   const rows = load.data || NONE;
-  const shown = useMemo(() => (filter ? rows.filter((row) => row.text.includes(filter.toLowerCase())) : rows), [rows, filter]);
-  const chosen = rows.find((row) => row.name === query.get('host'));
+  const shown = useMemo(() => having(rows, filter), [rows, filter]);
+  const wanted = query.get('host');
+  const chosen = useMemo(() => (wanted ? rows.find((row) => row.name === wanted) : undefined), [rows, wanted]);
   const tiles = useMemo(() => tilesOf(rows), [rows]);
   return html`<div class="title"><h1>Fleet <span class="quiet" id="count">${rows.length}</span></h1></div>
     <${Trouble} load=${load} what="fleet" />

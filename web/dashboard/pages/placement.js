@@ -2,7 +2,7 @@
 import { html, useMemo, useState } from '../lib/html.js';
 import { get } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
-import { Facts, Meter, Table, Trouble, short } from '../lib/ui.js';
+import { Facts, Meter, Table, Trouble, having, short } from '../lib/ui.js';
 
 const usable = (inventory) => Math.floor((inventory.total - inventory.reserved) * inventory.allocation_ratio);
 
@@ -18,7 +18,7 @@ function tree(providers) {
   const rows = [];
   const walk = (key, depth) => {
     for (const one of (children.get(key) || []).sort((a, b) => (a.name < b.name ? -1 : 1))) {
-      rows.push({ ...one, id: one.uuid, depth });
+      rows.push({ ...one, id: one.uuid, depth, text: `${one.name} ${one.uuid}`.toLowerCase() });
       walk(one.uuid, depth + 1);
     }
   };
@@ -76,12 +76,15 @@ function Consumer({ id, providers }) {
       : html`<p class="quiet">Nothing is claimed.</p>`)}</section>`;
 }
 
+const NONE = /** @type {any[]} */ ([]);
+
 export default function Placement({ query }) {
   const load = useLoad((signal) => get('placement/resource_providers', { signal, past: true }).then((body) => tree(body.resource_providers)), ['providers'], { every: 15_000 });
   const [filter, setFilter] = useState('');
-  const rows = load.data || [];
-  const shown = useMemo(() => (filter ? rows.filter((row) => `${row.name} ${row.uuid}`.includes(filter)) : rows), [rows, filter]);
-  const chosen = rows.find((row) => row.uuid === query.get('provider'));
+  const rows = load.data || NONE;
+  const shown = useMemo(() => having(rows, filter), [rows, filter]);
+  const wanted = query.get('provider');
+  const chosen = useMemo(() => (wanted ? rows.find((row) => row.uuid === wanted) : undefined), [rows, wanted]);
   return html`<div class="title"><h1>Placement <span class="quiet" id="count">${rows.length}</span></h1></div>
     <${Trouble} load=${load} what="list" />
     ${query.get('consumer') && load.data && html`<${Consumer} id=${query.get('consumer')} providers=${rows} />`}

@@ -3,7 +3,7 @@ import { html, useState } from '../lib/html.js';
 import { doubling, get, remove } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
 import { moment } from '../lib/state.js';
-import { events, reason, sentence } from '../lib/events.js';
+import { newest, reason, sentence } from '../lib/events.js';
 import { Act, Badge, Choice, Field, Table, Trouble, duration, millis, short, time } from '../lib/ui.js';
 
 const SPANS = [['900', 'Last 15 minutes'], ['3600', 'Last hour'], ['86400', 'Last day'], ['', 'All of the log']];
@@ -60,8 +60,8 @@ export default function Processes({ viewer }) {
     const since = span ? new Date(end - Number(span) * 1000).toISOString() : undefined;
     const moves = await get('compute/v2.1/os-migrations', { signal, past: true, query: { limit: 200 } }).catch((error) => { if (error.status === 403) return { migrations: [] }; throw error; });
     const shown = (all, more) => ({ rows: fold(all), more, moves: moves.migrations });
-    const found = await events({ kind: 'process.', ...(since && { since }) }, signal, 20_000, doubling((all) => tell(shown(all, false))));
-    return shown(found.events, found.next !== null);
+    const found = await newest({ kind: 'process.', ...(since && { since }) }, signal, 20_000, doubling((all) => tell(shown(all, false))));
+    return shown(found.events, found.more);
   }, ['processes', span], { every: 4000 });
   const rows = (load.data?.rows || []).filter((row) => !only || row.state === only);
   const count = (state) => (load.data?.rows || []).filter((row) => row.state === state).length;
@@ -69,7 +69,7 @@ export default function Processes({ viewer }) {
     <div class="row"><${Field} label="Time"><${Choice} id="span" value=${span} onChange=${setSpan} options=${SPANS} /><//>
       <${Field} label="State"><${Choice} id="state" value=${only} onChange=${setOnly} options=${[['', 'All'], ['running', `Under way (${count('running')})`], ['stuck', `Stuck (${count('stuck')})`], ['failed', `Failed (${count('failed')})`], ['done', `Done (${count('done')})`]]} /><//></div>
     <${Trouble} load=${load} what="process" />
-    ${load.data && html`${load.data.more && html`<p class="quiet">There are more processes in this time than are shown.</p>`}
+    ${load.data && html`${load.data.more && html`<p class="quiet">The newest processes are shown. There may be older ones in this time.</p>`}
       <${Table} label="Processes" columns=${COLUMNS} rows=${rows} rowClass=${(row) => (row.state === 'stuck' || row.state === 'failed' ? 'bad' : '')} empty="No process in this time." />
       <h2>Migrations</h2>
       <${Table} label="Migrations" columns=${viewer.may.abort ? [...MIGRATIONS, abort(load.reload)] : MIGRATIONS} rows=${load.data.moves} id=${(m) => m.uuid} empty="No migrations." />`}`;

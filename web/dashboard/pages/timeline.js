@@ -1,6 +1,6 @@
 // The timeline of a server: the requests with their users, their steps and the durations of the steps.
 import { html, useState } from '../lib/html.js';
-import { get } from '../lib/api.js';
+import { doubling, get } from '../lib/api.js';
 import { moment } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
 import { bad, events, reason, sentence } from '../lib/events.js';
@@ -58,7 +58,7 @@ function Chapter({ group }) {
 }
 
 function Events({ id }) {
-  const load = useLoad((signal) => events({ server: id }, signal), ['timeline', id], { every: 3000 });
+  const load = useLoad((signal, tell) => events({ server: id }, signal, undefined, doubling((all) => tell({ events: all, next: null }))), ['timeline', id], { every: 3000 });
   const groups = load.data ? chapters(load.data.events) : [];
   return html`<${Trouble} load=${load} what="timeline" />
     ${load.data && html`<p class="quiet">${load.data.events.length} events of the log by request, newest first. The bars show where in its request a step lies.</p>

@@ -69,6 +69,8 @@ pub use reader::Verified;
 pub use schema::FORMAT;
 pub use snapshots::KeptSnapshot;
 
+/// The number of searches, and of reads of single positions, at the same time.
+const SEARCHERS: usize = 2;
 /// The file of the legal holds is named `log.db.holds`.
 const HOLDS: &str = "holds";
 
@@ -106,6 +108,8 @@ impl Default for SqliteOptions {
 pub struct SqliteStore {
     jobs: Option<mpsc::Sender<WriteJob>>,
     readers: Arc<Readers>,
+    /// The connections of searches. An auditor's page must not wait until thousands of actors are loaded.
+    searchers: Arc<Readers>,
     keys: Arc<KeyRing>,
     pending: Arc<UnindexedEvents>,
     tail: Arc<Tail>,
@@ -128,8 +132,9 @@ impl SqliteStore {
         let path = opened.path.clone();
         let tail = Tail::new(opened.head.position);
         let keys = keys::open(&opened.connection, &path)?;
-        let data = opened.data.share().map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
-        let readers = Readers::new(&path, data, options.readers, &keys);
+        let share = || opened.data.share().map_err(|e| StoreError::Io(format!("{}: {e}", path.display())));
+        let readers = Readers::new(&path, share()?, options.readers, &keys);
+        let searchers = Readers::new(&path, share()?, SEARCHERS, &keys);
         let beside = |suffix: &str| schema::beside(&path, suffix);
         let files = [path.clone(), wal::path_of(&path), beside("lock"), beside(keys::SUFFIX)];
         let watch = Arc::new(LogWatch::over(files, beside("probe"))?);
@@ -143,6 +148,7 @@ impl SqliteStore {
         Ok(Arc::new_cyclic(|this| Self {
             jobs: Some(jobs),
             readers,
+            searchers,
             keys,
             pending,
             tail,
@@ -169,6 +175,7 @@ impl SqliteStore {
     /// [`StoreError::Closed`].
     pub async fn close(&self) {
         self.readers.close().await;
+        self.searchers.close().await;
         if let Some(jobs) = &self.jobs {
             // The send fails only if the writer has already ended.
             let _ = jobs.send(WriteJob::Close).await;
@@ -248,7 +255,7 @@ impl EventStore for SqliteStore {
 
     async fn read_at(&self, positions: &[Position]) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let positions = positions.to_vec();
-        self.readers.run(move |connection, kinds| reader::read_at(connection, kinds, &positions)).await
+        self.searchers.run(move |connection, kinds| reader::read_at(connection, kinds, &positions)).await
     }
 
     async fn first_event(&self) -> Result<Option<EventId>, StoreError> {
@@ -265,7 +272,7 @@ impl EventStore for SqliteStore {
         let (criteria, durable) = (criteria.clone(), self.tail.head());
         let search =
             move |connection: &_, kinds: &_| search::search(connection, kinds, after, limit, &criteria, durable);
-        self.readers.run(search).await
+        self.searchers.run(search).await
     }
 
     fn subscribe(&self, after: Position) -> Subscription {
@@ -303,5 +310,39 @@ impl EventStore for SqliteStore {
         let (stream, snapshot) = sealed?;
         let (reply, answer) = oneshot::channel();
         self.submit(WriteJob::Snapshot { stream, snapshot, reply }, answer).await?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_search_does_not_wait_for_loads_of_actors() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions { readers: 1, ..SqliteOptions::default() };
+        let store = SqliteStore::open(folder.path().join("log.db"), &options).unwrap();
+        let ((begin, begun), (end, ended)) = (oneshot::channel(), std::sync::mpsc::channel::<()>());
+        let readers = Arc::clone(&store.readers);
+        let load = tokio::spawn(async move {
+            let occupy = move |_: &_, _: &_| {
+                let _ = begin.send(());
+                let _ = ended.recv();
+                Ok(())
+            };
+            readers.run(occupy).await
+        });
+        begun.await.unwrap();
+        let criteria = Criteria::default();
+        // Without the limit, a search that waits for the occupied reader would never end.
+        let search = tokio::time::timeout(Duration::from_mins(1), store.search(Position::START, 1, &criteria));
+        let found = search.await;
+        drop(end);
+        load.await.unwrap().unwrap();
+        assert!(found.unwrap().unwrap().events.is_empty());
+        store.close().await;
     }
 }
