@@ -1,7 +1,8 @@
 #!/bin/bash
 # A real guest with a dedicated CPU on two hosts with different dedicated processors. The guest is pinned when it is
-# built, pinned again by a live migration, and back on its old processor after a reverted cold migration. The fault of a
-# server that fits no host gives the reason. The guest's config drive is a disk with the file system vfat.
+# built, pinned again by a live migration, and back on its old processor after a reverted cold migration. Another guest
+# has a dedicated CPU and a floating one. The fault of a server that fits no host gives the reason. The guest's config
+# drive is a disk with the file system vfat.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 [ "$(nproc)" -ge 2 ] || { echo "this machine has one processor: the test needs two, one for each host's pinned guest"; exit 77; }
@@ -17,8 +18,9 @@ os flavor create --vcpus 2 --ram 160 --disk 1 --property hw:cpu_policy=dedicated
 # threads can follow prefer, but not isolate.
 FOLLOWED=isolate REFUSED=require
 ! grep -q '[,-]' /sys/devices/system/cpu/cpu0/topology/thread_siblings_list || FOLLOWED=prefer REFUSED=isolate
-os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated --property hw:emulator_threads_policy=share \
-  --property hw:cpu_thread_policy=$FOLLOWED "$PINNED-share" >"$WORK/share" 2>&1 || bad "the flavor with shared emulator threads is made" "$(cat "$WORK/share")"
+os flavor create --vcpus 2 --ram 160 --disk 1 --property hw:cpu_policy=mixed --property hw:cpu_dedicated_mask=0 \
+  --property hw:emulator_threads_policy=share --property hw:cpu_thread_policy=$FOLLOWED "$PINNED-share" >"$WORK/share" 2>&1 \
+  || bad "the flavor with a dedicated CPU, a floating CPU and shared emulator threads is made" "$(cat "$WORK/share")"
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated --property hw:cpu_thread_policy=$REFUSED "$PINNED-threads" \
   >"$WORK/threads" 2>&1 || bad "the flavor with a thread policy that no host can follow is made" "$(cat "$WORK/threads")"
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
@@ -54,6 +56,7 @@ ONE_ID=$ID
 like "the guest reads a config drive with the file system vfat" "$(console "$ONE" | grep -a GUEST-READY)" "uuid=$ID source=configdrive"
 like "a config drive with the file system vfat is a read-only disk" "$(on "$FIRST" dumpxml "$ID" | tr -d '\n')" "${ID}_disk.config'[^>]*/>( *<[^>]*>)* *<target dev='vdz' bus='virtio'/> *<readonly/>"
 like "the guest has one NUMA node" "$(on "$FIRST" dumpxml "$ID" | tr -d '\n')" "<numa> *<cell id='0' cpus='0' memory='163840' unit='KiB'"
+like "the guest's firmware lists its NUMA node" "$(at "$FIRST" "$ID" ls /sys/firmware/acpi/tables/SRAT)" 'SRAT$'
 within 60 "the guest counts" ticks_on "$ONE" 2
 
 boot "$NAME-plain"
@@ -81,7 +84,9 @@ counts_on "$ONE"
 
 boot "$NAME-next" --no-wait --flavor "$PINNED-share"
 within 90 "another server gets the old processor" is_at "$NAME-next" "$FIRST"
-same "a guest with a thread policy that the host can follow has the old processor" "$(pins "$FIRST" "$ID")" "$(processor_of "$FIRST")"
+MIXED=$(pins "$FIRST" "$ID")
+same "a guest with a thread policy that the host can follow has the old processor" "${MIXED%%,*}" "$(processor_of "$FIRST")"
+same "the other CPU of a mixed guest floats over the shared processor" "${MIXED#*,}" "$((1 - $(processor_of "$FIRST")))"
 same "with the policy share, the emulator has the shared processor" "$(emulator "$FIRST" "$ID")" "$((1 - $(processor_of "$FIRST")))"
 os server create --wait --flavor "$PINNED" --image "$NAME" --network "$NAME" "$NAME-full" >"$WORK/full" 2>&1
 same "a third server with a dedicated CPU finds no host" "$(status_of "$NAME-full")" ERROR

@@ -106,6 +106,20 @@ mod tests {
         let all = weighers_of(&names(&["nova.scheduler.weights.all_weighers"])).unwrap();
         assert_eq!(all.len(), weighers::WEIGHERS.len());
         assert_eq!(SchedulerOptions::default().weighers, all);
+        // Nova's tenth weigher chooses between cells, so here it has nothing to weigh.
+        for name in [
+            "RAMWeigher",
+            "CPUWeigher",
+            "DiskWeigher",
+            "IoOpsWeigher",
+            "PCIWeigher",
+            "ServerGroupSoftAffinityWeigher",
+            "ServerGroupSoftAntiAffinityWeigher",
+            "BuildFailureWeigher",
+            "MetricsWeigher",
+        ] {
+            assert!(all.contains(&name), "{name}");
+        }
         assert!(weighers_of(&names(&["my.Weigher"])).is_err());
     }
 

@@ -175,7 +175,9 @@ mod tests {
 
     #[test]
     fn a_physical_network_or_tunnels_carry_a_network() {
-        assert_eq!(NetworkCarrier::of("vlan", Some("foo")), Some(physical("foo")));
+        for kind in ["flat", "vlan"] {
+            assert_eq!(NetworkCarrier::of(kind, Some("foo")), Some(physical("foo")));
+        }
         for kind in ["vxlan", "gre", "geneve"] {
             assert_eq!(NetworkCarrier::of(kind, None), Some(NetworkCarrier::Tunnel));
         }

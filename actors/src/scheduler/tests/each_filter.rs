@@ -185,6 +185,13 @@ fn hints_name_servers_and_addresses() {
     assert_eq!(cell.pass("SimpleCIDRAffinityFilter", &near).0, ["h1", "h2"]);
     near.hints.insert("cidr".into(), vec!["/64".into()]);
     assert_eq!(cell.pass("SimpleCIDRAffinityFilter", &near).0, Vec::<String>::new(), "no such network");
+    // Without `cidr`, the length of the network is 24.
+    let mut cell = Cell::default();
+    for (n, address) in [(1, "192.0.2.200"), (2, "192.0.3.7")] {
+        cell.host_that(n, 8, 4096, 100, |host| host.host_ip = address.into());
+    }
+    let near = hinted("build_near_host_ip", &["192.0.2.77"]);
+    assert_eq!(cell.pass("SimpleCIDRAffinityFilter", &near).0, ["h1"]);
 }
 
 /// A user must not learn where the servers of other projects are.

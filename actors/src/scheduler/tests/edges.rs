@@ -141,13 +141,14 @@ fn a_single_host_is_not_weighed_and_negative_amounts_count_as_nothing() {
     assert_eq!(parts("h1"), ("RAMWeigher", 0.0, 0.0));
     assert_eq!(parts("h2"), ("RAMWeigher", 4096.0, 1.0));
 
-    // The weighers of CPUs and tasks also normalize from 0, not from the smallest amount of a host.
+    // The weighers of CPUs, disks and tasks also normalize from 0, not from the smallest amount of a host.
     let mut cell = Cell::three();
     cell.use_up(1, "VCPU", 4);
+    cell.use_up(1, "DISK_GB", 50);
     for (server, host) in [(1, 1), (2, 2), (3, 2), (4, 3)] {
         cell.server(server, host);
     }
-    for (weigher, weight) in [("CPUWeigher", 0.5), ("IoOpsWeigher", -0.5)] {
+    for (weigher, weight) in [("CPUWeigher", 0.5), ("DiskWeigher", 0.5), ("IoOpsWeigher", -0.5)] {
         cell.options.weighers = vec![weigher];
         let weighed = cell.decide(&small()).reasons.weighed;
         let first = weighed.iter().find(|host| host.hostname == "h1").unwrap();

@@ -217,6 +217,25 @@ fn options_of_new_servers_reach_their_fields() {
     assert_eq!(skipped, ["1.0", "2009-04-04"]);
 }
 
+/// A ratio that is set overwrites the inventory at each report. An initial ratio is only for new hosts.
+#[test]
+fn ratios_that_are_set_are_imposed_and_initial_ratios_are_not() {
+    let ratios = |text: &str| {
+        let hosts = targets(text).runtime.hosts;
+        let initial = (hosts.cpu_allocation_ratio, hosts.ram_allocation_ratio, hosts.disk_allocation_ratio);
+        (initial, hosts.imposed_ratios)
+    };
+    let nothing = Vec::<(String, f64)>::new();
+    assert_eq!(ratios(""), ((4.0, 1.0, 1.0), nothing.clone()));
+    let text = "[DEFAULT]\ninitial_cpu_allocation_ratio = 16.0\ninitial_ram_allocation_ratio = 1.5\n\
+                initial_disk_allocation_ratio = 2.0\n";
+    assert_eq!(ratios(text), ((16.0, 1.5, 2.0), nothing));
+    let text = "[DEFAULT]\ncpu_allocation_ratio = 2.5\nram_allocation_ratio = 1.25\ndisk_allocation_ratio = 3.0\n";
+    let imposed =
+        [("DISK_GB", 3.0), ("MEMORY_MB", 1.25), ("VCPU", 2.5)].map(|(class, ratio)| (class.to_owned(), ratio));
+    assert_eq!(ratios(text), ((2.5, 1.25, 3.0), imposed.to_vec()));
+}
+
 #[test]
 fn the_time_after_which_resizes_are_confirmed_reaches_its_field() {
     let window = |text: &str| targets(text).runtime.reconcile.resize_confirm_window;
