@@ -79,9 +79,8 @@ macro_rules! gateway {
         ) -> Result<StateKeeping, StoreError> {
             let noun = stream.category();
             $( if noun == <EventOf<$aggregate> as NounEvent>::NOUN {
-                type Kept = <$aggregate as AggregateRoot>::State;
-                let has_ended = <$aggregate>::has_ended;
-                return Box::pin(folding::keep_state::<Kept>(store, stream, is_proved, has_ended)).await;
+                let has_ended: fn(&<$aggregate as AggregateRoot>::State) -> bool = <$aggregate>::has_ended;
+                return Box::pin(folding::keep_state(store, stream, is_proved, has_ended)).await;
             } )+
             if *stream == LogGeneration::stream() {
                 return folding::keep_state::<LogGeneration>(store, stream, is_proved, |_| false).await;

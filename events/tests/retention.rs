@@ -421,6 +421,12 @@ async fn an_archive_that_is_away_is_asked_again_after_a_pause() {
     assert_eq!(events.event(7, None).unwrap().position, Position(7));
     std::fs::rename(&cold, &away).unwrap();
     assert_eq!(events.event(8, None).unwrap().position, Position(8));
+    // A place that goes after its manifests were read is away, too, and not damaged.
+    let events = ColdEvents::new(at(&away));
+    assert!(events.end_of_part(7).is_some());
+    std::fs::rename(&away, &cold).unwrap();
+    let lost = events.event(7, None).unwrap_err();
+    assert!(matches!(lost, StoreError::ArchiveAway { .. }), "{lost:?}");
 }
 
 #[tokio::test]

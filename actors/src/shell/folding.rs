@@ -165,20 +165,102 @@ fn decodes_to<S: Fold>(found: &StreamSnapshot) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use chronova_events::envelope::{Meta, NewEvent, Timestamp};
+    use std::sync::{Arc, Mutex};
+
+    use async_trait::async_trait;
+    use chronova_events::envelope::{Meta, NewEvent, Recorded, Timestamp};
     use chronova_events::fleet::{self, FleetChanges};
-    use chronova_events::store::Expected;
+    use chronova_events::sealed::keys::KeyRing;
     use chronova_events::store::memory::MemoryStore;
+    use chronova_events::store::tail::Subscription;
+    use chronova_events::store::{AppendError, Appended, Expected};
 
     use super::*;
 
-    async fn fleet() -> (std::sync::Arc<MemoryStore>, StreamId) {
-        let (store, stream) = (MemoryStore::new(), StreamId::new("fleet", "main"));
-        for event in fleet::samples() {
-            let new = NewEvent::new(event, Timestamp(1), &Meta::system("test"));
-            store.append(&stream, Expected::Any, vec![new]).await.unwrap();
-        }
+    /// The events of the fleet, and their stream.
+    fn events() -> (Vec<NewEvent>, StreamId) {
+        let new = |event: fleet::FleetEvent| NewEvent::new(event, Timestamp(1), &Meta::system("test"));
+        (fleet::samples().into_iter().map(new).collect(), StreamId::new("fleet", "main"))
+    }
+
+    async fn fleet() -> (Arc<MemoryStore>, StreamId) {
+        let (store, (events, stream)) = (MemoryStore::new(), events());
+        store.append(&stream, Expected::Any, events).await.unwrap();
         (store, stream)
+    }
+
+    /// A log in which an erasure ends just before the first snapshot is written. Its event stays in `erasure` until then.
+    struct ErasedMeanwhile {
+        log: Arc<MemoryStore>,
+        erasure: Mutex<Option<NewEvent>>,
+    }
+
+    #[async_trait]
+    impl EventStore for ErasedMeanwhile {
+        async fn append(
+            &self,
+            stream: &StreamId,
+            expected: Expected,
+            events: Vec<NewEvent>,
+        ) -> Result<Appended, AppendError> {
+            self.log.append(stream, expected, events).await
+        }
+
+        async fn read_stream(
+            &self,
+            stream: &StreamId,
+            after: Revision,
+            limit: usize,
+        ) -> Result<Vec<Arc<Recorded>>, StoreError> {
+            self.log.read_stream(stream, after, limit).await
+        }
+
+        async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
+            self.log.read_all(after, limit).await
+        }
+
+        fn subscribe(&self, after: Position) -> Subscription {
+            self.log.subscribe(after)
+        }
+
+        fn head(&self) -> Position {
+            self.log.head()
+        }
+
+        fn keys(&self) -> Option<&Arc<KeyRing>> {
+            self.log.keys()
+        }
+
+        async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {
+            self.log.forget(streams).await
+        }
+
+        async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
+            self.log.load_snapshot(stream).await
+        }
+
+        async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
+            let erasure = self.erasure.lock().unwrap().take();
+            if let Some(event) = erasure {
+                self.log.append(stream, Expected::Any, vec![event]).await.unwrap();
+                let keys = self.log.keys().unwrap();
+                keys.destroy(&DataSubject::Caches, keys.next()).unwrap();
+            }
+            self.log.save_snapshot(stream, snapshot).await
+        }
+    }
+
+    #[tokio::test]
+    async fn an_erasure_meanwhile_leaves_no_snapshot_from_before_it() {
+        let (mut events, stream) = events();
+        let erasure = events.pop();
+        let log = MemoryStore::with_keys(Some(KeyRing::in_memory().unwrap()));
+        log.append(&stream, Expected::Any, events).await.unwrap();
+        let store = ErasedMeanwhile { log: Arc::clone(&log), erasure: Mutex::new(erasure) };
+        let kept = keep_state::<FleetChanges>(&store, &stream, false, |_| false).await;
+        assert_eq!(kept, Ok(StateKeeping::Kept));
+        let snapshot = log.load_snapshot(&stream).await.unwrap().unwrap();
+        assert_eq!(snapshot.revision, Revision(2), "the snapshot lacks the erasure");
     }
 
     #[tokio::test]

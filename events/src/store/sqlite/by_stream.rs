@@ -14,7 +14,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::retention::PartStream;
 use super::row::{signed, unsigned};
 use super::schema::bound;
 use crate::envelope::{Position, Recorded, Revision, StreamId};
@@ -112,6 +111,14 @@ pub(super) fn below(
         }
     }
     Ok(found)
+}
+
+/// A stream with events in a part of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartStream {
+    pub stream: StreamId,
+    /// Whether its first event is in the archive alone.
+    pub is_archived: bool,
 }
 
 /// The streams with an event after `after` up to `until`. Reads the whole index for the part that is in the archive.

@@ -64,6 +64,7 @@ use reader::Readers;
 use watch::LogWatch;
 use writer::{AppendJob, EncodedEvent, WriteJob, Writer};
 
+pub use by_stream::PartStream;
 pub use read_only::ReadOnlyLog;
 pub use reader::Verified;
 pub use schema::FORMAT;

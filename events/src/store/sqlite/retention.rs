@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::floor::{self, FloorStep};
 use super::row::{Kinds, unsigned};
 use super::writer::WriteJob;
-use super::{KeptSnapshot, ReadOnlyLog, SqliteStore, by_stream, error, reader, snapshots};
+use super::{KeptSnapshot, PartStream, ReadOnlyLog, SqliteStore, by_stream, error, reader, snapshots};
 use crate::archive::cold::ColdEvents;
 use crate::chain::Anchor;
 use crate::envelope::{Position, StreamId};
@@ -47,14 +47,6 @@ pub struct ArchivedPart {
     pub archive: Option<PlaceAddress>,
     /// The noted id of the log's first event; `None` if an older program has moved the events.
     pub first: Option<EventId>,
-}
-
-/// A stream with events in a part of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartStream {
-    pub stream: StreamId,
-    /// Whether its first event is in the archive alone.
-    pub is_archived: bool,
 }
 
 impl SqliteStore {

@@ -89,8 +89,10 @@ pub(in crate::commands) async fn after_erasure(
     exit: Result<Exit, CommandFailure>,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let (LockedLog::File(log), Ok(Exit::Yes)) = (locked, &exit) else { return exit };
-    if let Err(failure) = restore(log, checkpoints).await {
+    if let LockedLog::File(log) = locked
+        && matches!(exit, Ok(Exit::Yes))
+        && let Err(failure) = restore(log, checkpoints).await
+    {
         writeln!(out, "the next start needs the archive, because the states of streams cannot be kept: {failure}")?;
     }
     exit
