@@ -40,9 +40,12 @@ pub(super) fn check_encryption(wishes: &HardwareWishes<'_>) -> Result<(), String
         }
     }
     // A device of the host reads and writes only unencrypted memory of the guest.
-    let gpus = |value: &str| !matches!(value.trim(), "" | "0");
     let devices = wishes.spec(alias::SPEC).is_some_and(alias::requests_devices);
-    if devices || wishes.spec("resources:VGPU").is_some_and(gpus) {
+    // Any group of resources may have virtual GPUs.
+    let gpus = wishes.flavor.extra_specs.iter().any(|(key, amount)| {
+        key.starts_with("resources") && key.ends_with(":VGPU") && !matches!(amount.trim(), "" | "0")
+    });
+    if devices || gpus {
         return refused(
             "does not work with devices of the host: choose a flavor without PCI devices and virtual GPUs.",
         );

@@ -206,7 +206,7 @@ fn encrypted_memory_needs_uefi_and_a_board_that_has_it() {
     for bus in ["hw_disk_bus", "hw_cdrom_bus", "hw_rescue_bus"] {
         says(&[spec], &[uefi, q35, (bus, "ide")], &format!("{bus} = ide: set virtio, scsi or sata"));
     }
-    for device in [("pci_passthrough:alias", "gpu:1"), ("resources:VGPU", "1")] {
+    for device in [("pci_passthrough:alias", "gpu:1"), ("resources:VGPU", "1"), ("resources1:VGPU", "1")] {
         says(&[spec, device], &[uefi, q35], "does not work with devices of the host");
     }
     let (yes, no) = (("hw_mem_encryption", "true"), ("hw_mem_encryption", "false"));

@@ -40,14 +40,19 @@ fn secret_of(connect: &Connect, instance: InstanceId) -> DriverResult<Option<Sec
 fn hold(connect: &Connect, passphrase: &TpmPassphrase) -> DriverResult<()> {
     // A crash may have left a secret with the same usage under another id. libvirt would then refuse the new secret.
     drop_secret(connect, passphrase.instance)?;
+    let secret = connect.define_secret_xml(&secret_xml(passphrase), 0).during(CALL)?;
+    secret.set_value(passphrase.expose().as_bytes(), 0).during(CALL)
+}
+
+/// The definition of the secret, without its value.
+fn secret_xml(passphrase: &TpmPassphrase) -> String {
     let usage = Element::new("usage").attr("type", "vtpm").child(Element::leaf("name", passphrase.instance));
-    let xml = Element::new("secret")
+    Element::new("secret")
         .attr("ephemeral", "yes")
         .attr("private", "yes")
         .child(Element::leaf("uuid", passphrase.secret))
-        .child(usage);
-    let secret = connect.define_secret_xml(&xml.render(), 0).during(CALL)?;
-    secret.set_value(passphrase.expose().as_bytes(), 0).during(CALL)
+        .child(usage)
+        .render()
 }
 
 fn drop_secret(connect: &Connect, instance: InstanceId) -> DriverResult<()> {
@@ -180,5 +185,22 @@ impl EmulatedTpm for LibvirtDriver {
         let state = state.clone();
         self.change(CALL, instance, self.options.call_deadline, move |connect, _| write(connect, instance, &state))
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_client_reads_the_passphrase_of_a_tpm_and_no_disk_has_it() {
+        let (instance, secret) = (InstanceId(uuid::Uuid::from_u128(7)), uuid::Uuid::from_u128(9));
+        let xml = secret_xml(&TpmPassphrase::new(instance, secret, "s3cret".to_owned()));
+        assert!(
+            xml.contains("ephemeral='yes' private='yes'") && xml.contains(&format!("<uuid>{secret}</uuid>")),
+            "{xml}"
+        );
+        assert!(xml.contains("<usage type='vtpm'>") && xml.contains(&format!("<name>{instance}</name>")), "{xml}");
+        assert!(!xml.contains("s3cret"), "the definition has the passphrase: {xml}");
     }
 }

@@ -189,6 +189,33 @@ async fn a_server_keeps_the_machine_type_of_its_first_start() {
     world.check().await;
 }
 
+/// Placement has the class of virtual GPUs. Neither API names their type.
+#[actix_rt::test]
+async fn no_api_shows_the_type_of_a_virtual_gpu() {
+    let api = Api::start_of(World::with_gpus(1, "nvidia-35*4"), "", None).await;
+    flavor(&api, "gpu", json!({"resources:VGPU": "1"})).await;
+    let id = built(&api, "gpu", &[]).await;
+    assert_eq!(status(&api, &id).await, "ACTIVE");
+    let of_placement = async |path: &str| {
+        let shown = api.ask("GET", &format!("/placement{path}"), "2.1", ADMIN, None).await;
+        assert_eq!(shown.status, 200, "{path}: {}", shown.body);
+        shown.body.to_string()
+    };
+    let held = of_placement(&format!("/allocations/{id}")).await;
+    assert!(held.contains("VGPU"), "{held}");
+    let mut shown = vec![held, of_placement("/resource_providers").await];
+    for path in
+        ["/servers/detail?all_tenants=1".to_owned(), format!("/servers/{id}"), "/os-hypervisors/detail".to_owned()]
+    {
+        shown.push(api.get(&path, "2.87").await.to_string());
+    }
+    for text in shown {
+        assert!(!text.contains(chronova_tests::gpus::TYPE), "{text}");
+    }
+    api.world.check().await;
+    api.stop().await;
+}
+
 /// Extra specs `quota:` limit a guest on its host. The quotas of its project are something else.
 #[actix_rt::test]
 async fn limits_of_a_guest_are_no_quotas_of_its_project() {

@@ -9,8 +9,9 @@ use chronova_actors::process::{attach_interface, detach_interface};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ConsumerId, InstanceId, ProjectId, ProviderId, UserId};
 use chronova_events::instance::PowerAction;
-use chronova_events::ledger::{Allocation, Claimed};
+use chronova_events::ledger::{Allocation, Claimed, Inventory};
 use chronova_tests::bandwidth::{CLASS, KILOBITS, bridge_of, held, port};
+use chronova_tests::gpus::request_with_specs;
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::world::{Life, World};
 use futures::FutureExt;
@@ -306,4 +307,46 @@ async fn a_heal_names_the_only_provider_that_fits_a_port() {
     assert_eq!(world.network.given_to(port(1)), bridge);
     life.stop().await;
     world.check().await;
+}
+
+/// As in Nova, `placement heal_allocations` does not heal resources of a provider below the host, except those of ports.
+#[actix_rt::test]
+async fn a_heal_takes_no_resources_of_a_provider_below_the_host() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let root = ledger(&life, |ledger| ledger.providers.values().find(|known| known.parent.is_none()).unwrap().id);
+    let (card, class) = (ProviderId::derive(root.0, "card"), "CUSTOM_SLOT");
+    let slots = Inventory {
+        class: class.to_owned(),
+        total: 4,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: 4,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    };
+    tell(&life, LedgerCommand::CreateClass { name: class.to_owned() }).await;
+    let name = format!("{root}:card");
+    tell(&life, LedgerCommand::CreateProvider { provider: card, name, parent: Some(root) }).await;
+    let set = LedgerCommand::SetInventories {
+        provider: card,
+        generation: None,
+        inventories: vec![slots],
+        reserve: Reserve::All,
+    };
+    tell(&life, set).await;
+    life.build_of(request_with_specs(id(1), &[("resources:CUSTOM_SLOT", "1")])).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(1)), "ACTIVE", "{}", life.fault(id(1)));
+    let consumer = ConsumerId::new(id(1).to_string());
+    let is_on_card = |ledger: &chronova_events::ledger::Ledger| {
+        ledger.consumers[&consumer].claim.allocations.iter().any(|held| held.provider == card)
+    };
+    assert!(ledger(&life, is_on_card), "the card gives nothing");
+    tell(&life, LedgerCommand::Release { consumer: consumer.clone() }).await;
+    let healed = life.operations().heal_allocations(id(1), HealRequest::default(), Meta::system("test")).await;
+    assert!(matches!(healed, Err(HealReject::Ledger(CommandError::Rejected(_)))), "{healed:?}");
+    assert!(ledger(&life, |ledger| !ledger.consumers.contains_key(&consumer)), "a part is healed");
+    life.stop().await;
 }

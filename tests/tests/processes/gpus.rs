@@ -190,6 +190,17 @@ async fn a_trait_of_a_gpu_selects_it() {
     life.settled().await;
     assert_eq!(life.status(id(1)), "ACTIVE");
     assert_eq!(gpus(&world.fleet, id(1))[&0][0].parent.to_string(), "0000:81:00.0");
+    // The driver chooses the model of the guest's CPU by the traits that it gets, so it gets those of all groups.
+    let grouped = [("resources1:VGPU", "1"), ("trait1:CUSTOM_NVIDIA_11", "required")];
+    life.build_of(request_with_specs(id(2), &grouped)).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(2)), "ACTIVE", "{}", life.fault(id(2)));
+    assert_eq!(gpus(&world.fleet, id(2))[&0][0].parent.to_string(), "0000:81:00.0");
+    for n in [1, 2] {
+        let given = world.brakes.guest(id(n)).unwrap().hardware;
+        let wanted = ("trait:CUSTOM_NVIDIA_11".to_owned(), "required".to_owned());
+        assert!(given.contains(&wanted), "server {n}: {given:?}");
+    }
     life.stop().await;
     world.check().await;
 }
@@ -213,5 +224,6 @@ async fn another_type_finds_no_room_beside_the_old_one() {
     life.build_with_gpus(id(2), 1).await.unwrap();
     life.settled().await;
     assert_eq!((life.status(id(1)), life.status(id(2))), ("ACTIVE", "ERROR"));
+    assert!(life.fault(id(2)).starts_with("No valid host was found."), "{}", life.fault(id(2)));
     life.stop().await;
 }

@@ -7,7 +7,7 @@ use chronova_actors::reconcile::run_counts::TallyReading;
 use chronova_actors::services::embedded::volume::quota::{VolumeLimits, VolumeQuotaCommand, VolumeQuotaRoot};
 use chronova_events::envelope::{Meta, NewEvent, StreamId};
 use chronova_events::ids::{InstanceId, ProcessId, ProjectId, VolumeId};
-use chronova_events::instance::{Adopted, AdoptedState, InstanceEvent, Placed, Power, samples};
+use chronova_events::instance::{Adopted, AdoptedState, BuildRequested, InstanceEvent, Placed, Power, samples};
 use chronova_events::quota::{QuotaEvent, QuotaReserved};
 use chronova_events::registry::NounEvent as _;
 use chronova_events::store::{EventStore as _, Expected};
@@ -98,6 +98,8 @@ async fn a_server_without_a_machine_type_gets_one_when_the_service_starts() {
     let sample = |kind: &str| samples().into_iter().find(|event| event.kind() == kind).unwrap();
     let InstanceEvent::BuildRequested(mut asked) = sample("instance.build_requested") else { panic!() };
     (asked.instance, asked.process, asked.image) = (id, process, None);
+    let (away, its_build) = (InstanceId::random(), ProcessId::random());
+    let of_other = BuildRequested { instance: away, process: its_build, number: asked.number + 1, ..asked.clone() };
     let hostname = world.fleet.hostname(0);
     let placed = Placed { process, host, hostname, attempt: 1, availability_zone: "nova".into() };
     let now = life.context().clock.now();
@@ -112,14 +114,22 @@ async fn a_server_without_a_machine_type_gets_one_when_the_service_starts() {
         moving: None,
         actions: vec![],
     };
+    // A shelved server that is on no host gets no machine type by itself.
+    let (state, power) = (AdoptedState::Offloaded, Power::Shutdown);
+    let offloaded = Adopted { build: its_build, state, power, ..adopted.clone() };
     let found = [asked.into(), placed.into(), InstanceEvent::from(adopted)];
-    let news = found.into_iter().map(|event| NewEvent::new(event, now, &Meta::system("test"))).collect();
-    life.store.append(&StreamId::new("instance", id), Expected::Any, news).await.unwrap();
+    for (server, events) in [(id, Vec::from(found)), (away, vec![of_other.into(), InstanceEvent::from(offloaded)])] {
+        let news = events.into_iter().map(|event| NewEvent::new(event, now, &Meta::system("test"))).collect();
+        life.store.append(&StreamId::new("instance", server), Expected::Any, news).await.unwrap();
+    }
     life.stop().await;
     let life = world.live(None, None).await;
     let recorded = || life.instance_now(id).alive().and_then(|server| server.machine_type.clone());
     life.until(|_| recorded().is_some()).await;
     assert_eq!(recorded().as_deref(), Some("pc"));
+    let shelved = life.instance_now(away);
+    let shelved = shelved.alive().unwrap();
+    assert!(shelved.is_offloaded() && shelved.machine_type.is_none(), "{:?}", shelved.machine_type);
     assert_eq!(tally(&life, "machine-types").failures, 0);
     life.stop().await;
 }

@@ -36,6 +36,10 @@ fn secure_boot_has_a_protected_board_and_enrolled_keys() {
     assert_eq!(secure_of(&[uefi, ("hw_machine_type", "pc"), optional], &with_firmware()), Ok(false));
     assert_eq!(secure_of(&[optional], &with_firmware()), Ok(false), "the guest has no UEFI");
     let required = ("os_secure_boot", "required");
+    // The operator's machine type counts if the image names none.
+    let of_operator = |machine: &str| HostFacts { machine_type: Some(machine.to_owned()), ..with_firmware() };
+    assert_eq!(secure_of(&[uefi, required], &of_operator("q35")), Ok(true));
+    assert!(secure_of(&[uefi, required], &of_operator("pc")).is_err());
     for (properties, host) in [
         (vec![uefi, ("hw_machine_type", "q35"), required], host()),
         (vec![uefi, ("hw_machine_type", "pc"), required], with_firmware()),
