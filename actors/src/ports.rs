@@ -34,6 +34,6 @@ pub use networks::{
 pub use port_grants::{PortGrant, PortGrants};
 pub use port_resources::{PortAllocations, PortProviders, PortRequestGroup, PortResourceRequest};
 pub use volumes::{
-    AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumeService, SnapshotInfo, UserVolumeCall,
-    VolumeExchange, VolumeInfo, VolumeService,
+    AttachmentInfo, Connection, MigrationPair, NewContent, NewSnapshot, NewVolume, NoVolumeService, SnapshotInfo,
+    UserVolumeCall, VolumeExchange, VolumeInfo, VolumeService,
 };

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use chronova_actors::hosts::doubt::CopyDoubt;
 use chronova_actors::ports::{
-    Connection, NewSnapshot, NewVolume, PortError, ServiceCaller, SnapshotInfo, UserVolumeCall, VolumeExchange,
-    VolumeInfo, VolumeService,
+    Connection, MigrationPair, NewSnapshot, NewVolume, PortError, ServiceCaller, SnapshotInfo, UserVolumeCall,
+    VolumeExchange, VolumeInfo, VolumeService,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
@@ -157,8 +157,8 @@ impl VolumeService for MigratingVolumes {
         self.volumes.release(self.ended.content_of(volume), attachment, meta).await
     }
 
-    async fn is_migration(&self, old: VolumeId, new: VolumeId) -> Result<bool, PortError> {
-        Ok(!self.ended.has_ended(old, new))
+    async fn standing_of(&self, old: VolumeId, new: VolumeId) -> Result<MigrationPair, PortError> {
+        Ok(if self.ended.has_ended(old, new) { MigrationPair::Neither } else { MigrationPair::This })
     }
 
     /// Deletes the volume that the guest does not have. The embedded service refuses that while a server has the volume.

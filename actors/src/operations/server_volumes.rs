@@ -17,7 +17,7 @@ use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
 use crate::instance::actions::ServerAction;
 use crate::instance::{InstanceReject, InstanceVolumeRequest};
-use crate::ports::{PortError, VolumeInfo};
+use crate::ports::{MigrationPair, PortError, VolumeInfo};
 
 /// How long a request waits for the record of what the volume service has completed.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -79,6 +79,8 @@ pub enum ServerVolumeReject {
     NewAttached,
     #[error("the new volume is smaller than the old one")]
     NewTooSmall,
+    #[error("the volume service migrates volume {volume} to another volume")]
+    OldMigrates { volume: VolumeId },
     #[error("the old volume is attached to several servers")]
     OldShared,
 }
@@ -167,9 +169,9 @@ impl Operations {
         let new_volume = self.find_volume(&call, new).await;
         let new_volume = new_volume.map_err(|error| ServerVolumeReject::NewVolume { volume: new, error })?;
         call.admit(ServerAction::SwapVolume)?;
-        // Cinder shows a volume that it migrates to another type as `retyping`, although a server has it.
-        let moves = old_volume.status == "retyping" && self.is_migration(old, new).await?;
-        check_exchange(call.id, &old_volume, &new_volume, moves)?;
+        let pair = self.queries.volumes.standing_of(old, new).await;
+        let pair = pair.map_err(|error| ServerVolumeReject::Volume { volume: old, error })?;
+        check_exchange(call.id, &old_volume, &new_volume, pair)?;
         self.check_reach(call.server, &new_volume)?;
         if let Some(DiskWork::Attaching(process)) = work_on(call.server, old) {
             self.until_ended(process).await?;
@@ -193,11 +195,6 @@ impl Operations {
 
     async fn volume_of(&self, call: &ServerCall<'_>, volume: VolumeId) -> Result<VolumeInfo, ServerVolumeReject> {
         self.find_volume(call, volume).await.map_err(|error| ServerVolumeReject::Volume { volume, error })
-    }
-
-    async fn is_migration(&self, old: VolumeId, new: VolumeId) -> Result<bool, ServerVolumeReject> {
-        let asked = self.queries.volumes.is_migration(old, new).await;
-        asked.map_err(|error| ServerVolumeReject::Volume { volume: old, error })
     }
 
     fn check_zone(&self, server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
@@ -261,12 +258,11 @@ fn check_on_host(server: &Alive, volume: &VolumeInfo, tagged: bool) -> Result<()
     }
 }
 
-/// `moves`: the volume service itself moves the old volume to the new one.
 fn check_exchange(
     server: InstanceId,
     old: &VolumeInfo,
     new: &VolumeInfo,
-    moves: bool,
+    pair: MigrationPair,
 ) -> Result<(), ServerVolumeReject> {
     if old.attachments.iter().all(|attachment| attachment.instance != Some(server)) {
         return Err(ServerVolumeReject::OldElsewhere);
@@ -277,7 +273,11 @@ fn check_exchange(
     if new.size_gb < old.size_gb {
         return Err(ServerVolumeReject::NewTooSmall);
     }
-    if old.status != "in-use" && !moves {
+    if pair == MigrationPair::OldElsewhere {
+        return Err(ServerVolumeReject::OldMigrates { volume: old.id });
+    }
+    // Cinder shows a volume that it migrates to another type as `retyping`, although a server has it.
+    if old.status != "in-use" && !(old.status == "retyping" && pair == MigrationPair::This) {
         return Err(ServerVolumeReject::NotInUse { volume: old.id });
     }
     match old.attachments.len() > 1 {
@@ -342,18 +342,28 @@ mod tests {
 
     #[test]
     fn a_volume_that_cinder_retypes_is_exchanged_for_its_target_alone() {
+        use MigrationPair::{Neither, OldElsewhere, This};
         let new = volume("available", None);
-        for (status, moves, refused) in
-            [("in-use", false, false), ("retyping", true, false), ("retyping", false, true), ("detaching", false, true)]
-        {
-            let checked = check_exchange(SERVER, &volume(status, Some(SERVER)), &new, moves);
-            let is_refused = matches!(checked, Err(ServerVolumeReject::NotInUse { .. }));
-            assert_eq!((is_refused, checked.is_ok()), (refused, !refused), "{status}: {checked:?}");
+        for (status, pair, refusal) in [
+            ("in-use", Neither, ""),
+            ("in-use", This, ""),
+            ("retyping", This, ""),
+            ("retyping", Neither, "is attached to no guest"),
+            ("detaching", This, "is attached to no guest"),
+            ("in-use", OldElsewhere, "to another volume"),
+            ("retyping", OldElsewhere, "to another volume"),
+        ] {
+            let told = match check_exchange(SERVER, &volume(status, Some(SERVER)), &new, pair) {
+                Err(reject) => reject.to_string(),
+                Ok(()) => String::new(),
+            };
+            assert_eq!(told.is_empty(), refusal.is_empty(), "{status} {pair:?}: {told}");
+            assert!(told.ends_with(refusal), "{status} {pair:?}: {told}");
         }
         let larger = VolumeInfo { size_gb: 2, ..volume("retyping", Some(SERVER)) };
-        assert!(matches!(check_exchange(SERVER, &larger, &new, true), Err(ServerVolumeReject::NewTooSmall)));
+        assert!(matches!(check_exchange(SERVER, &larger, &new, This), Err(ServerVolumeReject::NewTooSmall)));
         assert!(matches!(
-            check_exchange(SERVER, &volume("retyping", None), &new, true),
+            check_exchange(SERVER, &volume("retyping", None), &new, This),
             Err(ServerVolumeReject::OldElsewhere)
         ));
     }

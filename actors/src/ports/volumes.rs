@@ -160,6 +160,17 @@ pub struct VolumeExchange {
     pub attachment: AttachmentId,
 }
 
+/// What the volume service itself does with the two volumes of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MigrationPair {
+    /// It does not migrate the old volume.
+    Neither,
+    /// It migrates the old volume to the new one, and waits for [`VolumeService::end_migration`].
+    This,
+    /// It migrates the old volume to another volume.
+    OldElsewhere,
+}
+
 /// An operation on volumes or snapshots that a user requests through Compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserVolumeCall {
@@ -287,10 +298,10 @@ pub trait VolumeService: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether the service itself moves the content of `old` to `new`, and waits for
-    /// [`end_migration`](Self::end_migration). A service that migrates no attached volumes answers `false`.
-    async fn is_migration(&self, _old: VolumeId, _new: VolumeId) -> Result<bool, PortError> {
-        Ok(false)
+    /// What the service itself does with the two volumes. A service that migrates no attached volumes answers
+    /// [`MigrationPair::Neither`].
+    async fn standing_of(&self, _old: VolumeId, _new: VolumeId) -> Result<MigrationPair, PortError> {
+        Ok(MigrationPair::Neither)
     }
 
     /// Tells the service that an exchange has ended. Before a success, the new attachment is completed, and the old one

@@ -25,7 +25,7 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::disks::{self, host, mine, recorded, still_mine, task};
 use crate::instance::InstanceVolumeRecord;
-use crate::ports::{PortError, VolumeExchange};
+use crate::ports::{MigrationPair, PortError, VolumeExchange};
 
 pub const DEFINITION: Definition = Definition {
     name: "swap_volume",
@@ -128,12 +128,26 @@ async fn connect(work: &StepRun) -> Result<StepOutput, StepError> {
     let (server, device) = still_mine(work).await?;
     let ((volume, attachment), (_, hostname)) = (new(work)?, host(&server)?);
     let (name, old) = (device.device_name.as_deref(), task(work)?.volume);
-    let mut connection = work.context.volumes.connect(volume, attachment, &hostname, name, work.meta.clone()).await?;
-    // The guest's volume keeps the old id, so the guest keeps the serial.
-    if work.context.volumes.is_migration(old, volume).await? {
-        connection.serial = old.to_string();
+    let connection = work.context.volumes.connect(volume, attachment, &hostname, name, work.meta.clone()).await?;
+    let connection = recorded(connection);
+    match work.context.volumes.standing_of(old, volume).await? {
+        MigrationPair::This => Ok(StepOutput::Connected(with_serial(connection, old))),
+        MigrationPair::Neither => Ok(StepOutput::Connected(connection)),
+        MigrationPair::OldElsewhere => {
+            Err(StepError::fatal(409, "The volume service migrates the old volume to another volume.", ""))
+        }
     }
-    Ok(StepOutput::Connected(recorded(connection)))
+}
+
+/// The connection with the serial of the guest's volume, which keeps the old id. If only the serial identifies the disk
+/// in the guest, the serial stays: otherwise the new disk could not be told from the old one. The driver refuses the
+/// exchange of such a disk.
+fn with_serial(connection: BlockConnection, old: VolumeId) -> BlockConnection {
+    let moved = BlockConnection { serial: old.to_string(), ..connection.clone() };
+    match moved.disk_key() == moved.serial {
+        true => connection,
+        false => moved,
+    }
 }
 
 fn connection(work: &StepRun) -> Option<BlockConnection> {
@@ -161,6 +175,10 @@ async fn exchange(work: &StepRun) -> Result<StepOutput, StepError> {
 async fn back(work: &StepRun) -> Result<(), StepError> {
     let Some((server, device)) = mine(work).await? else { return Ok(()) };
     let (Some(old), Some(new)) = (&device.connection, connection(work)) else { return Ok(()) };
+    if old.disk_key() == new.disk_key() {
+        // The guest cannot have got such a disk, and a copy of a disk onto itself would destroy it.
+        return Ok(());
+    }
     let (host, _) = host(&server)?;
     if !work.host_answers(host)? {
         return Ok(());
@@ -179,4 +197,29 @@ async fn back(work: &StepRun) -> Result<(), StepError> {
     }
     let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, old).await?;
     disks::told_or_gone(volumes.swap_disk(work.instance_id(), new.disk_key(), &disk).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_that_only_its_serial_identifies_keeps_the_serial_of_the_new_volume() {
+        let (old, new) = (VolumeId(Uuid::from_u128(1)), VolumeId(Uuid::from_u128(2)));
+        for (name, serial) in [(format!("volume-{new}"), old), ("1".to_owned(), new)] {
+            let connection = BlockConnection {
+                pool: "pool".to_owned(),
+                volume: name.clone(),
+                format: "raw".to_owned(),
+                serial: new.to_string(),
+                readonly: false,
+                shareable: false,
+            };
+            let moved = with_serial(connection, old);
+            assert_eq!(moved.serial, serial.to_string(), "{name}");
+            assert_eq!(moved.disk_key(), new.to_string(), "{name}");
+        }
+    }
 }

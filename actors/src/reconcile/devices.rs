@@ -82,7 +82,7 @@ impl DeviceComparison {
 
 /// The devices of a guest; `None` if the host cannot attach devices of that kind.
 struct FoundDevices {
-    /// The serials of the volumes.
+    /// The keys of the volumes.
     volumes: Option<BTreeSet<String>>,
     /// The MAC addresses of the interfaces.
     interfaces: Option<Vec<String>>,

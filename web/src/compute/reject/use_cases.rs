@@ -50,6 +50,9 @@ pub(in crate::compute) fn server_volume(id: InstanceId, reject: ServerVolumeReje
         ))
         .caused_by(format!("only host {host} can reach the volume")),
         ServerVolumeReject::NotInUse { .. } => Fault::bad_request(format!("Invalid volume: {NOT_DETACHABLE}")),
+        ServerVolumeReject::OldMigrates { volume } => Fault::bad_request(format!(
+            "Invalid volume: Volume {volume} is being migrated by the volume service to another volume."
+        )),
         ServerVolumeReject::OldElsewhere => {
             Fault::bad_request("Invalid volume: Old volume is attached to a different instance.")
         }

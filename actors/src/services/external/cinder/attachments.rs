@@ -111,10 +111,12 @@ impl CinderVolumes {
         way(&self.attachment(&own, id).await?, false, host, &self.rbd).map(|(_, disk)| disk)
     }
 
-    /// Completes an attachment. As in Nova, the attachment of a server without a host stays `reserved`.
+    /// Completes an attachment. As in Nova, the attachment of a server without a host stays `reserved`. Cinder marks the
+    /// volume of a complete attachment as `in-use` once more, even a volume that it deletes after a migration. So a
+    /// repeated call changes nothing.
     pub(super) async fn complete_one(&self, id: AttachmentId, meta: &Meta) -> Result<(), PortError> {
         let caller = self.caller(meta).await?;
-        if self.attachment(&caller, id).await?.status == "reserved" {
+        if matches!(self.attachment(&caller, id).await?.status.as_str(), "reserved" | "attached") {
             return Ok(());
         }
         let call = CinderCall::post(format!("attachments/{id}/action"), json!({"os-complete": {}}));

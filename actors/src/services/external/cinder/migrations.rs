@@ -11,8 +11,11 @@
 //! | `success` | the new volume is gone; the server's new attachment belongs to the old volume |
 //! | `error` | the migration has failed, or Cinder could not begin to complete it |
 //!
-//! A second call would give the ids back. So each call comes after a look at the volumes, and after the end of an
-//! earlier call that had no answer in time.
+//! A second call would give the ids back, and Cinder would delete the content that the guest uses. So each call comes
+//! after a look at the volumes, and after the end of an earlier call that had no answer in time, or that an earlier life
+//! of the control plane may have made. Cinder's messages to its volume service end after a minute, too.
+
+use std::time::Duration;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{RequestId, VolumeId};
@@ -21,7 +24,10 @@ use serde_json::json;
 use super::CinderVolumes;
 use super::calls::{CinderCall, read_at, refused};
 use super::documents::CinderVolume;
-use crate::ports::{PortError, VolumeExchange};
+use crate::ports::{MigrationPair, PortError, VolumeExchange};
+
+/// Cinder writes the statuses of the two volumes one after the other.
+const BETWEEN_STATUSES: Duration = Duration::from_secs(1);
 
 /// Where a migration of Cinder's stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +37,9 @@ enum MigrationStanding {
     /// Cinder waits for the end of the exchange.
     Awaited,
     Completing,
+    /// No migration of the old volume is shown, but the new volume is still its target. So it is for a moment while
+    /// Cinder gives the content the other id, or until an administrator resets the new volume, too.
+    Unclear,
     Completed,
 }
 
@@ -58,9 +67,14 @@ impl CinderVolumes {
         Ok(self.exact_volume(volume, request).await?.and_then(|volume| volume.migration_status))
     }
 
-    pub(super) async fn awaits_completion(&self, old: VolumeId, new: VolumeId) -> Result<bool, PortError> {
-        let is_awaited = self.migration_status(old, None).await?.as_deref() == Some("migrating");
-        Ok(is_awaited && self.migration_status(new, None).await? == Some(format!("target:{old}")))
+    pub(super) async fn pair_of(&self, old: VolumeId, new: VolumeId) -> Result<MigrationPair, PortError> {
+        let old_status = self.migration_status(old, None).await?;
+        let is_migrating = matches!(old_status.as_deref(), Some("starting" | "migrating" | "completing"));
+        if !is_migrating {
+            return Ok(MigrationPair::Neither);
+        }
+        let is_target = self.migration_status(new, None).await? == Some(format!("target:{old}"));
+        Ok(if is_target { MigrationPair::This } else { MigrationPair::OldElsewhere })
     }
 
     /// Whether Cinder has moved the server's new attachment to the old volume, as the last act of a completion.
@@ -94,7 +108,10 @@ impl CinderVolumes {
             // A failure of Cinder's before it began. A failed exchange also ends in this status.
             Some("error") if is_target && !failed => MigrationStanding::Awaited,
             Some("completing") => MigrationStanding::Completing,
+            // Cinder shows no status of the old volume in the moment before `success`.
             Some("success") if has_ended => MigrationStanding::Completed,
+            None if new_status == Some("deleting") => MigrationStanding::Completed,
+            None if is_target => MigrationStanding::Unclear,
             _ => MigrationStanding::Nowhere,
         })
     }
@@ -107,7 +124,15 @@ impl CinderVolumes {
         meta: &Meta,
     ) -> Result<VolumeId, PortError> {
         let mut standing = self.standing(&exchange, failed, meta).await?;
-        if standing == MigrationStanding::Awaited && self.settle(meta).await {
+        let looks_again = match standing {
+            MigrationStanding::Awaited => self.settle_migration(meta).await,
+            MigrationStanding::Unclear => {
+                tokio::time::sleep(BETWEEN_STATUSES).await;
+                true
+            }
+            _ => false,
+        };
+        if looks_again {
             standing = self.standing(&exchange, failed, meta).await?;
         }
         match standing {
@@ -117,8 +142,20 @@ impl CinderVolumes {
                 Err(PortError::Unavailable(format!("Cinder still completes its migration of volume {old}")))
             }
             MigrationStanding::Completed => Ok(exchange.old),
-            MigrationStanding::Nowhere => Ok(if failed { exchange.old } else { exchange.new }),
+            MigrationStanding::Nowhere | MigrationStanding::Unclear => {
+                Ok(if failed { exchange.old } else { exchange.new })
+            }
         }
+    }
+
+    /// Waits for an earlier call that Cinder may not have begun to execute. Returns whether it waited. A restart of the
+    /// control plane loses the users' tokens and the notes of late calls, so without the user's token it always waits.
+    async fn settle_migration(&self, meta: &Meta) -> bool {
+        if self.caller(meta).await.is_ok_and(|caller| caller.is_user()) {
+            return self.settle(meta).await;
+        }
+        self.service.settle_anyway().await;
+        true
     }
 
     /// Only administrators of Cinder may make this call by default. The user is Cinder's own account, or an

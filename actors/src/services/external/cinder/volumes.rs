@@ -14,8 +14,8 @@ use super::documents::{
     CinderSnapshot, CinderVolume, CinderVolumeType, PROPOSED, new_snapshot, new_volume, no_snapshot, no_volume,
 };
 use crate::ports::{
-    Connection, NewContent, NewSnapshot, NewVolume, PortError, ServiceCaller, SnapshotInfo, UserVolumeCall,
-    VolumeExchange, VolumeInfo, VolumeService,
+    Connection, MigrationPair, NewContent, NewSnapshot, NewVolume, PortError, ServiceCaller, SnapshotInfo,
+    UserVolumeCall, VolumeExchange, VolumeInfo, VolumeService,
 };
 
 /// The filter of a list by a proposed id. Cinder reads it as a literal of Python.
@@ -350,8 +350,8 @@ impl VolumeService for CinderVolumes {
         self.release_all_but(volume, instance, keep, &meta).await
     }
 
-    async fn is_migration(&self, old: VolumeId, new: VolumeId) -> Result<bool, PortError> {
-        self.awaits_completion(old, new).await
+    async fn standing_of(&self, old: VolumeId, new: VolumeId) -> Result<MigrationPair, PortError> {
+        self.pair_of(old, new).await
     }
 
     async fn end_migration(

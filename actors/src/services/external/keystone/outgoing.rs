@@ -144,9 +144,15 @@ impl CalledService {
             return false;
         };
         tracing::info!(service = self.calls.name, %request, "waiting for changes that had no answer in time");
-        tokio::time::sleep(self.calls.timeout.min(LONGEST_SETTLE)).await;
+        self.settle_anyway().await;
         self.late.forget(request, given_up);
         true
+    }
+
+    /// Waits as long as [`settle`](Self::settle), for changes that an earlier life of the control plane may have
+    /// requested.
+    pub async fn settle_anyway(&self) {
+        tokio::time::sleep(self.calls.timeout.min(LONGEST_SETTLE)).await;
     }
 
     /// The project of Chronova's own account, which makes the calls without a user.

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::ports::VolumeExchange;
+use crate::ports::{MigrationPair, VolumeExchange};
 
 /// What Cinder knows of its migration.
 #[derive(Debug, Clone)]
@@ -13,6 +13,8 @@ struct MovingVolumes {
     new: Option<String>,
     /// The volume of the server's new attachment.
     attached: VolumeId,
+    /// The status of the old volume after the first look at both. The new volume is then gone.
+    later: Option<&'static str>,
     /// What the completion answers after its work.
     answers: u16,
     /// Whether the completion needs the token of an administrator, which the user is not.
@@ -30,7 +32,14 @@ fn exchange() -> VolumeExchange {
 impl MovingVolumes {
     fn begun() -> Self {
         let new = Some(format!("target:{}", volume()));
-        Self { old: Some("migrating"), new, attached: new_volume(), answers: 200, for_administrators: false }
+        Self {
+            old: Some("migrating"),
+            new,
+            attached: new_volume(),
+            later: None,
+            answers: 200,
+            for_administrators: false,
+        }
     }
 
     fn complete(&mut self, call: &StubCall) -> StubAnswer {
@@ -48,7 +57,6 @@ impl MovingVolumes {
     }
 
     fn answer(&mut self, call: &StubCall) -> StubAnswer {
-        let gone = || says(404, &json!({"itemNotFound": {"message": "m"}}));
         if call.line.starts_with("POST") {
             assert!(call.line.ends_with(&format!("/volumes/{}/action", volume())), "{}", call.line);
             return self.complete(call);
@@ -59,15 +67,19 @@ impl MovingVolumes {
                 &json!({"attachment": {"id": attachment(), "status": "attached", "volume_id": self.attached}}),
             );
         }
-        match call.line.ends_with(&new_volume().to_string()) {
-            true => match &self.new {
-                Some(status) => {
-                    says(200, &json!({"volume": shown(&json!({"id": new_volume(), "migration_status": status}))}))
-                }
-                None => gone(),
-            },
-            false => says(200, &json!({"volume": shown(&json!({"migration_status": self.old}))})),
+        if !call.line.ends_with(&new_volume().to_string()) {
+            return says(200, &json!({"volume": shown(&json!({"migration_status": self.old}))}));
         }
+        let answer = match &self.new {
+            Some(status) => {
+                says(200, &json!({"volume": shown(&json!({"id": new_volume(), "migration_status": status}))}))
+            }
+            None => says(404, &json!({"itemNotFound": {"message": "m"}})),
+        };
+        if let Some(later) = self.later.take() {
+            (self.old, self.new, self.attached) = (Some(later), None, volume());
+        }
+        answer
     }
 }
 
@@ -86,13 +98,13 @@ async fn cinder_is_told_the_end_of_its_migration_once() {
     for failed in [false, true] {
         let (stub, state) = moving(MovingVolumes::begun()).await;
         let cinder = cinder(&stub, LONG);
-        assert_eq!(cinder.is_migration(volume(), new_volume()).await, Ok(true));
+        assert_eq!(cinder.standing_of(volume(), new_volume()).await, Ok(MigrationPair::This));
         for _ in 0..2 {
             assert_eq!(cinder.end_migration(exchange(), failed, work()).await, Ok(volume()), "failed: {failed}");
         }
         assert_eq!(completions(&stub), 1, "{:?}", stub.calls());
         assert_eq!(state.lock().unwrap().old, Some(if failed { "error" } else { "success" }));
-        assert_eq!(cinder.is_migration(volume(), new_volume()).await, Ok(false));
+        assert_eq!(cinder.standing_of(volume(), new_volume()).await, Ok(MigrationPair::Neither));
     }
 }
 
@@ -124,13 +136,37 @@ async fn a_completion_under_way_is_waited_for() {
     assert_eq!(completions(&stub), 0);
 }
 
+/// In this moment the old volume has no status. The attachment belongs to the new volume still.
+#[tokio::test]
+async fn the_moment_between_two_statuses_is_no_other_exchange() {
+    let begun = MovingVolumes { old: None, new: Some("deleting".to_owned()), ..MovingVolumes::begun() };
+    let (stub, _) = moving(begun).await;
+    assert_eq!(cinder(&stub, LONG).end_migration(exchange(), false, work()).await, Ok(volume()));
+    let begun = MovingVolumes { old: None, later: Some("success"), ..MovingVolumes::begun() };
+    let (later, _) = moving(begun).await;
+    assert_eq!(cinder(&later, LONG).end_migration(exchange(), false, work()).await, Ok(volume()));
+    assert_eq!((completions(&stub), completions(&later)), (0, 0));
+}
+
+/// A request whose user's token is unknown is one from before a restart. Cinder executes a call from that time when it is
+/// looked at again.
+#[tokio::test]
+async fn a_call_from_before_a_restart_is_waited_for() {
+    let (stub, _) = moving(MovingVolumes { later: Some("success"), ..MovingVolumes::begun() }).await;
+    let before = Arc::new(Meta { request_id: Some(RequestId::new("req-0")), ..(*Meta::system("test")).clone() });
+    let cinder = cinder(&stub, Duration::from_secs(1));
+    assert_eq!(cinder.end_migration(exchange(), false, before).await, Ok(volume()));
+    assert_eq!(completions(&stub), 0, "{:?}", stub.calls());
+}
+
 /// A volume may have been migrated before, or a migration of it may have failed.
 #[tokio::test]
 async fn an_exchange_that_cinder_did_not_request_is_not_completed() {
     for old in [None, Some("success"), Some("error"), Some("migrating")] {
         let (stub, _) = moving(MovingVolumes { old, new: Some("success".to_owned()), ..MovingVolumes::begun() }).await;
         let cinder = cinder(&stub, LONG);
-        assert_eq!(cinder.is_migration(volume(), new_volume()).await, Ok(false), "{old:?}");
+        let pair = if old == Some("migrating") { MigrationPair::OldElsewhere } else { MigrationPair::Neither };
+        assert_eq!(cinder.standing_of(volume(), new_volume()).await, Ok(pair), "{old:?}");
         assert_eq!(cinder.end_migration(exchange(), false, work()).await, Ok(new_volume()), "{old:?}");
         assert_eq!(cinder.end_migration(exchange(), true, work()).await, Ok(volume()), "{old:?}");
         assert_eq!(completions(&stub), 0, "{old:?}");
