@@ -65,6 +65,12 @@ impl ConnectedHost {
         self.cached.swap(bytes, Ordering::Relaxed) != bytes
     }
 
+    /// Whether its emulators have a known account other than `own`.
+    fn has_account_beside(&self, own: &str) -> bool {
+        let account = self.account.read().unwrap_or_else(PoisonError::into_inner);
+        account.as_deref().is_some_and(|theirs| theirs != own)
+    }
+
     pub(crate) fn note_cards(&self, cards: HostCards) {
         *self.cards.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(cards);
     }
@@ -316,11 +322,16 @@ impl ConnectedHosts {
         if let Some(member) = self.member(host) {
             *member.account.write().unwrap_or_else(PoisonError::into_inner) = account.map(str::to_owned);
         }
-        let others =
-            self.members().into_iter().filter(|other| other.host != host && self.share_files(host, other.host));
+        let Some(own) = account else { return Vec::new() };
+        // Accounts are compared first. All hosts join after a start, and few accounts differ.
+        let differing: Vec<Arc<ConnectedHost>> = {
+            let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+            members.values().filter(|other| other.host != host && other.has_account_beside(own)).cloned().collect()
+        };
+        let others = differing.into_iter().filter(|other| self.share_files(host, other.host));
         let of = |other: Arc<ConnectedHost>| {
             let theirs = other.account.read().unwrap_or_else(PoisonError::into_inner).clone()?;
-            account.is_some_and(|own| own != theirs).then(|| (other.hostname.clone(), theirs))
+            Some((other.hostname.clone(), theirs))
         };
         others.filter_map(of).collect()
     }
