@@ -369,3 +369,33 @@ impl ConnectedHosts {
         Arc::clone(member)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chronova_hypervisor::sim::{SimFleet, SimUri};
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn other_accounts_are_named_on_hosts_that_share_the_directory() {
+        let drivers = SimFleet::new(SimUri::new(4)).drivers();
+        let fleet = ConnectedHosts::new(0, drivers.clone());
+        let [one, same, other, apart] = [1, 2, 3, 4].map(|number| HostId(Uuid::from_u128(number)));
+        for ((host, name), driver) in
+            [(one, "one"), (same, "same"), (other, "other"), (apart, "apart")].iter().zip(&drivers)
+        {
+            fleet.join(*host, name, driver, ConcurrencyLimits { builds: 0, snapshots: 0 });
+            fleet.note_sharers(*host, BTreeSet::from([*host]));
+        }
+        fleet.note_sharers(one, BTreeSet::from([one, same, other]));
+        let named = |name: &str, account: &str| vec![(name.to_owned(), account.to_owned())];
+        assert_eq!(fleet.note_account(one, Some("64055:64055")), Vec::new());
+        assert_eq!(fleet.note_account(same, Some("64055:64055")), Vec::new());
+        assert_eq!(fleet.note_account(apart, Some("107:107")), Vec::new());
+        assert_eq!(fleet.note_account(other, Some("107:107")), named("one", "64055:64055"));
+        assert_eq!(fleet.note_account(one, Some("64055:64055")), named("other", "107:107"));
+        assert_eq!(fleet.note_account(other, None), Vec::new());
+        assert_eq!(fleet.note_account(one, Some("64055:64055")), Vec::new());
+    }
+}

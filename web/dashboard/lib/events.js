@@ -1,5 +1,5 @@
 // Events of the log: reads them, follows them, and describes them in words.
-import { get, url } from './api.js';
+import { ApiError, get, url } from './api.js';
 import { moment, session } from './state.js';
 
 const LOG = 'chronova/v1/events';
@@ -32,9 +32,13 @@ const LOOK = { first: 1000, growth: 4 };
 /** The position of the read models: what a list shows afterwards is at least as new. @param {AbortSignal} [signal] */
 export async function position(signal) {
   // An answer with 503 also has the position, but not while the server starts.
-  const answer = await fetch(url('healthz'), { cache: 'no-store', credentials: 'omit', signal });
-  const found = (await answer.json()).read_models?.position;
-  if (!Number.isInteger(found)) throw new Error('The server starts.');
+  const answer = await fetch(url('healthz'), { cache: 'no-store', credentials: 'omit', signal }).catch((error) => {
+    if (signal?.aborted) throw error;
+    throw new ApiError(0, 'The server does not answer.', null);
+  });
+  const body = await answer.json().catch(() => null);
+  const found = body?.read_models?.position;
+  if (!Number.isInteger(found)) throw new ApiError(503, 'The server starts.', null);
   return /** @type {number} */ (found);
 }
 
