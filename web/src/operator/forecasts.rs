@@ -97,6 +97,7 @@ impl WhatIfRequest {
             project,
             flavor: flavor(ctx, self)?.into(),
             image: image.map(Into::into),
+            volume_backed: false,
             hints: self.hints.iter().map(|(key, value)| (key.clone(), vec![value.clone()])).collect(),
             zone: Some(zone.to_owned()).filter(|zone| !zone.is_empty()),
             forced_host: host.map(str::to_owned),

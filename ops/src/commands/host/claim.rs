@@ -7,7 +7,8 @@ use std::io::Write;
 
 use chronova_actors::aggregate::AggregateRoot as _;
 use chronova_actors::fleet::{FleetId, FleetRoot};
-use chronova_actors::hosts::fence::{self, LogIdentity, folded};
+use chronova_actors::hosts::fence::{self, LogIdentity};
+use chronova_actors::shell::folding::state_of;
 use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::fleet::FleetChanges;
 use chronova_hypervisor::backend;
@@ -62,7 +63,7 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
 /// The URIs of the configuration file, and those of hosts that were added while a server ran. Removed hosts are left
 /// out.
 async fn fleet(place: &LogPlace, configured: &[String]) -> Result<Vec<String>, CommandFailure> {
-    let changes: FleetChanges = folded(&*place.read().await?, &FleetRoot::stream(&FleetId)).await?;
+    let changes: FleetChanges = state_of(&*place.read().await?, &FleetRoot::stream(&FleetId)).await?;
     let all = configured.iter().chain(changes.added.iter().filter(|uri| !configured.contains(uri)));
     let is_removed =
         |uri: &String| backend::hosts(uri).is_ok_and(|hosts| hosts.iter().all(|host| changes.removed.contains(host)));

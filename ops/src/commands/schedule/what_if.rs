@@ -75,6 +75,7 @@ fn request(args: &ScheduleArgs, rules: &Rules, views: &Views) -> Result<RequestS
         project: ProjectId::new(args.project.as_deref().unwrap_or("what-if")),
         flavor: flavor.into(),
         image: image.map(Into::into),
+        volume_backed: false,
         hints,
         zone: zone.filter(|zone| !zone.is_empty()).map(str::to_owned),
         forced_host: forced_host.map(str::to_owned),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronova_events::chain::Anchor;
-use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::envelope::Timestamp;
 use chronova_events::place::PlaceAddress;
 use chronova_events::store::EventStore;
 use ed25519_dalek::{Signature, Signer as _, Verifier as _, VerifyingKey};
