@@ -152,7 +152,7 @@ impl CinderVolumes {
     /// control plane loses the users' tokens and the notes of late calls, so without the user's token it always waits.
     async fn settle_migration(&self, meta: &Meta) -> bool {
         if self.caller(meta).await.is_ok_and(|caller| caller.is_user()) {
-            return self.settle(meta).await;
+            return self.service.settle(meta.request_id.as_ref()).await;
         }
         self.service.settle_anyway().await;
         true
