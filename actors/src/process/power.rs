@@ -5,7 +5,7 @@
 //! | `act` | asks the driver for the action; a start or reboot creates a vanished guest again from its disks |
 //!
 //! As in Nova, a hard reboot makes the guest's definition again from its server's record. If the host refuses the new
-//! definition, the guest starts as it is defined. A start keeps the definition, which Nova would make again, too. If the
+//! definition, or the guest does not start with it, the guest starts as it was defined. A start keeps the definition, which Nova would make again, too. If the
 //! host cannot start the guest as it is defined, both actions define the guest again, with missing disks and files.
 //!
 //! As in Nova, a soft reboot becomes a hard one if the guest does not react.
@@ -238,8 +238,9 @@ async fn reboot_hard(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Dri
 /// `None`: the guest cannot get a new definition now.
 async fn reboot_redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Option<DriverResult<()>> {
     let (redefinition, placed) = (driver.redefinition()?, server.placement.as_ref()?);
-    // A definition without a disk that is being attached would take the disk from the guest.
-    if server.disks.iter().any(|disk| disk.work.is_some()) {
+    // A definition without a disk that is being attached would take the disk from the guest. A soft reboot keeps a rescue
+    // that an administrator has hidden by a reset of the server's state.
+    if server.rescue.is_some() || server.disks.iter().any(|disk| disk.work.is_some()) {
         return None;
     }
     match guest::spec_of_definition(work, placed.host, server).await {
