@@ -5,8 +5,9 @@
 //! | `act` | asks the driver for the action; a start or reboot creates a vanished guest again from its disks |
 //!
 //! As in Nova, a hard reboot makes the guest's definition again from its server's record. If the host refuses the new
-//! definition, or the guest does not start with it, the guest starts as it was defined. A start keeps the definition, which Nova would make again, too. If the
-//! host cannot start the guest as it is defined, both actions define the guest again, with missing disks and files.
+//! definition, or the guest does not start with it, the guest starts as it was defined. A start keeps the definition,
+//! which Nova would make again, too. If the host cannot start the guest as it is defined, both actions define the guest
+//! again, with missing disks and files.
 //!
 //! As in Nova, a soft reboot becomes a hard one if the guest does not react.
 
