@@ -239,9 +239,13 @@ async fn reboot_hard(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Dri
 /// `None`: the guest cannot get a new definition now.
 async fn reboot_redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Option<DriverResult<()>> {
     let (redefinition, placed) = (driver.redefinition()?, server.placement.as_ref()?);
-    // A definition without a disk that is being attached would take the disk from the guest. A soft reboot keeps a rescue
-    // that an administrator has hidden by a reset of the server's state.
-    if server.rescue.is_some() || server.disks.iter().any(|disk| disk.work.is_some()) {
+    // An administrator may have reset the server's state during a rescue or a move. Then a soft reboot keeps the rescue,
+    // and the guest keeps the hardware that it has until the move ends.
+    if server.rescue.is_some() || server.moving.is_some() {
+        return None;
+    }
+    // A definition without a disk that is being attached would take the disk from the guest.
+    if server.disks.iter().any(|disk| disk.work.is_some()) {
         return None;
     }
     match guest::spec_of_definition(work, placed.host, server).await {
