@@ -12,7 +12,7 @@
 //! As in Nova, a soft reboot becomes a hard one if the guest does not react.
 
 use chronova_events::ids::HostId;
-use chronova_events::instance::{Alive, OngoingTask, PowerAction};
+use chronova_events::instance::{Alive, InstanceDisk, OngoingTask, PowerAction};
 use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
@@ -245,7 +245,9 @@ async fn reboot_redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) -
         return None;
     }
     // A definition without a disk that is being attached would take the disk from the guest.
-    if server.disks.iter().any(|disk| disk.work.is_some()) {
+    let is_unsettled =
+        |disk: &InstanceDisk| disk.work.is_some() || (disk.device.is_volume() && disk.device.connection.is_none());
+    if server.disks.iter().any(is_unsettled) {
         return None;
     }
     match guest::spec_of_definition(work, placed.host, server).await {
