@@ -67,7 +67,7 @@ pub struct RescuePlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renew {
     /// Nothing: disks and files stay as they are, and the content of the config drive is not read. A missing guest is
-    /// not created. A guest that Nova defined keeps its definition.
+    /// not created. A guest that Nova defined keeps its definition. So does a guest that does not start with a new one.
     Definition,
     /// No disk: existing ones stay, and missing ones are created.
     Nothing,

@@ -64,7 +64,10 @@ enum FatNode<'a> {
     Directory(FatDirectory<'a>),
 }
 
-/// Whether the bytes are an image that [`write`] made. Every other image of a config drive is ISO 9660.
+/// The first bytes of an image, which [`is_image`] needs.
+pub const HEAD: usize = SECTOR;
+
+/// Whether the bytes are an image that [`write`] made, or its [`HEAD`]. Every other image of a config drive is ISO 9660.
 pub fn is_image(bytes: &[u8]) -> bool {
     bytes.get(54..62) == Some(b"FAT16   ".as_slice())
 }

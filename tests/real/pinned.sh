@@ -54,7 +54,8 @@ FIRST=$(place "$ONE") SECOND=$(other "$(place "$ONE")")
 is_pinned "after the build" "$FIRST" "$ID"
 ONE_ID=$ID
 like "the guest reads a config drive with the file system vfat" "$(console "$ONE" | grep -a GUEST-READY)" "uuid=$ID source=configdrive"
-like "a config drive with the file system vfat is a read-only disk" "$(on "$FIRST" dumpxml "$ID" | tr -d '\n')" "${ID}_disk.config'[^>]*/>( *<[^>]*>)* *<target dev='vdz' bus='virtio'/> *<readonly/>"
+fat_drive() { like "$1" "$(on "$2" dumpxml "$ONE_ID" | tr -d '\n')" "${ONE_ID}_disk.config'[^>]*/>( *<[^>]*>)* *<target dev='vdz' bus='virtio'/> *<readonly/>"; } # words, host
+fat_drive "a config drive with the file system vfat is a read-only disk" "$FIRST"
 like "the guest has one NUMA node" "$(on "$FIRST" dumpxml "$ID" | tr -d '\n')" "<numa> *<cell id='0' cpus='0' memory='163840' unit='KiB'"
 like "the guest's firmware lists its NUMA node" "$(at "$FIRST" "$ID" ls /sys/firmware/acpi/tables/SRAT)" 'SRAT$'
 within 60 "the guest counts" ticks_on "$ONE" 2
@@ -97,6 +98,7 @@ expect "the other two servers are deleted" os server delete --wait "$NAME-next" 
 
 expect "a hard reboot is requested" os server reboot --hard --wait "$ONE"
 is_pinned "after the hard reboot" "$SECOND" "$ONE_ID"
+fat_drive "the config drive is the same disk after the hard reboot" "$SECOND"
 expect "a cold migration is requested" to_host migrate "$FIRST" "$ONE"
 within 120 "the server is in VERIFY_RESIZE" at_rest "$ONE" VERIFY_RESIZE
 within 20 "the guest runs on $FIRST" runs_on "$FIRST" "$ONE_ID"

@@ -378,6 +378,28 @@ async fn a_rescued_server_runs_from_another_disk() {
     api.stop().await;
 }
 
+/// An administrator has reset the server's state. A soft reboot that becomes a hard one keeps the rescue disk, and a hard
+/// reboot ends the rescue.
+#[actix_rt::test]
+async fn a_soft_reboot_of_a_rescued_guest_keeps_its_rescue_disk() {
+    let api = Api::start().await;
+    let server = Subject::new(&api, Api::wish("web")).await;
+    let host = api.life.host_of(&api.world, server.instance()).unwrap();
+    let rescued = || api.world.fleet.guests(host)[&server.instance()].rescued;
+    server.done(json!({"rescue": null})).await;
+    let reset = json!({"os-resetState": {"state": "active"}});
+    assert_eq!(server.ask_as(ADMIN, "2.1", reset).await.status, 202);
+    api.life.settled().await;
+    let refused = FaultPlan::default().with(DriverCall::RebootSoft, FaultTrigger::Always, Effect::Refuse);
+    api.world.fleet.set_all_faults(&refused);
+    for (kind, keeps) in [("SOFT", true), ("HARD", false)] {
+        server.done(json!({"reboot": {"type": kind}})).await;
+        assert_eq!((server.status().await.as_str(), rescued()), ("ACTIVE", keeps), "{kind}");
+    }
+    assert_eq!(api.world.fleet.calls(DriverCall::RebootHard), 1);
+    api.stop().await;
+}
+
 #[actix_rt::test]
 async fn a_shelved_server_comes_back_where_there_is_room() {
     let mut world = World::new(2);

@@ -5,13 +5,14 @@
 //! | `act` | asks the driver for the action; a start or reboot creates a vanished guest again from its disks |
 //!
 //! As in Nova, a hard reboot makes the guest's definition again from its server's record. If the host refuses the new
-//! definition, the guest starts as it is defined. A start keeps the definition, which Nova would make again, too. If the
-//! host cannot start the guest as it is defined, both actions define the guest again, with missing disks and files.
+//! definition, or the guest does not start with it, the guest starts as it was defined. A start keeps the definition,
+//! which Nova would make again, too. If the host cannot start the guest as it is defined, both actions define the guest
+//! again, with missing disks and files.
 //!
 //! As in Nova, a soft reboot becomes a hard one if the guest does not react.
 
 use chronova_events::ids::HostId;
-use chronova_events::instance::{Alive, OngoingTask, PowerAction};
+use chronova_events::instance::{Alive, InstanceDisk, OngoingTask, PowerAction};
 use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
@@ -238,8 +239,15 @@ async fn reboot_hard(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Dri
 /// `None`: the guest cannot get a new definition now.
 async fn reboot_redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Option<DriverResult<()>> {
     let (redefinition, placed) = (driver.redefinition()?, server.placement.as_ref()?);
+    // An administrator may have reset the server's state during a rescue or a move. Then a soft reboot keeps the rescue,
+    // and the guest keeps the hardware that it has until the move ends.
+    if server.rescue.is_some() || server.moving.is_some() {
+        return None;
+    }
     // A definition without a disk that is being attached would take the disk from the guest.
-    if server.disks.iter().any(|disk| disk.work.is_some()) {
+    let is_unsettled =
+        |disk: &InstanceDisk| disk.work.is_some() || (disk.device.is_volume() && disk.device.connection.is_none());
+    if server.disks.iter().any(is_unsettled) {
         return None;
     }
     match guest::spec_of_definition(work, placed.host, server).await {

@@ -6,6 +6,7 @@ use chronova_events::ids::InstanceId;
 use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::storage_pool::StoragePool;
+use virt::storage_vol::StorageVol;
 
 use super::domain::{has_our_definition, lookup, pull, require, start, undefine};
 use super::error::Context;
@@ -15,7 +16,7 @@ use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
 use crate::options::LibvirtOptions;
-use crate::volumes;
+use crate::{vfat, volumes};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -69,21 +70,64 @@ pub(super) fn redefine(
     define_and_start(site, facts, guest, false)
 }
 
-/// Reboots a guest from a new definition. Its disks and files stay. A guest that Nova defined starts as it is: another
-/// definition could give its devices other addresses, and would name other places of its disks.
+/// Reboots a guest from a new definition. Its disks and files stay. If the guest does not start, it has its old
+/// definition again. A guest that Nova defined starts as it is: another definition could give its devices other
+/// addresses, and would name other places of its disks.
 fn renew_definition(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFinding> {
     let domain = require(site.connect, guest.instance)?;
     if !has_our_definition(&domain).during("redefine")? {
         snapshot::put_down(&domain)?;
         return start(&domain).map(|()| HostFinding::Nothing);
     }
+    let guest = &with_own_files(site, guest)?;
     pool::look_for(site.connect, site.options, &guest.volumes)?;
-    let facts = with_places(site, facts, guest)?;
+    let facts = HostFacts { places: site.places(guest)?, ..facts.clone() };
     // A definition that cannot be rendered is refused while the guest still runs.
     let xml = render(guest, &facts)?;
+    let secure = virt_sys::VIR_DOMAIN_XML_INACTIVE | virt_sys::VIR_DOMAIN_XML_SECURE;
+    let before = domain.xml_desc(secure).during("redefine")?;
     snapshot::put_down(&domain)?;
     mdevs::remove_others(&domain, &guest.mdevs)?;
-    start_or_learn(site.connect, &facts, guest, &define(site.connect, &xml)?)
+    let renewed = start_or_learn(site.connect, &facts, guest, &define(site.connect, &xml)?);
+    // The caller may start the guest as it was defined.
+    if let Err(refusal) = &renewed
+        && !refusal.is_transient()
+        && let Err(error) = site.connect.define_domain_xml_flags(&before, 0)
+    {
+        tracing::warn!(server = %guest.instance, error = error.message(), "a guest keeps its new definition");
+    }
+    renewed
+}
+
+/// The guest with the first bytes of its config drive, which say what kind of disk the drive is. Fails if the host does
+/// not find a disk or the drive: the new definition would name another place, and the guest would lose its data.
+fn with_own_files(site: HostStorage<'_>, guest: &GuestSpec) -> DriverResult<GuestSpec> {
+    let pool = pool::open(site.connect, site.options)?;
+    let drive = guest.config_drive.as_ref().map(|_| volumes::config_drive(guest.instance));
+    let found = || -> DriverResult<Option<StorageVol>> {
+        for disk in own_disks(guest) {
+            site.require(&disk)?;
+        }
+        let Some(name) = &drive else { return Ok(None) };
+        let missing = || DriverError::Failed { call: "redefine", message: format!("there is no volume {name}") };
+        pool::lookup(&pool, name)?.ok_or_else(missing).map(Some)
+    };
+    // On shared storage, another host may have created the files since this host last looked.
+    let file = found().or_else(|_| {
+        pool::refresh(&pool);
+        found()
+    })?;
+    let head = file.map(|file| pool::head(site.connect, &file, vfat::HEAD)).transpose()?;
+    Ok(GuestSpec { config_drive: head.map(Into::into), ..guest.clone() })
+}
+
+/// The names of the guest's own disks. A root disk from a CD-ROM image is the image itself.
+fn own_disks(guest: &GuestSpec) -> Vec<String> {
+    let root = guest.root.as_ref().filter(|root| root.image.format != ImageFormat::Iso);
+    let root = root.map(|_| volumes::root(guest.instance));
+    let ephemerals = (0..guest.ephemerals_gib.len()).map(|number| volumes::ephemeral(guest.instance, number));
+    let swap = (guest.swap_mib > 0).then(|| volumes::swap(guest.instance));
+    root.into_iter().chain(ephemerals).chain(swap).collect()
 }
 
 /// Creates the guest's disks, defines the guest and starts it. `undefined`: the guest had no definition, so its

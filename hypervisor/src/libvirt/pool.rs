@@ -353,16 +353,26 @@ impl Drop for Upload {
     }
 }
 
+/// The first `max` bytes of a volume.
+pub(super) fn head(connect: &Connect, volume: &StorageVol, max: usize) -> DriverResult<Vec<u8>> {
+    let wanted = physical_size(volume)?.min(max as u64);
+    excerpt(connect, volume, 0, wanted)
+}
+
 /// The last `max` bytes of a volume.
 pub(super) fn tail(connect: &Connect, volume: &StorageVol, max: usize) -> DriverResult<Vec<u8>> {
-    const CALL: &str = "download";
     let size = physical_size(volume)?;
     let wanted = size.min(max as u64);
+    excerpt(connect, volume, size - wanted, wanted)
+}
+
+fn excerpt(connect: &Connect, volume: &StorageVol, from: u64, wanted: u64) -> DriverResult<Vec<u8>> {
+    const CALL: &str = "download";
     if wanted == 0 {
         return Ok(Vec::new());
     }
     let stream = Stream::new(connect, 0).during(CALL)?;
-    volume.download(&stream, size - wanted, wanted, 0).during(CALL)?;
+    volume.download(&stream, from, wanted, 0).during(CALL)?;
     let mut content = Vec::with_capacity(usize::try_from(wanted).unwrap_or(0));
     let mut buffer = vec![0_u8; 256 * 1024];
     loop {

@@ -56,13 +56,16 @@ fn served(shown: &Value) -> Option<(u32, u32)> {
 }
 
 /// Whether Cinder has the microversion 3.44, as Nova checks. The server lists volumes at this microversion, so an older
-/// Cinder refuses. The embedded volume service always answers.
+/// Cinder refuses. The answer does not tell this from a Cinder that is away. The embedded volume service always answers.
 fn volumes(answer: Result<Result<Value, RefusedRequest>, CommandFailure>) -> CheckResult {
     match answer {
         Ok(Ok(_)) => CheckResult::success(),
         Ok(Err(RefusedRequest { status, message, .. })) if status >= 500 => CheckResult::new(
             Verdict::Failure,
-            format!("Cinder API 3.44 or greater is required. The server answers {status}: {message}"),
+            format!(
+                "Cinder API 3.44 or greater is required. The server answers {status}: {message} Its text log names the \
+                 reason."
+            ),
         ),
         Ok(Err(refused)) => unknown(&refused),
         Err(failure) => CheckResult::new(Verdict::Warning, format!("Unknown. {failure}")),
