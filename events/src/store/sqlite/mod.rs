@@ -326,7 +326,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteOptions { readers: 1, ..SqliteOptions::default() };
         let store = SqliteStore::open(folder.path().join("log.db"), &options).unwrap();
-        let ((begin, begun), (end, ended)) = (oneshot::channel(), std::sync::mpsc::channel::<()>());
+        let ((begin, begun), (end, ended)) = (oneshot::channel(), std::sync::mpsc::sync_channel::<()>(1));
         let readers = Arc::clone(&store.readers);
         let load = tokio::spawn(async move {
             let occupy = move |_: &_, _: &_| {
