@@ -34,8 +34,6 @@ pub struct ConnectedHost {
     cached: AtomicU64,
     /// The hosts that left their marks on this host's storage.
     sharers: RwLock<BTreeSet<HostId>>,
-    /// The account of the host's emulators.
-    account: RwLock<Option<String>>,
     /// The cards of the host's last report.
     cards: RwLock<Arc<HostCards>>,
 }
@@ -63,12 +61,6 @@ impl ConnectedHost {
     /// Records the bytes of the host's image cache; returns whether they have changed.
     pub(crate) fn note_cached(&self, bytes: u64) -> bool {
         self.cached.swap(bytes, Ordering::Relaxed) != bytes
-    }
-
-    /// Whether its emulators have a known account other than `own`.
-    fn has_account_beside(&self, own: &str) -> bool {
-        let account = self.account.read().unwrap_or_else(PoisonError::into_inner);
-        account.as_deref().is_some_and(|theirs| theirs != own)
     }
 
     pub(crate) fn note_cards(&self, cards: HostCards) {
@@ -104,6 +96,8 @@ pub struct ConnectedHosts {
     /// The URIs of hosts that a copy of this log drives.
     refused: RwLock<BTreeSet<String>>,
     doubt: RwLock<CopyDoubt>,
+    /// The hosts by the account of their emulators.
+    accounts: RwLock<BTreeMap<String, BTreeSet<HostId>>>,
     /// The servers whose guests must be compared with the log.
     pub(crate) suspects: SuspectServers,
     /// The drivers of all hosts of the fleet, including hosts that have not answered yet.
@@ -291,49 +285,54 @@ impl ConnectedHosts {
         alone && others.into_iter().all(|other| other == host || !self.share_files(host, other))
     }
 
-    /// All hosts that share the storage of `host`, including `host`; `None` if the storage was not read since start-up.
-    /// The set includes hosts that are known only by their marks.
-    pub(crate) fn sharers(&self, host: HostId) -> Option<BTreeSet<HostId>> {
-        if !self.knows_storage_of(host) {
-            return None;
-        }
-        let mut all = BTreeSet::from([host]);
+    /// The storage of each host that was read since start-up: all hosts that share it, including the host itself and
+    /// hosts that are known only by their marks.
+    pub(crate) fn storages(&self) -> BTreeMap<HostId, Arc<BTreeSet<HostId>>> {
         let members = self.members();
-        // One host may have seen a mark that another has not seen yet. So the search also follows the marks that each
-        // found host has seen.
-        loop {
-            let before = all.len();
-            for member in &members {
-                let seen = member.sharers.read().unwrap_or_else(PoisonError::into_inner);
-                if all.contains(&member.host) || seen.iter().any(|other| all.contains(other)) {
-                    all.extend(seen.iter().copied());
-                    all.insert(member.host);
-                }
-            }
-            if all.len() == before {
-                return Some(all);
+        // One host may have seen a mark that another has not seen yet. So the marks are followed in both directions.
+        let mut linked: BTreeMap<HostId, Vec<HostId>> = BTreeMap::new();
+        for member in &members {
+            let seen = member.sharers.read().unwrap_or_else(PoisonError::into_inner);
+            for other in seen.iter().filter(|other| **other != member.host) {
+                linked.entry(member.host).or_default().push(*other);
+                linked.entry(*other).or_default().push(member.host);
             }
         }
+        let mut storages: BTreeMap<HostId, Arc<BTreeSet<HostId>>> = BTreeMap::new();
+        for host in members.iter().map(|member| member.host) {
+            if storages.contains_key(&host) {
+                continue;
+            }
+            let (mut all, mut next) = (BTreeSet::from([host]), vec![host]);
+            while let Some(one) = next.pop() {
+                let others = linked.get(&one).into_iter().flatten().copied();
+                next.extend(others.filter(|other| all.insert(*other)));
+            }
+            let all = Arc::new(all);
+            storages.extend(all.iter().map(|one| (*one, Arc::clone(&all))));
+        }
+        storages.retain(|host, _| self.knows_storage_of(*host));
+        storages
     }
 
     /// Records the account of a host's emulators. Returns the names and accounts of the hosts that share the directory of
     /// its guests' disks, and whose emulators have another account.
     pub(crate) fn note_account(&self, host: HostId, account: Option<&str>) -> Vec<(String, String)> {
-        if let Some(member) = self.member(host) {
-            *member.account.write().unwrap_or_else(PoisonError::into_inner) = account.map(str::to_owned);
-        }
-        let Some(own) = account else { return Vec::new() };
-        // Accounts are compared first. All hosts join after a start, and few accounts differ.
-        let differing: Vec<Arc<ConnectedHost>> = {
-            let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
-            members.values().filter(|other| other.host != host && other.has_account_beside(own)).cloned().collect()
+        // All hosts join after a start. Nearly all of them have the same account, so only hosts with another account are
+        // looked at.
+        let others: Vec<(HostId, String)> = {
+            let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+            accounts.retain(|_, hosts| {
+                hosts.remove(&host);
+                !hosts.is_empty()
+            });
+            let Some(own) = account else { return Vec::new() };
+            accounts.entry(own.to_owned()).or_default().insert(host);
+            let others = accounts.iter().filter(|(theirs, _)| theirs.as_str() != own);
+            others.flat_map(|(theirs, hosts)| hosts.iter().map(|other| (*other, theirs.clone()))).collect()
         };
-        let others = differing.into_iter().filter(|other| self.share_files(host, other.host));
-        let of = |other: Arc<ConnectedHost>| {
-            let theirs = other.account.read().unwrap_or_else(PoisonError::into_inner).clone()?;
-            Some((other.hostname.clone(), theirs))
-        };
-        others.filter_map(of).collect()
+        let sharing = others.into_iter().filter(|(other, _)| self.share_files(host, *other));
+        sharing.filter_map(|(other, theirs)| Some((self.member(other)?.hostname.clone(), theirs))).collect()
     }
 
     /// The number for a host never seen before.
@@ -362,7 +361,6 @@ impl ConnectedHosts {
                 metrics: RwLock::default(),
                 cached: AtomicU64::new(0),
                 sharers: RwLock::default(),
-                account: RwLock::default(),
                 cards: RwLock::default(),
             })
         });
@@ -397,5 +395,27 @@ mod tests {
         assert_eq!(fleet.note_account(one, Some("64055:64055")), named("other", "107:107"));
         assert_eq!(fleet.note_account(other, None), Vec::new());
         assert_eq!(fleet.note_account(one, Some("64055:64055")), Vec::new());
+        // A host that left the fleet is not named.
+        fleet.note_account(other, Some("107:107"));
+        fleet.refuse(drivers[2].uri());
+        assert_eq!(fleet.note_account(one, Some("64055:64055")), Vec::new());
+    }
+
+    #[test]
+    fn hosts_whose_marks_are_linked_have_one_storage() {
+        let drivers = SimFleet::new(SimUri::new(4)).drivers();
+        let fleet = ConnectedHosts::new(0, drivers.clone());
+        let [first, second, apart, unread, gone] = [1, 2, 3, 4, 5].map(|number| HostId(Uuid::from_u128(number)));
+        for (host, driver) in [first, second, apart, unread].iter().zip(&drivers) {
+            fleet.join(*host, "h", driver, ConcurrencyLimits { builds: 0, snapshots: 0 });
+        }
+        // The first host has not seen the mark of the second one yet.
+        fleet.note_sharers(first, BTreeSet::from([first]));
+        fleet.note_sharers(second, BTreeSet::from([first, second, gone]));
+        fleet.note_sharers(apart, BTreeSet::from([apart]));
+        let found: Vec<(HostId, BTreeSet<HostId>)> =
+            fleet.storages().into_iter().map(|(host, sharers)| (host, BTreeSet::clone(&sharers))).collect();
+        let common = BTreeSet::from([first, second, gone]);
+        assert_eq!(found, [(first, common.clone()), (second, common), (apart, BTreeSet::from([apart]))]);
     }
 }

@@ -176,7 +176,7 @@ impl ProcessExecution<'_> {
         let fleet = &self.context.fleet;
         self.context.views.hosts.read(|hosts| match host {
             Some(host) => hosts.get(host).is_some_and(|known| fleet.is_unheard(&known.uri)),
-            None => hosts.all().any(|known| fleet.is_unheard(&known.uri)),
+            None => fleet.awaits_some() && hosts.all().any(|known| fleet.is_unheard(&known.uri)),
         })
     }
 

@@ -15,16 +15,23 @@
 //!
 //! Devices that a process works on wait for the next comparison. The agent reads the guest before it reads the server.
 //! Otherwise a process could detach a device between the two, and the agent would take the device for a missing one.
+//!
+//! After a start, every server of the cloud is compared. Loading all their actors would occupy the log for long, and
+//! nearly all guests are right. So the agent compares a guest with the read model first. The read model shows a moment
+//! that is past: a process may have detached a device since, and another server may have the volume. So if a guest
+//! differs, the agent asks the server's actor, once before the correction and again before each change of a device.
+//!
 //! The corrections record no events: after a crash, the control plane compares every host again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_events::ids::{HostId, InstanceId};
-use chronova_events::instance::{Alive, NicInfo, Phase};
+use chronova_events::instance::{Alive, Instance, NicInfo, Phase};
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 
 use crate::hosts::context::HostContext;
+use crate::instance::InstanceRoot;
 use crate::process::disks::volume_disk;
 use crate::process::{guest, port_devices};
 
@@ -88,6 +95,28 @@ struct FoundDevices {
     interfaces: Option<Vec<String>>,
 }
 
+impl FoundDevices {
+    /// Whether the devices are those of the server. A whole card may be missing here although the guest has it.
+    fn are_of(&self, server: &Alive) -> bool {
+        let volumes = self.volumes.as_ref().is_none_or(|found| *found == volumes_of(server));
+        let interfaces = self.interfaces.as_ref().is_none_or(|found| {
+            server.nics.iter().all(|nic| found.contains(&nic.mac.to_ascii_lowercase()))
+                && found.iter().all(|mac| has_interface(server, mac))
+        });
+        volumes && interfaces
+    }
+}
+
+/// The keys of the server's volumes.
+fn volumes_of(server: &Alive) -> BTreeSet<String> {
+    let connections = server.disks.iter().filter_map(|disk| disk.device.connection.as_ref());
+    connections.map(|connection| connection.disk_key().to_owned()).collect()
+}
+
+fn has_interface(server: &Alive, mac: &str) -> bool {
+    server.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(mac))
+}
+
 async fn devices_of(driver: &Arc<dyn Driver>, id: InstanceId) -> DriverResult<FoundDevices> {
     let volumes = match driver.volume_attachment() {
         Some(part) => Some(part.disks(id).await?.into_iter().collect()),
@@ -100,6 +129,25 @@ async fn devices_of(driver: &Arc<dyn Driver>, id: InstanceId) -> DriverResult<Fo
     Ok(FoundDevices { volumes, interfaces })
 }
 
+/// Whether no process changes the server's interfaces. The read model has all events up to now.
+async fn keeps_interfaces(context: &HostContext, id: InstanceId) -> bool {
+    context.views.wait_for(context.log.head(), context.options.resync).await
+        && !context.views.processes.read(|processes| processes.change_interfaces_of(id))
+}
+
+/// The server, if the guest on this host can be compared with it; otherwise the result of the comparison.
+fn comparable(server: Option<&Alive>, host: HostId) -> Result<&Alive, DeviceComparison> {
+    let Some(server) = server else { return Err(DeviceComparison::Elsewhere(None)) };
+    match server.placement.as_ref().map(|at| at.host) {
+        Some(at) if at == host => {}
+        elsewhere => return Err(DeviceComparison::Elsewhere(elsewhere)),
+    }
+    if server.ongoing.is_some() || server.moving.is_some() || has_disks_at_work(server) || is_suspended(server) {
+        return Err(DeviceComparison::Suspect);
+    }
+    if has_its_own_devices(server) { Ok(server) } else { Err(DeviceComparison::Right) }
+}
+
 async fn compare(
     context: &HostContext,
     host: HostId,
@@ -109,32 +157,17 @@ async fn compare(
     // The order matters: first the guest, then the processes, then the server. A process that has changed the guest is
     // then still under way, or the server shows its change.
     let found = devices_of(driver, id).await;
-    let shown = context.views.wait_for(context.log.head(), context.options.resync).await;
-    if !shown || context.views.processes.read(|processes| processes.change_interfaces_of(id)) {
+    // While a batch is folded, the end of a process may be in one read model and not yet in the other. So the server is
+    // read at a later position.
+    if !keeps_interfaces(context, id).await || !context.views.wait_for(context.log.head(), context.options.resync).await
+    {
         return Ok(DeviceComparison::Suspect);
     }
-    // While a batch is folded, the end of a process may be in one read model and not yet in the other.
-    if !context.views.wait_for(context.log.head(), context.options.resync).await {
-        return Ok(DeviceComparison::Suspect);
-    }
-    // After a start, every server of the cloud is compared. Loading all their actors would occupy the log for long.
     let row = context.views.servers.read(|servers| servers.get(id).cloned());
-    let Some(server) = row.as_ref().and_then(|row| row.instance.alive()) else {
-        return Ok(DeviceComparison::Elsewhere(None));
+    let server = match comparable(row.as_ref().and_then(|row| row.instance.alive()), host) {
+        Ok(server) => server,
+        Err(result) => return Ok(result),
     };
-    match server.placement.as_ref().map(|at| at.host) {
-        Some(at) if at == host => {}
-        elsewhere => return Ok(DeviceComparison::Elsewhere(elsewhere)),
-    }
-    if server.ongoing.is_some() || server.moving.is_some() || has_disks_at_work(server) {
-        return Ok(DeviceComparison::Suspect);
-    }
-    if is_suspended(server) {
-        return Ok(DeviceComparison::Suspect);
-    }
-    if !has_its_own_devices(server) {
-        return Ok(DeviceComparison::Right);
-    }
     let found = match found {
         // A missing guest gets its server's devices when it is created again.
         Err(DriverError::NoSuchGuest(_)) => return Ok(DeviceComparison::Right),
@@ -144,16 +177,41 @@ async fn compare(
         doubt(host, id, server, &found);
         return Ok(DeviceComparison::Right);
     }
+    abandon_swaps(driver, id, server).await?;
+    if found.are_of(server) {
+        return Ok(DeviceComparison::Right);
+    }
+    if !keeps_interfaces(context, id).await {
+        return Ok(DeviceComparison::Suspect);
+    }
+    let Ok(now) = context.gateway.look::<InstanceRoot>(&id).await else { return Ok(DeviceComparison::Suspect) };
+    let server = match comparable(now.alive(), host) {
+        Ok(server) => server,
+        Err(result) => return Ok(result),
+    };
     let right = compare_volumes(context, host, driver, id, server, &found).await?
         & compare_interfaces(context, host, driver, id, server, &found).await?;
     Ok(DeviceComparison::of(right))
 }
 
+/// The server as its actor has it now, if the guest can still be compared with it. Earlier changes of the guest may have
+/// taken long, so each change of a device asks again.
+async fn server_now(context: &HostContext, host: HostId, id: InstanceId) -> Option<Box<Alive>> {
+    if !keeps_interfaces(context, id).await {
+        return None;
+    }
+    let now = context.gateway.look::<InstanceRoot>(&id).await.ok()?;
+    comparable(now.alive(), host).ok()?;
+    match now {
+        Instance::Alive(server) => Some(server),
+        Instance::Absent | Instance::Deleted(_) => None,
+    }
+}
+
 /// Logs the volumes in which the guest differs from a server that another generation may have changed.
 fn doubt(host: HostId, id: InstanceId, server: &Alive, found: &FoundDevices) {
     let Some(found) = &found.volumes else { return };
-    let known = server.disks.iter().filter_map(|disk| disk.device.connection.as_ref());
-    let known: BTreeSet<String> = known.map(|connection| connection.disk_key().to_owned()).collect();
+    let known = volumes_of(server);
     if *found != known {
         let (guest, log) = (format!("{found:?}"), format!("{known:?}"));
         tracing::warn!(
@@ -162,6 +220,15 @@ fn doubt(host: HostId, id: InstanceId, server: &Alive, found: &FoundDevices) {
              both alone"
         );
     }
+}
+
+/// Ends copies of volumes that a process gave up while the host was away.
+async fn abandon_swaps(driver: &Arc<dyn Driver>, id: InstanceId, server: &Alive) -> DriverResult<()> {
+    let Some(volumes) = driver.volume_attachment() else { return Ok(()) };
+    for connection in server.disks.iter().filter_map(|disk| disk.device.connection.as_ref()) {
+        volumes.abandon_swap(id, connection.disk_key()).await?;
+    }
+    Ok(())
 }
 
 async fn compare_volumes(
@@ -173,23 +240,25 @@ async fn compare_volumes(
     found: &FoundDevices,
 ) -> DriverResult<bool> {
     let (Some(volumes), Some(found)) = (driver.volume_attachment(), &found.volumes) else { return Ok(true) };
-    let connected = server.disks.iter().filter_map(|disk| Some((&disk.device, disk.device.connection.as_ref()?)));
+    let known = volumes_of(server);
     let mut right = true;
-    for (_, connection) in connected.clone() {
-        // A process may have given up a swap of this volume while the host was away.
-        volumes.abandon_swap(id, connection.disk_key()).await?;
-    }
     // A foreign disk may have the device name of a missing disk, so foreign disks are detached first.
-    for key in found.iter().filter(|key| !connected.clone().any(|(_, connection)| connection.disk_key() == **key)) {
-        tracing::warn!(%host, server = %id, volume = key, "detaching a volume that is not the server's");
+    for key in found.difference(&known) {
         right = false;
-        volumes.detach_disk(id, key).await?;
+        if server_now(context, host, id).await.is_some_and(|now| !volumes_of(&now).contains(key)) {
+            tracing::warn!(%host, server = %id, volume = key, "detaching a volume that is not the server's");
+            volumes.detach_disk(id, key).await?;
+        }
     }
-    for (device, connection) in connected.clone().filter(|(_, connection)| !found.contains(connection.disk_key())) {
-        tracing::warn!(%host, server = %id, volume = connection.serial, "attaching a missing volume to a guest");
+    let connected = server.disks.iter().filter_map(|disk| Some((&disk.device, disk.device.connection.as_ref()?)));
+    for (device, connection) in connected.filter(|(_, connection)| !found.contains(connection.disk_key())) {
         right = false;
         let Ok(disk) = volume_disk(context.volumes.as_ref(), server, device, connection).await else { continue };
-        volumes.attach_disk(id, &disk).await?;
+        let now = server_now(context, host, id).await;
+        if now.is_some_and(|now| now.disks.iter().any(|disk| disk.device == *device)) {
+            tracing::warn!(%host, server = %id, volume = connection.serial, "attaching a missing volume to a guest");
+            volumes.attach_disk(id, &disk).await?;
+        }
     }
     Ok(right)
 }
@@ -220,18 +289,23 @@ async fn compare_interfaces(
     // A whole card has its own MAC address. It is in the guest as a device, and the guest keeps it.
     let is_card = |nic: &NicInfo| devices.iter().any(|device| device.port == nic.port && device.is_whole_card());
     for nic in missing.into_iter().filter(|nic| !is_card(nic)) {
-        tracing::warn!(%host, server = %id, port = %nic.port, "attaching a missing interface to a guest");
         right = false;
+        if server_now(context, host, id).await.is_none_or(|now| !now.nics.contains(nic)) {
+            continue;
+        }
+        tracing::warn!(%host, server = %id, port = %nic.port, "attaching a missing interface to a guest");
         if let Err(error) =
             guest::plug_in(context.networks.as_ref(), driver, id, server, (nic.clone(), devices.as_slice())).await
         {
             tracing::debug!(%host, server = %id, port = %nic.port, reason = error.fault().details, "attaching a missing interface failed, retrying");
         }
     }
-    for mac in found.iter().filter(|mac| !server.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(mac))) {
-        tracing::warn!(%host, server = %id, mac, "detaching an interface that is not the server's");
+    for mac in found.iter().filter(|mac| !has_interface(server, mac)) {
         right = false;
-        interfaces.detach_nic(id, mac).await?;
+        if server_now(context, host, id).await.is_some_and(|now| !has_interface(&now, mac)) {
+            tracing::warn!(%host, server = %id, mac, "detaching an interface that is not the server's");
+            interfaces.detach_nic(id, mac).await?;
+        }
     }
     Ok(right)
 }

@@ -127,13 +127,14 @@ async fn sweep(context: &ReconcileContext) -> usize {
     let needs = NeededImages::of(&context.views);
     let mut seen = BTreeSet::new();
     let mut caches = Vec::new();
+    let storages = context.fleet.storages();
     for member in context.fleet.members() {
         let up = context.views.hosts.read(|hosts| hosts.get(member.host).is_some_and(KnownHost::answers));
-        let Some(sharers) = context.fleet.sharers(member.host).filter(|_| up && !seen.contains(&member.host)) else {
+        let Some(sharers) = storages.get(&member.host).filter(|_| up && !seen.contains(&member.host)) else {
             continue;
         };
         let whole = member.driver.shared_storage().is_none_or(SharedStorage::shares_files);
-        let sharers = if whole { sharers } else { BTreeSet::from([member.host]) };
+        let sharers = if whole { BTreeSet::clone(sharers) } else { BTreeSet::from([member.host]) };
         // A host of another control plane may be about to use the image.
         let is_ours = |host: &KnownHost| !context.fleet.is_refused(&host.uri);
         if !context.views.hosts.read(|hosts| sharers.iter().all(|host| hosts.get(*host).is_some_and(is_ours))) {

@@ -3,7 +3,7 @@
 //!
 //! Two leaders at the same time would both drive each host. [`crate::coordination`] lists what else must not run twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronova_events::envelope::Meta;
@@ -143,11 +143,10 @@ fn publisher(contexts: &Contexts, options: NotificationOptions) -> NotificationP
 
 /// Records as down the hosts that are not configured any more, because they will never answer.
 async fn retire(context: &StepContext, drivers: &[Arc<dyn Driver>]) {
-    let configured = |uri: &str| drivers.iter().any(|driver| driver.uri() == uri);
-    let gone: Vec<HostId> = context
-        .views
-        .hosts
-        .read(|hosts| hosts.all().filter(|host| host.up && !configured(&host.uri)).map(|host| host.id).collect());
+    let configured: BTreeSet<&str> = drivers.iter().map(|driver| driver.uri()).collect();
+    let gone: Vec<HostId> = context.views.hosts.read(|hosts| {
+        hosts.all().filter(|host| host.up && !configured.contains(host.uri.as_str())).map(|host| host.id).collect()
+    });
     for host in gone {
         let down = HostCommand::ReportDown { reason: "it is not configured any more".to_owned() };
         if let Err(error) = context.gateway.send::<HostRoot>(&host, down, Meta::system("host-watch")).await {

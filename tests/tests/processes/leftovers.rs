@@ -285,6 +285,52 @@ async fn a_comparison_does_not_attach_a_device_that_a_process_detaches_meanwhile
     }
 }
 
+/// A guest lacks a device, and a process detaches the device from the server after the agent has read the read model.
+/// Another server may then have the volume.
+#[actix_rt::test]
+async fn a_missing_device_is_not_attached_after_its_server_has_lost_it() {
+    for attaches in [DriverCall::AttachNic, DriverCall::AttachDisk] {
+        let world = World::new(1);
+        let life = world.live(None, None).await;
+        life.hosts_up(1).await;
+        let id = subject();
+        built(&life, id).await;
+        life.attach_nic(id).await.unwrap();
+        life.settled().await;
+        life.volume_beside(id, 1).await;
+        life.attach(id, 1).await.unwrap();
+        life.settled().await;
+        let mac = life.instance_now(id).alive().unwrap().nics.last().unwrap().mac.clone();
+        life.stop().await;
+        let driver = world.fleet.drivers().remove(0);
+        match attaches {
+            DriverCall::AttachNic => driver.interfaces().unwrap().detach_nic(id, &mac).await.unwrap(),
+            _ => {
+                let volume = world.fleet.guests(0)[&id].volumes.first().unwrap().clone();
+                driver.volume_attachment().unwrap().detach_disk(id, &volume).await.unwrap();
+            }
+        }
+        world.brakes.hold("abandon_swap");
+        let life = world.live(None, None).await;
+        world.brakes.reached("abandon_swap").await;
+        let before = world.fleet.calls(attaches);
+        match attaches {
+            DriverCall::AttachNic => life.detach_nic(id).await.unwrap(),
+            _ => life.detach(id, 1).await.unwrap(),
+        }
+        life.settled().await;
+        world.brakes.release("abandon_swap");
+        compared(&world, &life, 2).await;
+        assert_eq!(
+            world.fleet.calls(attaches),
+            before,
+            "{attaches:?}: the guest got a device that its server has lost"
+        );
+        life.stop().await;
+        world.check().await;
+    }
+}
+
 /// No interface's port is released.
 struct KeptPorts;
 

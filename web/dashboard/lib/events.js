@@ -54,6 +54,15 @@ async function between(query, after, upTo, signal, most) {
   }
 }
 
+/** How far the clocks of the writers of a log may differ, in milliseconds. */
+const SKEW = 3_600_000;
+
+/** Whether the log up to a position is from before a time. The event that follows the position tells. */
+async function isBefore(end, since, signal) {
+  const page = await get(LOG, { signal, query: { after: end, limit: 1 } });
+  return page.events.length > 0 && Date.parse(page.events[0].recorded_at) < Date.parse(since) - SKEW;
+}
+
 /**
  * The newest events that match the filters, oldest first, until the moment of the time bar. Looks at the end of the log
  * first, and then at longer and longer parts before. Stops after about `most` events; `more` says whether older events
@@ -76,6 +85,7 @@ export async function newest(query, signal, most, onPage) {
     all = [...found, ...all];
     onPage?.(all);
     end = after;
+    if (query.since && end > 0 && await isBefore(end, query.since, signal)) return { events: all, more: false };
     // As long as the rest needs, if the log goes on with as many matching events.
     const rest = Math.ceil(((most - all.length) * span) / Math.max(1, found.length));
     span = Math.max(LOOK.first, Math.min(rest, span * LOOK.growth));

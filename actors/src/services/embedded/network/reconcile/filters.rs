@@ -15,7 +15,7 @@ use std::time::Instant;
 use chronova_events::envelope::Recorded;
 use chronova_events::host::{HostEvent, KnownHost};
 use chronova_events::ids::{HostId, InstanceId, PortId, SecurityGroupId};
-use chronova_events::instance::{Alive, InstanceEvent, OngoingTask, Phase};
+use chronova_events::instance::{Alive, Instance, InstanceEvent, OngoingTask, Phase};
 use chronova_events::network::{NetworkEvent, Port};
 use chronova_events::registry::Event;
 use chronova_events::security_group::SecurityGroupEvent;
@@ -244,16 +244,21 @@ impl GuestFilterReconciler<'_> {
         upkeep
     }
 
-    /// Whether the server is deleted or being deleted, or has moved to another host for good. Asks the server itself,
-    /// because the read models may lag behind a delete.
+    /// Whether the server is deleted or being deleted, or has moved to another host for good. A delete or move that has
+    /// removed a filter by now is in the log. So the read model is enough as soon as it has all events up to now. After a
+    /// start every guest is updated, and loading the actors of all servers would take longer.
     async fn has_left(&self, instance: InstanceId, host: HostId) -> bool {
-        match self.context.gateway.look::<InstanceRoot>(&instance).await {
-            Ok(server) => server.alive().is_none_or(|alive| {
+        let left = |server: &Instance| {
+            server.alive().is_none_or(|alive| {
                 let elsewhere = alive.placement.as_ref().is_none_or(|placed| placed.host != host);
                 is_being_deleted(alive) || (elsewhere && alive.moving.is_none())
-            }),
-            Err(_) => false,
+            })
+        };
+        let context = self.context;
+        if context.views.wait_for(context.log.head(), context.host_options.resync).await {
+            return context.views.servers.read(|servers| servers.get(instance).is_none_or(|row| left(&row.instance)));
         }
+        context.gateway.look::<InstanceRoot>(&instance).await.is_ok_and(|server| left(&server))
     }
 }
 

@@ -141,6 +141,11 @@ async fn ask(context: &ReconcileContext, unasked: &mut BTreeSet<String>, pending
 
 /// Whether the network is deleted in this log. A network that the log never had belongs to another control plane.
 async fn is_deleted(context: &ReconcileContext, network: NetworkId) -> Result<bool, StoreError> {
+    // A deletion that the read model lacks is still to come in the subscription of this reconciler. The stream of a
+    // network has the events of all its ports, and is read only if the read model does not have the network.
+    if context.views.networks.read(|view| view.network(network).is_some()) {
+        return Ok(false);
+    }
     let stream = StreamId::new(NetworkEvent::NOUN, network);
     let mut after = Revision::NONE;
     loop {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use chronova_events::ids::{HostId, VolumeId};
-use chronova_events::volume::Volume;
+use chronova_events::volume::{Volume, VolumeRecord};
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::volumes::{self, PoolVolumeOwner};
 
@@ -41,14 +41,20 @@ pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<
 
 /// Whether the volume does not need its data on `host`: it is deleted, is on another host, or could not be created. A
 /// volume that a process works on keeps its data. Storage that hosts share belongs to no single host.
+///
+/// Each sweep asks about all volumes of the host, and nearly all of them stay. So the volume's actor is asked only if the
+/// read model does not show that the data is needed. If the read model lags, the next sweep removes the data.
 async fn is_left(service: &EmbeddedVolumes, id: VolumeId, host: HostId, doubt: CopyDoubt) -> bool {
+    let is_spare = |record: &VolumeRecord| {
+        let is_at_rest = record.ongoing.is_none() && doubt.trusts(record.created_at);
+        is_at_rest && record.place.as_ref().is_none_or(|(at, _)| *at != host && !service.options.shared)
+    };
+    if service.views.volumes.read(|view| view.get(id)).is_some_and(|record| !is_spare(&record)) {
+        return false;
+    }
     match service.gateway.look::<VolumeRoot>(&id).await {
         Ok(Volume::Deleted) => true,
-        Ok(Volume::Here(record)) => {
-            let shared = service.options.shared;
-            let is_at_rest = record.ongoing.is_none() && doubt.trusts(record.created_at);
-            is_at_rest && record.place.as_ref().is_none_or(|(at, _)| *at != host && !shared)
-        }
+        Ok(Volume::Here(record)) => is_spare(&record),
         Ok(Volume::Unknown) | Err(_) => false,
     }
 }
