@@ -18,7 +18,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::access::LogUsers;
-use super::service::{self, ServedLog};
+use super::served::ServedLog;
+use super::service;
 use crate::tls::{TlsError, TlsFiles};
 
 /// The most concurrent calls of one connection. Subscriptions have a separate bound.
