@@ -4,7 +4,7 @@
 //! * [`wire`] has the messages. [`service`] routes calls to functions, and [`call`] serves a function as a call.
 //!   [`listener`] has the sockets, TLS and the bounds of connections. [`served`] has the state that all calls share.
 //! * [`access`] has the users and their rights. [`read`] and [`filter`] serve reads and subscriptions, and
-//!   [`links`] those of categories and types. [`append`] serves appends.
+//!   [`links`] those of categories and types. [`persistent`] serves persistent subscriptions, and [`append`] appends.
 //! * [`show`] renders events for clients. [`status`] maps errors to gRPC statuses.
 //!
 //! Invariants: nobody reads or appends without a credential. Only a Chronova process appends to Chronova's streams, and
@@ -24,6 +24,7 @@ mod call;
 mod filter;
 mod links;
 mod listener;
+mod persistent;
 mod read;
 mod served;
 mod service;

@@ -17,6 +17,7 @@ use tonic::{Code, Response, Status, Streaming};
 use super::access::LogUser;
 use super::append::{self, AppendRefusal, MAX_EVENTS};
 use super::call::{GrpcHandler, grpc};
+use super::persistent::{self, PersistentGroups};
 use super::read::{self, ReadResponses};
 use super::served::ServedLog;
 use super::wire::{
@@ -32,10 +33,11 @@ const SPOKEN_VERSION: &str = "23.10.0-chronova";
 const GUESS: Duration = Duration::from_millis(250);
 
 const STREAMS: &str = "/event_store.client.streams.Streams/";
+const PERSISTENT: &str = "/event_store.client.persistent_subscriptions.PersistentSubscriptions/";
 
 /// Answers one call that came in on `local`.
 pub(super) async fn answer<B>(
-    log: Arc<ServedLog>,
+    groups: Arc<PersistentGroups>,
     local: SocketAddr,
     request: http::Request<B>,
 ) -> http::Response<BoxBody>
@@ -44,6 +46,7 @@ where
     B::Error: Into<StdError> + Send,
 {
     let path = request.uri().path().to_owned();
+    let log = Arc::clone(groups.log());
     let limit = log.max_append_bytes;
     // Clients send this call before they send a credential. The answer may be given to anybody, because it does not
     // depend on the log.
@@ -55,6 +58,9 @@ where
         return Status::unauthenticated("the request needs a name and a password, or a bearer token").into_http();
     };
     tracing::debug!(target: "chronova_web::access", path, user = user.name, "called");
+    if let Some(method) = path.strip_prefix(PERSISTENT) {
+        return persistent_call(groups, method, user, request).await;
+    }
     match path.strip_prefix(STREAMS) {
         Some("Read") => {
             let call = GrpcHandler(move |request: ReadReq| {
@@ -91,6 +97,51 @@ where
     }
 }
 
+/// Answers a call of persistent subscriptions.
+async fn persistent_call<B>(
+    groups: Arc<PersistentGroups>,
+    method: &str,
+    user: LogUser,
+    request: http::Request<B>,
+) -> http::Response<BoxBody>
+where
+    B: Body + Send + 'static,
+    B::Error: Into<StdError> + Send,
+{
+    let limit = groups.log().max_append_bytes;
+    match method {
+        "Create" => {
+            let call = GrpcHandler(move |message| persistent::create(Arc::clone(&groups), user.clone(), message));
+            grpc(limit).unary(call, request).await
+        }
+        "Update" => {
+            let call = GrpcHandler(move |message| persistent::update(Arc::clone(&groups), user.clone(), message));
+            grpc(limit).unary(call, request).await
+        }
+        "Delete" => {
+            let call = GrpcHandler(move |message| persistent::delete(Arc::clone(&groups), user.clone(), message));
+            grpc(limit).unary(call, request).await
+        }
+        "GetInfo" => {
+            let call = GrpcHandler(move |message| persistent::info(Arc::clone(&groups), message));
+            grpc(limit).unary(call, request).await
+        }
+        "List" => {
+            let call = GrpcHandler(move |message| persistent::list(Arc::clone(&groups), message));
+            grpc(limit).unary(call, request).await
+        }
+        "ReplayParked" => {
+            let call = GrpcHandler(move |message| persistent::replay(Arc::clone(&groups), user.clone(), message));
+            grpc(limit).unary(call, request).await
+        }
+        "Read" => {
+            let call = GrpcHandler(move |messages| persistent::read(Arc::clone(&groups), user.clone(), messages));
+            grpc(limit).streaming(call, request).await
+        }
+        _ => Status::unimplemented(format!("{PERSISTENT}{method} is not supported")).into_http(),
+    }
+}
+
 fn user_of<B>(log: &ServedLog, request: &http::Request<B>) -> Option<LogUser> {
     let header = request.headers().get(http::header::AUTHORIZATION)?.to_str().ok()?;
     log.users.admit(header).cloned()
@@ -98,17 +149,26 @@ fn user_of<B>(log: &ServedLog, request: &http::Request<B>) -> Option<LogUser> {
 
 /// The features that clients may query; in lower case, as in EventStoreDB.
 fn supported() -> wire::SupportedMethods {
+    const TO_ALL: &[&str] = &["stream", "all"];
     let streams = "event_store.client.streams.streams";
-    let methods = [
-        ("read", streams),
-        ("append", streams),
-        ("batchappend", streams),
-        ("read", "event_store.client.gossip.gossip"),
+    let persistent = "event_store.client.persistent_subscriptions.persistentsubscriptions";
+    let methods: [(&str, &str, &[&str]); 11] = [
+        ("read", streams, &[]),
+        ("append", streams, &[]),
+        ("batchappend", streams, &[]),
+        ("read", "event_store.client.gossip.gossip", &[]),
+        ("create", persistent, TO_ALL),
+        ("update", persistent, TO_ALL),
+        ("delete", persistent, TO_ALL),
+        ("read", persistent, TO_ALL),
+        ("getinfo", persistent, TO_ALL),
+        ("list", persistent, TO_ALL),
+        ("replayparked", persistent, TO_ALL),
     ];
-    let method = |(method, service): (&str, &str)| wire::SupportedMethod {
+    let method = |(method, service, features): (&str, &str, &[&str])| wire::SupportedMethod {
         method_name: method.to_owned(),
         service_name: service.to_owned(),
-        features: Vec::new(),
+        features: features.iter().map(|feature| (*feature).to_owned()).collect(),
     };
     wire::SupportedMethods {
         methods: methods.into_iter().map(method).collect(),

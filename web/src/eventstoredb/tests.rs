@@ -30,7 +30,7 @@ fn users() -> LogUsers {
     LogUsers::parse(&["r:read:password-r".into(), "w:write:password-w".into(), "p:peer:password-p".into()]).unwrap()
 }
 
-fn user(right: LogRight) -> LogUser {
+pub(super) fn user(right: LogRight) -> LogUser {
     let password = match right {
         LogRight::Read => "password-r",
         LogRight::Write => "password-w",
@@ -39,7 +39,7 @@ fn user(right: LogRight) -> LogUser {
     users().admit(&format!("Bearer {password}")).unwrap().clone()
 }
 
-fn log(subscriptions: usize) -> (Arc<ServedLog>, watch::Sender<bool>) {
+pub(super) fn log(subscriptions: usize) -> (Arc<ServedLog>, watch::Sender<bool>) {
     let (ends, ended) = watch::channel(false);
     let log = ServedLog {
         store: MemoryStore::new(),
@@ -182,7 +182,7 @@ async fn links(log: &Arc<ServedLog>, name: &str, from: RevisionOption, backwards
 type Links = Option<Vec<(u64, String)>>;
 
 /// A log with an event of another category after each third event: positions 4, 8, 12, ...
-async fn two_categories(count: u64) -> (Arc<ServedLog>, watch::Sender<bool>) {
+pub(super) async fn two_categories(count: u64) -> (Arc<ServedLog>, watch::Sender<bool>) {
     let (log, ends) = log(2);
     for n in 0..count {
         for stream in [StreamId::new("process", "a"), StreamId::new("process", "b"), StreamId::new("process2", "a")] {
