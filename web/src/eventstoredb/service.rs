@@ -59,7 +59,7 @@ where
     };
     tracing::debug!(target: "chronova_web::access", path, user = user.name, "called");
     if let Some(method) = path.strip_prefix(PERSISTENT) {
-        return persistent_call(groups, method, user, request).await;
+        return Box::pin(persistent_call(groups, method, user, request)).await;
     }
     match path.strip_prefix(STREAMS) {
         Some("Read") => {

@@ -154,7 +154,10 @@ impl PersistentGroups {
         id: &PersistentGroupId,
         limit: Option<u64>,
     ) -> Result<(), Status> {
-        owned(&self.defined(&mut *self.known.lock().await).await?.0, user, id)?;
+        {
+            let mut known = self.known.lock().await;
+            owned(&self.defined(&mut known).await?.0, user, id)?;
+        }
         let (_, task) = self.open(id).await?;
         let (answer, begun) = oneshot::channel();
         task.send(GroupMessage::Replay { limit, answer }).await.map_err(|_| missing(id))?;

@@ -70,8 +70,10 @@ pub(super) async fn consume(
     let shown = ReadFormat { exact: user.right == LogRight::Peer, structured };
     let confirmation = Some(SubscriptionConfirmation { subscription_id: id.shown() });
     let state = Consumption { confirmation, deliveries, settling, links, shown, _place: place };
-    Ok(stream::try_unfold(state, |mut state| async move { Ok(state.next().await?.map(|answer| (answer, state))) })
-        .boxed())
+    Ok(stream::try_unfold(state, |mut state| async move {
+        Ok::<_, Status>(state.next().await?.map(|answer| (answer, state)))
+    })
+    .boxed())
 }
 
 /// The state of one consumer's call. When it is dropped, the task of the group takes the consumer's events back.
