@@ -21,7 +21,7 @@ use super::wire::{
 
 type GroupCallResult<Message> = Result<Response<Message>, Status>;
 
-pub(in super::super) async fn create(
+pub(in crate::eventstoredb) async fn create(
     groups: Arc<PersistentGroups>,
     user: LogUser,
     request: CreateGroupReq,
@@ -35,7 +35,7 @@ pub(in super::super) async fn create(
 }
 
 /// Changes the settings. A new start counts only if the group has no checkpoint yet. The filter stays.
-pub(in super::super) async fn update(
+pub(in crate::eventstoredb) async fn update(
     groups: Arc<PersistentGroups>,
     user: LogUser,
     request: CreateGroupReq,
@@ -47,7 +47,7 @@ pub(in super::super) async fn update(
     Ok(Response::new(Empty {}))
 }
 
-pub(in super::super) async fn delete(
+pub(in crate::eventstoredb) async fn delete(
     groups: Arc<PersistentGroups>,
     user: LogUser,
     request: DeleteGroupReq,
@@ -61,7 +61,7 @@ pub(in super::super) async fn delete(
     Ok(Response::new(Empty {}))
 }
 
-pub(in super::super) async fn info(
+pub(in crate::eventstoredb) async fn info(
     groups: Arc<PersistentGroups>,
     request: GroupInfoReq,
 ) -> GroupCallResult<GroupInfoResp> {
@@ -72,7 +72,7 @@ pub(in super::super) async fn info(
     Ok(Response::new(GroupInfoResp { subscription_info }))
 }
 
-pub(in super::super) async fn list(
+pub(in crate::eventstoredb) async fn list(
     groups: Arc<PersistentGroups>,
     request: ListGroupsReq,
 ) -> GroupCallResult<ListGroupsResp> {
@@ -91,7 +91,7 @@ pub(in super::super) async fn list(
     Ok(Response::new(ListGroupsResp { subscriptions }))
 }
 
-pub(in super::super) async fn replay(
+pub(in crate::eventstoredb) async fn replay(
     groups: Arc<PersistentGroups>,
     user: LogUser,
     request: ReplayParkedReq,

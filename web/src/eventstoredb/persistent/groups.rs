@@ -22,7 +22,7 @@ const MAX_GROUPS: usize = 128;
 const MAX_MESSAGES: usize = 64;
 
 /// The persistent subscriptions.
-pub(in super::super) struct PersistentGroups {
+pub(in crate::eventstoredb) struct PersistentGroups {
     log: Arc<ServedLog>,
     known: Mutex<KnownGroups>,
     tasks: SyncMutex<JoinSet<()>>,
@@ -43,16 +43,16 @@ struct KnownGroups {
 }
 
 impl PersistentGroups {
-    pub(in super::super) fn new(log: Arc<ServedLog>) -> Arc<Self> {
+    pub(in crate::eventstoredb) fn new(log: Arc<ServedLog>) -> Arc<Self> {
         Arc::new(Self { log, known: Mutex::default(), tasks: SyncMutex::default() })
     }
 
-    pub(in super::super) fn log(&self) -> &Arc<ServedLog> {
+    pub(in crate::eventstoredb) fn log(&self) -> &Arc<ServedLog> {
         &self.log
     }
 
     /// Waits for the last checkpoints, after the server was told to stop.
-    pub(in super::super) async fn stopped(&self) {
+    pub(in crate::eventstoredb) async fn stopped(&self) {
         let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         while tasks.join_next().await.is_some() {}
     }

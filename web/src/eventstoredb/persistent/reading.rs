@@ -21,10 +21,10 @@ use super::wire::{
     RetryCount, SKIP, STOP,
 };
 
-pub(in super::super) type GroupResponses = BoxStream<'static, Result<GroupReadResp, Status>>;
+pub(in crate::eventstoredb) type GroupResponses = BoxStream<'static, Result<GroupReadResp, Status>>;
 
 /// Starts the call of a consumer. Its first message has the options; the others settle events.
-pub(in super::super) async fn read(
+pub(in crate::eventstoredb) async fn read(
     groups: Arc<PersistentGroups>,
     user: LogUser,
     mut requests: Streaming<GroupReadReq>,

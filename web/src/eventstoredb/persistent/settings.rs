@@ -32,8 +32,9 @@ pub(super) struct PersistentGroupId {
 
 impl PersistentGroupId {
     pub(super) fn new(source: String, group: String) -> Result<Self, Status> {
-        if group.is_empty() {
-            return Err(Status::invalid_argument("a persistent subscription must have a group name"));
+        // The names of the group's streams are unique, because they contain this text once after the source.
+        if group.is_empty() || group.contains("::") {
+            return Err(Status::invalid_argument("a persistent subscription must have a group name without \"::\""));
         }
         if source.len() + group.len() > MAX_NAMES {
             return Err(Status::invalid_argument(format!(
