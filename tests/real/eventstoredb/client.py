@@ -236,10 +236,10 @@ shop.create_subscription_to_stream(**GROUP, resolve_links=True, max_checkpoint_c
 refused(AlreadyExistsError, shop.create_subscription_to_stream, **GROUP)
 
 
-def settle(count, parked=()):
+def settle(count, parked=(), group=GROUP):
     """Settles the next events of the group: parks some types, acknowledges the others."""
     types = []
-    with shop.read_subscription_to_stream(**GROUP, timeout=60) as events:
+    with shop.read_subscription_to_stream(**group, timeout=60) as events:
         for event in events:
             types.append(event.type)
             if event.type in parked:
@@ -275,6 +275,16 @@ ok("it goes on after its checkpoint, and replays what is parked")
 shop.delete_subscription(**GROUP)
 refused(NotFoundError, shop.get_subscription_info, **GROUP)
 ok("a deleted persistent subscription is gone")
+# again.py continues with this group after a restart.
+KEPT = {"group_name": "kept", "stream_name": "orders-1"}
+shop.create_subscription_to_stream(**KEPT, max_checkpoint_count=1, min_checkpoint_count=1)
+assert settle(2, group=KEPT) == ["OrderPlaced", "Paid"]
+for _ in range(300):
+    if shop.get_subscription_info(**KEPT).last_checkpointed_event_position == "1":
+        break
+    time.sleep(0.1)
+else:
+    raise AssertionError(shop.get_subscription_info(**KEPT))
 
 auditor.close()
 shop.close()

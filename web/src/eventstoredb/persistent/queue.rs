@@ -212,3 +212,70 @@ impl GroupQueue {
         self.settled = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use chronova_events::envelope::{Position, Revision, StreamId};
+    use chronova_events::store::conformance::event;
+    use chronova_events::store::memory::MemoryStore;
+    use chronova_events::store::{EventStore as _, Expected};
+
+    use super::super::settings::{GroupRecord, PersistentGroupId, PersistentSettings};
+    use super::super::wire::SettingsMessage;
+    use super::*;
+
+    fn first() -> GroupCheckpoint {
+        let message = SettingsMessage { consumer_strategy: "RoundRobin".to_owned(), ..SettingsMessage::default() };
+        GroupCheckpoint::first(&GroupRecord {
+            id: PersistentGroupId::new("a".to_owned(), "b".to_owned()).unwrap(),
+            key: Uuid::nil(),
+            owner: "u".to_owned(),
+            after: 3,
+            parked_before: 7,
+            filter: None,
+            settings: PersistentSettings::of(Some(message)).unwrap(),
+        })
+    }
+
+    #[tokio::test]
+    async fn the_checkpoint_is_before_the_first_unsettled_event() {
+        let store = MemoryStore::new();
+        store.append(&StreamId::new("a", "b"), Expected::Exact(Revision::NONE), vec![event("x")]).await.unwrap();
+        let recorded = store.read_all(Position::START, 1).await.unwrap().remove(0);
+        let mut queue = GroupQueue::new(first(), 1);
+        let place = |checkpoint: GroupCheckpoint| (checkpoint.settled, checkpoint.replayed);
+        let now = Instant::now();
+        assert_eq!(place(queue.checkpoint(first())), (3, 7));
+        let events = [4_u64, 6, 9].map(|at| (at, Uuid::from_u128(at.into()), Arc::clone(&recorded)));
+        queue.add(events, 12);
+        assert_eq!(place(queue.checkpoint(first())), (3, 7), "nothing is settled");
+        for _ in 0..3 {
+            let next = queue.take().unwrap();
+            queue.send(next, 1, now, None);
+        }
+        let settle = |queue: &mut GroupQueue, id| {
+            let taken = queue.take_from(1, Uuid::from_u128(id)).unwrap();
+            queue.settle(taken.place);
+        };
+        settle(&mut queue, 6);
+        assert_eq!(place(queue.checkpoint(first())), (3, 7));
+        settle(&mut queue, 4);
+        assert_eq!(place(queue.checkpoint(first())), (8, 7));
+        assert!(queue.take_from(2, Uuid::from_u128(9)).is_none(), "another consumer settles it");
+        settle(&mut queue, 9);
+        assert_eq!((place(queue.checkpoint(first())), queue.settled(), queue.sent_to(1)), ((12, 7), 3, 0));
+        queue.add_parked(9, None);
+        queue.add_parked(8, Some((Uuid::nil(), recorded)));
+        assert_eq!(place(queue.checkpoint(first())), (12, 7));
+        let parked = queue.take().unwrap();
+        queue.send(parked, 1, now, Some(Duration::ZERO));
+        assert!(queue.expire(now, |_| true).is_empty(), "the first attempt was the last");
+        let again = queue.take().unwrap();
+        queue.send(again, 1, now, None);
+        let spent = queue.expire(now, |_| false).remove(0);
+        queue.settle(spent.place);
+        assert_eq!(place(queue.checkpoint(first())), (12, 9));
+    }
+}
