@@ -55,3 +55,4 @@ echo "ok    the read models equal a rebuild"
 HOUSE=$!
 wait_for 60 curl -fsS -m 5 -o /dev/null "http://127.0.0.1:$PORT/healthz" 2>/dev/null || { echo "the control plane does not start again"; exit 1; }
 echo "ok    the control plane starts again"
+"$PYTHON" "$HERE/eventstoredb/again.py" || exit 1

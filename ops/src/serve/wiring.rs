@@ -127,7 +127,7 @@ impl ControlPlane {
             let parts = ServingParts::leading(&leader, services, &member, &targets);
             let index = IndexKeeper::start(audit_index::indexed(config, &member.log));
             let app = app(config, &targets, &member, parts, &event_log, index.log(), None)?;
-            let log_server = super::eventstoredb::open(config, event_log.store()).await?;
+            let log_server = super::eventstoredb::open(config, index.log()).await?;
             let retention = RetentionKeeper::start(config, &event_log);
             return Ok(Self { app, member, targets, leader: Some(leader), event_log, index, retention, log_server });
         };
@@ -156,7 +156,7 @@ impl ControlPlane {
         let (index, seat) = (self.index.log(), Some(cluster.leads()));
         self.app = app(config, &self.targets, &self.member, parts, &self.event_log, index, seat)?;
         self.leader = Some(leader);
-        self.log_server = super::eventstoredb::open(config, self.event_log.store()).await?;
+        self.log_server = super::eventstoredb::open(config, self.index.log()).await?;
         Ok(())
     }
 

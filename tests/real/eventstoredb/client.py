@@ -7,12 +7,14 @@ for each check that passes, and ends with an AssertionError at the first that fa
 import json
 import os
 import threading
+import time
 import urllib.request
 import uuid
 
 from kurrentdbclient import KurrentDBClient, NewEvent, StreamState
 from kurrentdbclient.exceptions import (
     AccessDeniedError,
+    AlreadyExistsError,
     FailedPreconditionError,
     KurrentDBClientError,
     NotFoundError,
@@ -211,6 +213,78 @@ ok("a subscription to a stream goes on after the revision it is given")
 again = list(auditor.read_all(commit_position=positions[0], limit=len(positions)))
 assert [event.id for event in again] == [event.id for event in seen]
 ok("what was followed is what is read")
+
+# ------------------------------------------------------------------------------------------- categories and types
+
+links = auditor.get_stream("$ce-host", resolve_links=True)
+assert [event.id for event in links][: len(hosts)] == [event.id for event in hosts]
+assert all(event.link.stream_position == event.commit_position for event in links)
+second = links[1].link.stream_position
+assert [e.id for e in auditor.get_stream("$ce-host", stream_position=second, resolve_links=True, limit=2)] == [e.id for e in links[1:3]]
+newest = auditor.get_stream("$ce-orders", backwards=True, resolve_links=True, limit=2)
+assert [event.type for event in newest] == ["Closed", "Sent"]
+built = auditor.get_stream("$et-instance.build_succeeded", resolve_links=True)
+assert {event.stream_name for event in built} == {f"instance-{server}" for server in made}, built
+refused(NotFoundError, auditor.get_stream, "$ce-nothing", resolve_links=True)
+ok("a category and a type are read as links, from both ends and from a revision")
+
+# ------------------------------------------------------------------------------------------- persistent subscriptions
+
+GROUP = {"group_name": "billing", "stream_name": "$ce-orders"}
+refused(AccessDeniedError, auditor.create_subscription_to_stream, **GROUP)
+shop.create_subscription_to_stream(**GROUP, resolve_links=True, max_checkpoint_count=1, min_checkpoint_count=1)
+refused(AlreadyExistsError, shop.create_subscription_to_stream, **GROUP)
+
+
+def settle(count, parked=(), group=GROUP):
+    """Settles the next events of the group: parks some types, acknowledges the others."""
+    types = []
+    with shop.read_subscription_to_stream(**group, timeout=60) as events:
+        for event in events:
+            types.append(event.type)
+            if event.type in parked:
+                events.nack(event, "park")
+            else:
+                events.ack(event)
+            if len(types) == count:
+                break
+    return types
+
+
+def settled(parked):
+    """Waits until nothing of the group is outstanding."""
+    for _ in range(300):
+        info = shop.get_subscription_info(**GROUP)
+        if info.outstanding_messages_count == 0 and info.parked_message_count == parked:
+            return
+        time.sleep(0.1)
+    raise AssertionError(info)
+
+
+assert settle(4, parked=("Paid",)) == ["OrderPlaced", "Paid", "Sent", "Closed"]
+settled(parked=1)
+ok("a persistent subscription on a category: acknowledged and parked")
+shop.append_to_stream("orders-2", current_version=StreamState.ANY, events=NewEvent("Reopened", b"{}"))
+assert settle(1) == ["Reopened"]
+settled(parked=1)
+shop.replay_parked_events(**GROUP)
+assert settle(1) == ["Paid"]
+settled(parked=0)
+assert [info.group_name for info in shop.list_subscriptions()] == ["billing"]
+ok("it goes on after its checkpoint, and replays what is parked")
+shop.delete_subscription(**GROUP)
+refused(NotFoundError, shop.get_subscription_info, **GROUP)
+ok("a deleted persistent subscription is gone")
+# again.py continues with this group after a restart.
+KEPT = {"group_name": "kept", "stream_name": "orders-1"}
+shop.create_subscription_to_stream(**KEPT, max_checkpoint_count=1, min_checkpoint_count=1)
+assert settle(2, group=KEPT) == ["OrderPlaced", "Paid"]
+for _ in range(300):
+    if shop.get_subscription_info(**KEPT).last_checkpointed_event_position == "1":
+        break
+    time.sleep(0.1)
+else:
+    raise AssertionError(shop.get_subscription_info(**KEPT))
 
 auditor.close()
 shop.close()

@@ -12,7 +12,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use super::access::{LogRight, LogUser};
-use super::service::ServedLog;
+use super::served::ServedLog;
 use super::status;
 use super::wire::{self, ExpectedRevision, ProposedMessage};
 

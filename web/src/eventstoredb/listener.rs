@@ -18,7 +18,9 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::access::LogUsers;
-use super::service::{self, ServedLog};
+use super::persistent::PersistentGroups;
+use super::served::ServedLog;
+use super::service;
 use crate::tls::{TlsError, TlsFiles};
 
 /// The most concurrent calls of one connection. Subscriptions have a separate bound.
@@ -61,6 +63,7 @@ pub struct LogServer {
     addresses: Vec<SocketAddr>,
     ends: watch::Sender<bool>,
     listeners: JoinSet<()>,
+    groups: Arc<PersistentGroups>,
 }
 
 impl LogServer {
@@ -73,6 +76,7 @@ impl LogServer {
     pub async fn stop(mut self) {
         self.ends.send_replace(true);
         while self.listeners.join_next().await.is_some() {}
+        self.groups.stopped().await;
     }
 }
 
@@ -97,15 +101,16 @@ pub async fn serve(
         subscriptions: Arc::new(Semaphore::new(options.max_subscriptions)),
         ends: ended,
     });
+    let groups = PersistentGroups::new(log);
     let places = Arc::new(Semaphore::new(options.max_connections));
     let (mut addresses, mut listeners) = (Vec::new(), JoinSet::new());
     for address in options.listen {
         let failed = |source| LogServerError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         addresses.push(listener.local_addr().map_err(failed)?);
-        listeners.spawn(accept(listener, tls.clone(), Arc::clone(&log), Arc::clone(&places)));
+        listeners.spawn(accept(listener, tls.clone(), Arc::clone(&groups), Arc::clone(&places)));
     }
-    Ok(LogServer { addresses, ends, listeners })
+    Ok(LogServer { addresses, ends, listeners, groups })
 }
 
 fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
@@ -115,9 +120,14 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
 }
 
 /// Accepts connections until the server stops, then waits for the open connections.
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<ServedLog>, places: Arc<Semaphore>) {
+async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    groups: Arc<PersistentGroups>,
+    places: Arc<Semaphore>,
+) {
     let mut connections = JoinSet::new();
-    let mut ending = log.ending();
+    let mut ending = groups.log().ending();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -138,9 +148,9 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<Served
             tracing::warn!(%peer, "refused a client of the log: the limit of connections is reached");
             continue;
         };
-        let (tls, log) = (tls.clone(), Arc::clone(&log));
+        let (tls, groups) = (tls.clone(), Arc::clone(&groups));
         connections.spawn(async move {
-            if let Err(error) = connection(stream, tls, log).await {
+            if let Err(error) = connection(stream, tls, groups).await {
                 tracing::debug!(%peer, error, "the connection of a client of the log ended");
             }
             drop(place);
@@ -149,14 +159,14 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<Served
     let _ = tokio::time::timeout(SHUTDOWN_GRACE, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, log: Arc<ServedLog>) -> Result<(), String> {
+async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, groups: Arc<PersistentGroups>) -> Result<(), String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let local = stream.local_addr().map_err(|error| error.to_string())?;
     match tls {
-        None => talk(stream, local, log).await,
+        None => talk(stream, local, groups).await,
         Some(tls) => {
             let accepted = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await;
-            talk(accepted.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?, local, log).await
+            talk(accepted.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?, local, groups).await
         }
     }
 }
@@ -164,12 +174,12 @@ async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, log: Arc<Served
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     local: SocketAddr,
-    log: Arc<ServedLog>,
+    groups: Arc<PersistentGroups>,
 ) -> Result<(), String> {
-    let mut ending = log.ending();
+    let mut ending = groups.log().ending();
     let service = service_fn(move |request| {
-        let log = Arc::clone(&log);
-        async move { Ok::<_, std::convert::Infallible>(service::answer(log, local, request).await) }
+        let groups = Arc::clone(&groups);
+        async move { Ok::<_, std::convert::Infallible>(service::answer(groups, local, request).await) }
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())

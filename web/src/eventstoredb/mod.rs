@@ -2,9 +2,9 @@
 //! clients for their language. Other programs may store their own events in the log.
 //!
 //! * [`wire`] has the messages. [`service`] routes calls to functions, and [`call`] serves a function as a call.
-//!   [`listener`] has the sockets, TLS and the bounds of connections.
-//! * [`access`] has the users and their rights. [`read`] and [`filter`] serve reads and subscriptions. [`append`]
-//!   serves appends.
+//!   [`listener`] has the sockets, TLS and the bounds of connections. [`served`] has the state that all calls share.
+//! * [`access`] has the users and their rights. [`read`] and [`filter`] serve reads and subscriptions, and
+//!   [`links`] those of categories and types. [`persistent`] serves persistent subscriptions, and [`append`] appends.
 //! * [`show`] renders events for clients. [`status`] maps errors to gRPC statuses.
 //!
 //! Invariants: nobody reads or appends without a credential. Only a Chronova process appends to Chronova's streams, and
@@ -22,8 +22,11 @@ mod access;
 mod append;
 mod call;
 mod filter;
+mod links;
 mod listener;
+mod persistent;
 mod read;
+mod served;
 mod service;
 mod show;
 mod status;

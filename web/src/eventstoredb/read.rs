@@ -1,4 +1,4 @@
-//! Reads and subscriptions: of one stream, or of the whole log.
+//! Reads and subscriptions: of one stream, of a link stream, or of the whole log.
 //!
 //! Clients rely on EventStoreDB's rules about the start of a read. A forward read includes the event at its start; a
 //! subscription does not. A backward read includes the event at a start revision, but not the event at a start
@@ -17,16 +17,14 @@ use tonic::Status;
 use super::access::{LogRight, LogUser};
 use super::append::stream_name;
 use super::filter::EventMatchFilter;
-use super::service::{ServedLog, ShutdownSignal};
+use super::links::{LinkReader, LinkStream};
+use super::served::{PAGE, ServedLog, ShutdownSignal};
 use super::show::{self, ReadFormat};
 use super::status;
 use super::wire::{
-    AllOption, BACKWARDS, Checkpoint, ReadContent, ReadCount, ReadFilter, ReadFrom, ReadOptions, ReadResp,
+    AllOption, BACKWARDS, Checkpoint, ReadContent, ReadCount, ReadEvent, ReadFilter, ReadFrom, ReadOptions, ReadResp,
     RevisionOption, Standing, StreamNotFound, SubscriptionConfirmation, UuidForm,
 };
-
-/// The number of events that are read at once.
-const PAGE: usize = 256;
 
 pub(super) type ReadResponses = BoxStream<'static, Result<ReadResp, Status>>;
 
@@ -55,6 +53,9 @@ pub(super) async fn read(
         (Some(ReadFrom::Stream(from)), Some(count)) => {
             let name = stream_name(from.stream_identifier)?;
             let at = from.revision.unwrap_or(RevisionOption::Start(super::wire::Empty {}));
+            if let Some(links) = LinkStream::parse(&name) {
+                return read_links(log, shown, (links, options.resolve_links), &at, backwards, &count).await;
+            }
             let stream = StreamId::from_stored(&name);
             match count {
                 ReadCount::Count(count) => {
@@ -95,9 +96,33 @@ pub(super) async fn read(
     }
 }
 
+/// Starts the read or subscription of a link stream. The flag says whether the client wants the events, too.
+async fn read_links(
+    log: Arc<ServedLog>,
+    shown: ReadFormat,
+    (links, resolved): (LinkStream, bool),
+    at: &RevisionOption,
+    backwards: bool,
+    count: &ReadCount,
+) -> Result<ReadResponses, Status> {
+    match count {
+        ReadCount::Count(count) => {
+            let reader = LinkReader::new(&log, links, at, backwards, *count).await?;
+            Ok(answers(EventRead { log, shown, source: EventSource::Links(reader, resolved), _place: None }))
+        }
+        ReadCount::Subscription(_) => {
+            let place = Some(log.subscription()?);
+            let follower = Box::new(LinkFollower::new(&log, links, at));
+            Ok(answers(EventRead { log, shown, source: EventSource::LinksLive(follower, resolved), _place: place }))
+        }
+    }
+}
+
 /// One item of the answer to a read.
 enum ReadItem {
     Event(Arc<Recorded>),
+    /// A link to this event.
+    Link(Arc<Recorded>),
     Other(ReadContent),
 }
 
@@ -112,8 +137,11 @@ struct EventRead {
 enum EventSource {
     Stream(StreamReader),
     All(AllReader),
+    /// The flag of a link stream says whether the client wants the events, too.
+    Links(LinkReader, bool),
     StreamLive(Box<StreamFollower>),
     AllLive(Box<AllFollower>),
+    LinksLive(Box<LinkFollower>, bool),
 }
 
 fn answers(reading: EventRead) -> ReadResponses {
@@ -123,6 +151,7 @@ fn answers(reading: EventRead) -> ReadResponses {
             if let Some(item) = page.pop_front() {
                 let answer = match item {
                     ReadItem::Event(event) => ReadContent::Event(show::event(&event, reading.shown)?),
+                    ReadItem::Link(event) => ReadContent::Event(reading.link(&event)?),
                     ReadItem::Other(content) => content,
                 };
                 return Ok(Some((ReadResp { content: Some(answer) }, (reading, page))));
@@ -136,14 +165,32 @@ fn answers(reading: EventRead) -> ReadResponses {
     .boxed()
 }
 
+impl EventRead {
+    fn link(&self, event: &Recorded) -> Result<ReadEvent, Status> {
+        let (name, resolved) = match &self.source {
+            EventSource::Links(reader, resolved) => (reader.links.name(), *resolved),
+            EventSource::LinksLive(follower, resolved) => (follower.links.name(), *resolved),
+            _ => return show::event(event, self.shown),
+        };
+        show::linked(event, name, resolved, self.shown)
+    }
+}
+
 impl EventSource {
     /// The next items, possibly an empty list; `None` at the end.
     async fn next(&mut self, log: &ServedLog) -> Result<Option<Vec<ReadItem>>, Status> {
         match self {
             Self::Stream(reader) => reader.next(log).await,
             Self::All(reader) => reader.next(log).await,
+            Self::Links(reader, _) => {
+                if reader.ends_as_missing() {
+                    return Ok(Some(vec![not_found(&StreamId::from_stored(reader.links.name()))]));
+                }
+                Ok(reader.next(log).await?.map(|page| page.into_iter().map(ReadItem::Link).collect()))
+            }
             Self::StreamLive(follower) => follower.next(log).await.map(Some),
             Self::AllLive(follower) => follower.next(log).await.map(Some),
+            Self::LinksLive(follower, _) => follower.next(log).await.map(Some),
         }
     }
 }
@@ -205,8 +252,7 @@ impl StreamReader {
         if !self.found {
             self.found = true;
             self.left = 0;
-            let stream_identifier = Some(show::stream(&self.stream));
-            return Ok(Some(vec![ReadItem::Other(ReadContent::StreamNotFound(StreamNotFound { stream_identifier }))]));
+            return Ok(Some(vec![not_found(&self.stream)]));
         }
         let limit = at_most(self.left);
         if limit == 0 || self.backwards && self.at == Revision::NONE {
@@ -290,6 +336,11 @@ impl StreamFollower {
     }
 }
 
+fn not_found(stream: &StreamId) -> ReadItem {
+    let stream_identifier = Some(show::stream(stream));
+    ReadItem::Other(ReadContent::StreamNotFound(StreamNotFound { stream_identifier }))
+}
+
 fn confirmation() -> ReadItem {
     let subscription_id = uuid::Uuid::new_v4().to_string();
     ReadItem::Other(ReadContent::Confirmation(SubscriptionConfirmation { subscription_id }))
@@ -301,6 +352,54 @@ async fn newest(live: &mut Subscription, ending: &mut ShutdownSignal) -> Result<
     tokio::select! {
         batch = live.next() => batch.map_err(|error| status::of_store(&error)),
         () = ending.wait() => Err(status::ending()),
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------ link streams
+
+struct LinkFollower {
+    links: LinkStream,
+    at: Position,
+    live: Subscription,
+    phase: ReadPhase,
+    ending: ShutdownSignal,
+}
+
+impl LinkFollower {
+    fn new(log: &ServedLog, links: LinkStream, at: &RevisionOption) -> Self {
+        let at = match at {
+            RevisionOption::Revision(revision) => Position(*revision),
+            RevisionOption::Start(_) => Position::START,
+            RevisionOption::End(_) => log.store.head(),
+        };
+        Self { links, at, live: log.store.subscribe(at), phase: ReadPhase::Confirm, ending: log.ending() }
+    }
+
+    async fn next(&mut self, log: &ServedLog) -> Result<Vec<ReadItem>, Status> {
+        match self.phase {
+            ReadPhase::Confirm => {
+                self.phase = ReadPhase::CatchUp;
+                Ok(vec![confirmation()])
+            }
+            ReadPhase::CatchUp => {
+                let page = self.links.page(log, self.at).await?;
+                if page.until > self.at {
+                    self.at = page.until;
+                    tokio::task::yield_now().await;
+                    return Ok(page.events.into_iter().map(ReadItem::Link).collect());
+                }
+                self.phase = ReadPhase::Live;
+                self.live = log.store.subscribe(self.at);
+                let stream_revision = (self.at != Position::START).then_some(self.at.0);
+                let standing = Standing { timestamp: Some(show::now(log)), stream_revision, position: None };
+                Ok(vec![ReadItem::Other(ReadContent::CaughtUp(standing))])
+            }
+            ReadPhase::Live => {
+                let mut batch = newest(&mut self.live, &mut self.ending).await?;
+                batch.retain(|event| self.links.has(event));
+                Ok(batch.into_iter().map(ReadItem::Link).collect())
+            }
+        }
     }
 }
 

@@ -5,21 +5,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronova_events::clock::Clock;
-use chronova_events::envelope::{Revision, StreamId};
-use chronova_events::store::{Appended, EventStore};
+use chronova_events::envelope::Revision;
+use chronova_events::store::Appended;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use prost::Message as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tonic::body::BoxBody;
 use tonic::codegen::{Body, StdError, http};
 use tonic::{Code, Response, Status, Streaming};
 
-use super::access::{LogUser, LogUsers};
+use super::access::LogUser;
 use super::append::{self, AppendRefusal, MAX_EVENTS};
 use super::call::{GrpcHandler, grpc};
+use super::persistent::{self, PersistentGroups};
 use super::read::{self, ReadResponses};
+use super::served::ServedLog;
 use super::wire::{
     self, AppendContent, AppendPosition, AppendReq, AppendResp, AppendResult, AppendSuccess, BatchAppendReq,
     BatchAppendResp, BatchExpected, BatchResult, CurrentRevision, Empty, ExpectedRevision, ProposedMessage, ReadReq,
@@ -32,68 +32,12 @@ const SPOKEN_VERSION: &str = "23.10.0-chronova";
 /// The delay after a wrong credential, so that guessing is slow.
 const GUESS: Duration = Duration::from_millis(250);
 
-/// The state that all calls share.
-pub(super) struct ServedLog {
-    pub(super) store: Arc<dyn EventStore>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) users: LogUsers,
-    pub(super) max_append_bytes: usize,
-    pub(super) subscriptions: Arc<Semaphore>,
-    pub(super) ends: watch::Receiver<bool>,
-}
-
-/// Tells when the server stops.
-pub(super) struct ShutdownSignal(watch::Receiver<bool>);
-
-impl ShutdownSignal {
-    pub(super) async fn wait(&mut self) {
-        // An error means that the server was dropped, so it has stopped, too.
-        let _ = self.0.wait_for(|ended| *ended).await;
-    }
-}
-
-impl ServedLog {
-    pub(super) fn ending(&self) -> ShutdownSignal {
-        ShutdownSignal(self.ends.clone())
-    }
-
-    pub(super) fn subscription(&self) -> Result<OwnedSemaphorePermit, Status> {
-        Arc::clone(&self.subscriptions)
-            .try_acquire_owned()
-            .map_err(|_| Status::resource_exhausted("the limit of subscriptions is reached"))
-    }
-
-    /// The newest revision of a stream. The store only reads forwards, so this is a binary search. Revisions have no
-    /// gaps.
-    pub(super) async fn last_revision(&self, stream: &StreamId) -> Result<Revision, Status> {
-        let exists = async |revision: u64| -> Result<bool, Status> {
-            let found = self.store.read_stream(stream, Revision(revision - 1), 1).await;
-            Ok(!found.map_err(|error| status::of_store(&error))?.is_empty())
-        };
-        if !exists(1).await? {
-            return Ok(Revision::NONE);
-        }
-        let (mut there, mut step) = (1_u64, 1_u64);
-        while exists(there + step).await? {
-            there += step;
-            step *= 2;
-        }
-        // Invariant of the search: the newest revision is at least `there` and less than `there + step`.
-        while step > 1 {
-            step /= 2;
-            if exists(there + step).await? {
-                there += step;
-            }
-        }
-        Ok(Revision(there))
-    }
-}
-
 const STREAMS: &str = "/event_store.client.streams.Streams/";
+const PERSISTENT: &str = "/event_store.client.persistent_subscriptions.PersistentSubscriptions/";
 
 /// Answers one call that came in on `local`.
 pub(super) async fn answer<B>(
-    log: Arc<ServedLog>,
+    groups: Arc<PersistentGroups>,
     local: SocketAddr,
     request: http::Request<B>,
 ) -> http::Response<BoxBody>
@@ -102,6 +46,7 @@ where
     B::Error: Into<StdError> + Send,
 {
     let path = request.uri().path().to_owned();
+    let log = Arc::clone(groups.log());
     let limit = log.max_append_bytes;
     // Clients send this call before they send a credential. The answer may be given to anybody, because it does not
     // depend on the log.
@@ -113,6 +58,9 @@ where
         return Status::unauthenticated("the request needs a name and a password, or a bearer token").into_http();
     };
     tracing::debug!(target: "chronova_web::access", path, user = user.name, "called");
+    if let Some(method) = path.strip_prefix(PERSISTENT) {
+        return Box::pin(persistent_call(groups, method, user, request)).await;
+    }
     match path.strip_prefix(STREAMS) {
         Some("Read") => {
             let call = GrpcHandler(move |request: ReadReq| {
@@ -149,6 +97,51 @@ where
     }
 }
 
+/// Answers a call of persistent subscriptions.
+async fn persistent_call<B>(
+    groups: Arc<PersistentGroups>,
+    method: &str,
+    user: LogUser,
+    request: http::Request<B>,
+) -> http::Response<BoxBody>
+where
+    B: Body + Send + 'static,
+    B::Error: Into<StdError> + Send,
+{
+    let limit = groups.log().max_append_bytes;
+    match method {
+        "Create" => {
+            let call = GrpcHandler(move |message| persistent::create(Arc::clone(&groups), user.clone(), message));
+            grpc(limit).unary(call, request).await
+        }
+        "Update" => {
+            let call = GrpcHandler(move |message| persistent::update(Arc::clone(&groups), user.clone(), message));
+            grpc(limit).unary(call, request).await
+        }
+        "Delete" => {
+            let call = GrpcHandler(move |message| persistent::delete(Arc::clone(&groups), user.clone(), message));
+            grpc(limit).unary(call, request).await
+        }
+        "GetInfo" => {
+            let call = GrpcHandler(move |message| persistent::info(Arc::clone(&groups), message));
+            grpc(limit).unary(call, request).await
+        }
+        "List" => {
+            let call = GrpcHandler(move |message| persistent::list(Arc::clone(&groups), message));
+            grpc(limit).unary(call, request).await
+        }
+        "ReplayParked" => {
+            let call = GrpcHandler(move |message| persistent::replay(Arc::clone(&groups), user.clone(), message));
+            grpc(limit).unary(call, request).await
+        }
+        "Read" => {
+            let call = GrpcHandler(move |messages| persistent::read(Arc::clone(&groups), user.clone(), messages));
+            grpc(limit).streaming(call, request).await
+        }
+        _ => Status::unimplemented(format!("{PERSISTENT}{method} is not supported")).into_http(),
+    }
+}
+
 fn user_of<B>(log: &ServedLog, request: &http::Request<B>) -> Option<LogUser> {
     let header = request.headers().get(http::header::AUTHORIZATION)?.to_str().ok()?;
     log.users.admit(header).cloned()
@@ -156,17 +149,26 @@ fn user_of<B>(log: &ServedLog, request: &http::Request<B>) -> Option<LogUser> {
 
 /// The features that clients may query; in lower case, as in EventStoreDB.
 fn supported() -> wire::SupportedMethods {
+    const TO_ALL: &[&str] = &["stream", "all"];
     let streams = "event_store.client.streams.streams";
-    let methods = [
-        ("read", streams),
-        ("append", streams),
-        ("batchappend", streams),
-        ("read", "event_store.client.gossip.gossip"),
+    let persistent = "event_store.client.persistent_subscriptions.persistentsubscriptions";
+    let methods: [(&str, &str, &[&str]); 11] = [
+        ("read", streams, &[]),
+        ("append", streams, &[]),
+        ("batchappend", streams, &[]),
+        ("read", "event_store.client.gossip.gossip", &[]),
+        ("create", persistent, TO_ALL),
+        ("update", persistent, TO_ALL),
+        ("delete", persistent, TO_ALL),
+        ("read", persistent, TO_ALL),
+        ("getinfo", persistent, TO_ALL),
+        ("list", persistent, TO_ALL),
+        ("replayparked", persistent, TO_ALL),
     ];
-    let method = |(method, service): (&str, &str)| wire::SupportedMethod {
+    let method = |(method, service, features): (&str, &str, &[&str])| wire::SupportedMethod {
         method_name: method.to_owned(),
         service_name: service.to_owned(),
-        features: Vec::new(),
+        features: features.iter().map(|feature| (*feature).to_owned()).collect(),
     };
     wire::SupportedMethods {
         methods: methods.into_iter().map(method).collect(),

@@ -1,12 +1,15 @@
 //! Renders events, positions and times for clients.
 
 use chronova_events::envelope::{Position, Recorded, StreamId};
-use chronova_events::store::eventstoredb::form::EventStoreDbEvent;
+use chronova_events::store::eventstoredb::form::{BINARY, EventStoreDbEvent};
 use tonic::Status;
 use uuid::Uuid;
 
-use super::service::ServedLog;
+use super::served::ServedLog;
 use super::wire;
+
+/// The type of links, as in EventStoreDB.
+pub(super) const LINK: &str = "$>";
 
 /// The formats that a client requests.
 #[derive(Debug, Clone, Copy)]
@@ -69,4 +72,47 @@ pub(super) fn event(recorded: &Recorded, shown: ReadFormat) -> Result<wire::Read
     };
     let position = Some(wire::EventPosition::Commit(at.commit_position));
     Ok(wire::ReadEvent { event: Some(event), link: None, position })
+}
+
+/// An event of a link stream. `resolved` clients get the event itself with the link, others the link alone.
+pub(super) fn linked(
+    recorded: &Recorded,
+    stream: &str,
+    resolved: bool,
+    shown: ReadFormat,
+) -> Result<wire::ReadEvent, Status> {
+    let link = link(recorded, stream, shown);
+    if resolved {
+        return Ok(wire::ReadEvent { link: Some(link), ..event(recorded, shown)? });
+    }
+    let position = Some(wire::EventPosition::Commit(recorded.position.0));
+    Ok(wire::ReadEvent { event: Some(link), link: None, position })
+}
+
+/// The id of a link, which is the same in every read.
+pub(super) fn link_id(recorded: &Recorded, stream: &str) -> Uuid {
+    Uuid::new_v5(&recorded.id.0, stream.as_bytes())
+}
+
+/// The data of a link to this event.
+pub(super) fn link_data(recorded: &Recorded) -> String {
+    format!("{}@{}", recorded.revision.0.saturating_sub(1), recorded.stream)
+}
+
+fn link(recorded: &Recorded, stream: &str, shown: ReadFormat) -> wire::RecordedEvent {
+    let created = recorded.recorded_at.0.saturating_mul(10).to_string();
+    let metadata = [("type", LINK.to_owned()), ("content-type", BINARY.to_owned()), ("created", created)];
+    let at = position(recorded.position);
+    wire::RecordedEvent {
+        id: Some(uuid(link_id(recorded, stream), shown.structured)),
+        stream_identifier: Some(wire::StreamIdentifier {
+            stream_name: bytes::Bytes::copy_from_slice(stream.as_bytes()),
+        }),
+        stream_revision: recorded.position.0,
+        prepare_position: at.prepare_position,
+        commit_position: at.commit_position,
+        metadata: metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        custom_metadata: bytes::Bytes::new(),
+        data: link_data(recorded).into(),
+    }
 }

@@ -17,7 +17,7 @@ use tonic::Code;
 use super::access::{LogRight, LogUser, LogUsers};
 use super::append::{AppendRefusal, append};
 use super::read::read;
-use super::service::ServedLog;
+use super::served::ServedLog;
 use super::show;
 use super::wire::{
     AllOption, AllOptions, BACKWARDS, Empty, ExpectedRevision, FilterExpression, FilterOptions, FilterSubject,
@@ -30,7 +30,7 @@ fn users() -> LogUsers {
     LogUsers::parse(&["r:read:password-r".into(), "w:write:password-w".into(), "p:peer:password-p".into()]).unwrap()
 }
 
-fn user(right: LogRight) -> LogUser {
+pub(super) fn user(right: LogRight) -> LogUser {
     let password = match right {
         LogRight::Read => "password-r",
         LogRight::Write => "password-w",
@@ -39,7 +39,7 @@ fn user(right: LogRight) -> LogUser {
     users().admit(&format!("Bearer {password}")).unwrap().clone()
 }
 
-fn log(subscriptions: usize) -> (Arc<ServedLog>, watch::Sender<bool>) {
+pub(super) fn log(subscriptions: usize) -> (Arc<ServedLog>, watch::Sender<bool>) {
     let (ends, ended) = watch::channel(false);
     let log = ServedLog {
         store: MemoryStore::new(),
@@ -154,6 +154,100 @@ async fn reads_of_the_log_return_the_requested_events() {
             );
         }
     }
+}
+
+/// The revisions of the links in a read, with the streams of their events; `None` for a missing stream.
+async fn links(log: &Arc<ServedLog>, name: &str, from: RevisionOption, backwards: bool, count: u64) -> Links {
+    let options = options(of_stream(name, from), backwards, ReadCount::Count(count));
+    let options = ReadOptions { resolve_links: true, ..options };
+    let mut answers = read(Arc::clone(log), &user(LogRight::Read), Some(options)).await.unwrap();
+    let mut links = Vec::new();
+    while let Some(answer) = answers.next().await {
+        match answer.unwrap().content.unwrap() {
+            ReadContent::Event(event) => {
+                let (link, event) = (event.link.unwrap(), event.event.unwrap());
+                assert_eq!((link.commit_position, &link.metadata["type"]), (event.commit_position, &"$>".to_owned()));
+                let stream = event.stream_identifier.unwrap().stream_name;
+                let stream = String::from_utf8(stream.to_vec()).unwrap();
+                assert_eq!(link.data, format!("{}@{stream}", event.stream_revision));
+                links.push((link.stream_revision, stream));
+            }
+            ReadContent::StreamNotFound(_) => return None,
+            other => panic!("{other:?} in a read"),
+        }
+    }
+    Some(links)
+}
+
+type Links = Option<Vec<(u64, String)>>;
+
+/// A log with an event of another category after each third event: positions 4, 8, 12, ...
+pub(super) async fn two_categories(count: u64) -> (Arc<ServedLog>, watch::Sender<bool>) {
+    let (log, ends) = log(2);
+    for n in 0..count {
+        for stream in [StreamId::new("process", "a"), StreamId::new("process", "b"), StreamId::new("process2", "a")] {
+            log.store.append(&stream, Expected::Any, vec![event(n.to_string())]).await.unwrap();
+        }
+        log.store.append(&StreamId::new("orders", n), Expected::Any, vec![event("x")]).await.unwrap();
+    }
+    (log, ends)
+}
+
+#[tokio::test]
+async fn a_category_is_read_as_links_in_both_directions() {
+    let (log, _ends) = two_categories(300).await;
+    let all: Vec<_> = (0..300_u64).map(|n| (4 * (n + 1), format!("orders-{n}"))).collect();
+    let read = async |from, backwards, count| links(&log, "$ce-orders", from, backwards, count).await.unwrap();
+    assert_eq!(read(RevisionOption::Start(Empty {}), false, u64::MAX).await, all);
+    assert_eq!(read(RevisionOption::End(Empty {}), false, 9).await, []);
+    let reversed: Vec<_> = all.iter().rev().cloned().collect();
+    assert_eq!(read(RevisionOption::End(Empty {}), true, u64::MAX).await, reversed);
+    assert_eq!(read(RevisionOption::Start(Empty {}), true, 9).await, all[..1]);
+    // A revision between two links counts as the next link, or backwards as the last.
+    for (revision, index) in [(8, 1), (7, 1), (5, 1)] {
+        assert_eq!(read(RevisionOption::Revision(revision), false, 2).await, all[index..index + 2], "from {revision}");
+    }
+    for (revision, last) in [(8, 1), (11, 1), (12, 2)] {
+        let wanted: Vec<_> = all[..=last].iter().rev().cloned().collect();
+        assert_eq!(read(RevisionOption::Revision(revision), true, 9).await, wanted, "to {revision}");
+    }
+    for missing in ["$ce-nothing", "$ce-process-a", "$ce-", "$ce-orders*", "$et-Nothing"] {
+        assert_eq!(links(&log, missing, RevisionOption::Start(Empty {}), false, 9).await, None, "{missing}");
+    }
+    let types = links(&log, "$et-process.step_undone", RevisionOption::End(Empty {}), true, 2).await.unwrap();
+    assert_eq!(types.iter().map(|(revision, _)| *revision).collect::<Vec<_>>(), [1200, 1199]);
+}
+
+#[tokio::test]
+async fn a_category_without_resolved_links_is_the_links_alone() {
+    let (log, _ends) = two_categories(1).await;
+    let options = options(of_stream("$ce-orders", RevisionOption::Start(Empty {})), false, ReadCount::Count(u64::MAX));
+    let mut answers = read(Arc::clone(&log), &user(LogRight::Read), Some(options)).await.unwrap();
+    let Some(ReadContent::Event(read)) = answers.next().await.unwrap().unwrap().content else { panic!() };
+    let link = read.event.unwrap();
+    assert_eq!((read.link, link.stream_revision, &*link.data), (None, 4, b"0@orders-0".as_slice()));
+    assert_eq!(link.stream_identifier.unwrap().stream_name, "$ce-orders");
+    assert!(answers.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_category_is_followed_live_after_the_given_revision() {
+    let (log, _ends) = two_categories(3).await;
+    let options = subscription(of_stream("$ce-orders", RevisionOption::Revision(4)));
+    let mut answers = read(Arc::clone(&log), &user(LogRight::Read), Some(options)).await.unwrap();
+    let mut next = async || answers.next().await.unwrap().unwrap().content.unwrap();
+    assert!(matches!(next().await, ReadContent::Confirmation(_)));
+    for revision in [8, 12] {
+        let ReadContent::Event(read) = next().await else { panic!() };
+        assert_eq!(read.event.unwrap().stream_revision, revision);
+    }
+    let ReadContent::CaughtUp(standing) = next().await else { panic!() };
+    assert_eq!(standing.stream_revision, Some(12));
+    for stream in ["process", "orders"] {
+        log.store.append(&StreamId::new(stream, "new"), Expected::Any, vec![event("x")]).await.unwrap();
+    }
+    let ReadContent::Event(read) = next().await else { panic!() };
+    assert_eq!(read.event.unwrap().data, "0@orders-new");
 }
 
 fn subscription(from: ReadFrom) -> ReadOptions {

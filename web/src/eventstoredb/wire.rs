@@ -9,7 +9,9 @@ macro_rules! messages {
     ($( $(#[$doc:meta])* $name:ident { $( $(#[$field_meta:meta])* $field:ident : $ty:ty ),* $(,)? } )+) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq, ::prost::Message)]
-        pub(super) struct $name { $( $(#[$field_meta])* pub(super) $field: $ty, )* }
+        pub(in crate::eventstoredb) struct $name {
+            $( $(#[$field_meta])* pub(in crate::eventstoredb) $field: $ty, )*
+        }
     )+};
 }
 
@@ -18,9 +20,11 @@ macro_rules! choices {
     ($( $(#[$doc:meta])* $name:ident { $( $(#[$variant_meta:meta])* $variant:ident($ty:ty) ),+ $(,)? } )+) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq, ::prost::Oneof)]
-        pub(super) enum $name { $( $(#[$variant_meta])* $variant($ty), )+ }
+        pub(in crate::eventstoredb) enum $name { $( $(#[$variant_meta])* $variant($ty), )+ }
     )+};
 }
+
+pub(super) use {choices, messages};
 
 // ---------------------------------------------------------------------------------------- event_store.client (shared)
 

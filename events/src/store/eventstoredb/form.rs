@@ -301,8 +301,8 @@ pub struct EventLocation {
     pub created: Timestamp,
 }
 
-/// The kind of all events of other programs.
-const OUTSIDE: &str = "external.recorded";
+/// The kind of all events of other programs. Their own type is in the payload.
+pub const OUTSIDE: &str = "external.recorded";
 
 fn external(recorded: &Recorded) -> Result<Option<ExternalRecorded>, DecodeError> {
     if &*recorded.kind != OUTSIDE {
