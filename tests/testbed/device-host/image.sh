@@ -61,6 +61,7 @@ PermitRootLogin prohibit-password
 PasswordAuthentication no
 UsePAM no
 UseDNS no
+Subsystem sftp internal-sftp
 MaxStartups 200
 MaxSessions 200
 C
