@@ -184,7 +184,16 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             locked.release().await;
             exit
         }
-        OperatorCommand::Inspect(args) => inspect::run(&args, &*place.read().await?, now, out).await,
+        // The plans of the reconcilers need the read models, and no search.
+        OperatorCommand::Inspect(args) if args.is_about_reconcilers() => {
+            inspect::run(&args, &*place.read().await?, now, out).await
+        }
+        OperatorCommand::Inspect(args) => {
+            let log = audit::index::extended(place.read().await?, data.index()).await;
+            let exit = inspect::run(&args, &*log, now, out).await;
+            audit::index::mend(&log).await;
+            exit
+        }
         OperatorCommand::Verify(args) => verify::run(&args, place, out).await,
         OperatorCommand::LogCopy(args) => {
             log_copy::run(&args, place.in_database("log copy")?, &data.keys(), out).await?;
