@@ -1,6 +1,6 @@
 //! A guest as its host has it defined. A new log learns from it which guests a lost log had.
 //!
-//! A definition does not tell everything about a server. What it does not tell is `None` here, and never a default.
+//! A definition does not tell everything about a server. A missing part is `None` here, and never a default.
 
 use std::collections::BTreeSet;
 
@@ -37,11 +37,11 @@ pub struct FoundGuest {
     pub has_config_drive: bool,
     pub volumes: Vec<FoundVolume>,
     pub nics: Vec<FoundNic>,
-    /// What the guest has that its definition does not tell completely: words of this file.
+    /// The parts of the guest that its definition does not tell completely: words of this file.
     pub beyond: BTreeSet<&'static str>,
 }
 
-/// What the metadata element of a definition tells about the server.
+/// The content of the metadata element of a definition: facts about the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefinitionMetadata {
     pub display_name: String,
@@ -141,7 +141,7 @@ impl DefinitionMetadata {
 }
 
 impl FoundVolume {
-    /// What identifies the disk in its guest; see [`chronova_events::instance::disk_key`].
+    /// The key that identifies the disk in its guest; see [`chronova_events::instance::disk_key`].
     pub fn key(&self) -> &str {
         let name = self.place.as_ref().map_or("", |(_, volume)| volume.as_str());
         chronova_events::instance::disk_key(name, &self.serial)

@@ -59,7 +59,7 @@ async fn add_flavor(world: &World, memory_mib: u64) {
     world.log.append(&FlavorRoot::stream(&FlavorCatalogueId), Expected::Any, vec![event]).await.unwrap();
 }
 
-/// What the definitions do not tell: the content of the image.
+/// The facts that the definitions do not tell: the content of the image.
 fn told() -> AdoptionFacts {
     let image = OneImage::snapshot();
     let told = ToldImage {

@@ -1,4 +1,4 @@
-//! What definitions do not tell, as the operator tells it: a file in YAML or JSON.
+//! The facts that definitions do not tell, as the operator tells them: a file in YAML or JSON.
 
 use std::collections::BTreeMap;
 use std::path::Path;

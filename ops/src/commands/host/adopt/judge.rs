@@ -369,7 +369,7 @@ fn state(guest: &FoundGuest) -> (AdoptedState, Power) {
     }
 }
 
-/// The request that would have built the guest. What nobody knows is as if nobody had requested it.
+/// The request that would have built the guest. Unknown parts are as if nobody had requested them.
 fn request(
     guest: &FoundGuest,
     (metadata, told): (&DefinitionMetadata, &ToldServer),

@@ -1,8 +1,8 @@
 //! `chronova host adopt`: takes over the guests that run on hosts, for a log that does not know them.
 //!
 //! A log may be lost with all its backups while the hosts go on. The command reads how the guests of a host are defined.
-//! It records each guest as a server, with its host, its allocations, its disks and its interfaces. What a definition
-//! does not tell, the operator tells in a file. Nothing on the hosts changes, because the command only reads there.
+//! It records each guest as a server, with its host, its allocations, its disks and its interfaces. The operator tells
+//! the rest in a file. Nothing on the hosts changes, because the command only reads there.
 //!
 //! Like `chronova adopt`, the command is complete or does nothing: one obstacle stops it, unless the operator leaves the
 //! guest out. Without `--write` it only reports. A repetition skips the guests that the log knows.
@@ -71,7 +71,7 @@ pub struct HostAdoptArgs {
     pub place: ConfigPaths,
 }
 
-/// What the operator and the configuration decide about an adoption of guests.
+/// The decisions of the operator and of the configuration about an adoption of guests.
 #[derive(Debug, Clone, Default)]
 pub struct GuestAdoptionChoices {
     pub facts: AdoptionFacts,
@@ -82,7 +82,7 @@ pub struct GuestAdoptionChoices {
     pub servers: ServerOptions,
 }
 
-/// What a host tells about itself.
+/// The answer of a host about itself.
 struct AnsweredHost {
     uri: String,
     host: HostId,
