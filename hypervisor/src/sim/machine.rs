@@ -12,9 +12,9 @@ use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use super::definitions::SimDefinitions;
 use super::faults::{Chance, DriverCall, Effect, FaultPlan, SLOW};
 pub use super::guest::SimGuest;
-use super::guest_definitions::SimDefinitions;
 use super::journal::{Journal, SimChange};
 use super::uri::SimUri;
 use super::volumes::SimPool;

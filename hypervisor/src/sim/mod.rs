@@ -12,6 +12,7 @@
 mod agent;
 mod console;
 mod core_only;
+mod definitions;
 mod devices;
 mod disk_transfer;
 mod emulated_tpm;

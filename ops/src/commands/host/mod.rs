@@ -68,7 +68,12 @@ pub enum HostSubcommand {
         access: CloudAccess,
     },
     /// Take over the guests on hosts, for a log that does not know them because the log that built them is lost.
-    Adopt(adopt::HostAdoptArgs),
+    Adopt {
+        #[command(flatten)]
+        args: adopt::HostAdoptArgs,
+        #[command(flatten)]
+        place: ConfigPaths,
+    },
     /// Ask hosts what their guests can have; the hosts need not be configured or registered. Needs no server.
     Check {
         /// libvirt URIs; by default the hosts of `[chronova] hypervisors`.
@@ -104,8 +109,7 @@ pub enum HostSubcommand {
 impl HostSubcommand {
     pub fn place(&self) -> &ConfigPaths {
         match self {
-            Self::Adopt(args) => &args.place,
-            Self::Check { place, .. } | Self::Claim { place, .. } => place,
+            Self::Adopt { place, .. } | Self::Check { place, .. } | Self::Claim { place, .. } => place,
             Self::List { access, .. }
             | Self::Show { access, .. }
             | Self::Add { access, .. }
@@ -159,7 +163,7 @@ const POLL_EVERY: Duration = Duration::from_millis(250);
 /// Runs the command.
 pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     match command {
-        HostSubcommand::Adopt(args) => adopt::run(args, config, out),
+        HostSubcommand::Adopt { args, .. } => adopt::run(args, config, out),
         HostSubcommand::Check { uri, .. } => check::run(uri, config, out),
         HostSubcommand::Claim { uri, .. } => claim::run(uri, config, out),
         HostSubcommand::List { form, access } => list(&OperatorClient::open(config, access)?, *form, out),

@@ -133,7 +133,7 @@ impl GuestJudge<'_> {
         if fixed.is_empty() {
             fixed = self.reserved(network, mac);
         }
-        self.embedded(host, guest, of, nic, ((port, network), &told, &fixed))
+        self.embedded(host, guest, of, nic, ((port, network), &told, fixed.as_slice()))
     }
 
     /// The addresses that the host's DHCP server has for the MAC.

@@ -36,8 +36,8 @@ use super::super::adopt::{AdoptedThing, AdoptionReport, ReportForm};
 use super::super::{CommandFailure, Exit, LogPlace};
 use super::check::ask;
 use super::claim;
-use crate::cli::ConfigPaths;
 use crate::config::Config;
+use crate::config::account::HasAccount as _;
 use judge::{AdoptableGuest, GuestJudge};
 use write::GuestWriter;
 
@@ -67,8 +67,6 @@ pub struct HostAdoptArgs {
     /// The form of the report.
     #[arg(long, value_enum, default_value_t = ReportForm::Table)]
     pub output: ReportForm,
-    #[command(flatten)]
-    pub place: ConfigPaths,
 }
 
 /// The decisions of the operator and of the configuration about an adoption of guests.
