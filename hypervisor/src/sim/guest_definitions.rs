@@ -37,10 +37,8 @@ impl SimMachine {
         (found.power, found.saved) = (guest.power, guest.saved);
         found.volumes.retain(|volume| guest.volumes.contains(volume.key()));
         found.nics.retain(|nic| guest.nics.contains(&nic.mac));
-        let is_known = |mac: &String| found.nics.iter().any(|nic| nic.mac == *mac);
-        let later: Vec<FoundNic> =
-            guest.nics.iter().filter(|mac| !is_known(mac)).map(|mac| FoundNic::unnamed(mac)).collect();
-        found.nics.extend(later);
+        let known: BTreeSet<String> = found.nics.iter().map(|nic| nic.mac.clone()).collect();
+        found.nics.extend(guest.nics.difference(&known).map(|mac| FoundNic::unnamed(mac)));
         found
     }
 
