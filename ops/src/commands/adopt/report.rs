@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
+use chronova_web::audit::line::printable;
 use serde_json::{Value, json};
 
 /// The things of a cloud that are judged one by one.
@@ -173,10 +174,10 @@ impl AdoptionReport {
         writeln!(out, "{:<13} {:<36} {:<24} VERDICT", "WHAT", "ID", "NAME")?;
         for ((thing, id), judged) in &self.things {
             let verdict = Self::verdict(judged);
-            writeln!(out, "{:<13} {id:<36} {:<24} {}", thing.word(), judged.name, verdict.word())?;
+            writeln!(out, "{:<13} {id:<36} {:<24} {}", thing.word(), printable(&judged.name), verdict.word())?;
             for finding in &judged.findings {
                 let way = if finding.way_out.is_empty() { String::new() } else { format!("; {}", finding.way_out) };
-                writeln!(out, "{:<13} - {}{way}", "", finding.reason)?;
+                writeln!(out, "{:<13} - {}{way}", "", printable(&finding.reason))?;
             }
         }
         for id in self.unknown() {

@@ -1,9 +1,9 @@
-//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks, claims and
-//! adopts hosts without the server.
+//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks hosts, claims them
+//! and adopts their guests without the server.
 //!
 //! Ending the command does not cancel the drain. The command waits for a server that is restarting. Exit status: 0 the
-//! host is empty, or the command does not wait; 1 servers stay on it, the drain was cancelled, or a host failed its
-//! check or its claim; 2 the command failed.
+//! host is empty, or the command does not wait; 1 servers stay on it, the drain was cancelled, a host failed its check
+//! or its claim, or something is in the way of an adoption; 2 the command failed.
 
 pub mod adopt;
 mod check;
