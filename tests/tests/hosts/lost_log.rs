@@ -1,6 +1,6 @@
 //! The log is lost with its backups, and the hosts go on. A new log leaves their guests alone, and can take them over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronova::commands::adopt::AdoptionVerdict;
@@ -19,6 +19,7 @@ use chronova_events::network::{NetworkCreated, NetworkSettings, ProviderAttribut
 use chronova_events::store::faulty::FuseStore;
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::{EventStore, Expected};
+use chronova_hypervisor::guest::FilterSpec;
 use chronova_hypervisor::sim::SimGuest;
 use chronova_tests::services::OneImage;
 use chronova_tests::world::{Life, Setting, World};
@@ -256,16 +257,31 @@ async fn on_an_embedded_network() -> (World, NicInfo) {
     (world, nic)
 }
 
+/// The networks, filters and cached images of the first host.
+#[derive(Debug, Clone, PartialEq)]
+struct HostSurroundings {
+    networks: BTreeSet<NetworkId>,
+    filters: BTreeMap<String, FilterSpec>,
+    images: BTreeSet<String>,
+}
+
+fn surroundings(world: &World) -> HostSurroundings {
+    let fleet = &world.fleet;
+    HostSurroundings { networks: fleet.networks(0), filters: fleet.filters(0), images: fleet.images(0) }
+}
+
 /// The hosts tell networks, ports and addresses to the embedded network service of the new log.
 #[actix_rt::test]
 async fn networks_and_ports_come_back_from_the_hosts() {
     let (old, nic) = on_an_embedded_network().await;
     let world = under_a_new_log(&old);
+    let (around, before) = (surroundings(&world), guests(&world));
+    assert!(!around.filters.is_empty() && around.networks.contains(&NETWORK) && !around.images.is_empty());
     let life = embedded(&world).await;
+    resynced(&world, &life, 3).await;
     life.stop().await;
+    assert_eq!((surroundings(&world), guests(&world)), (around.clone(), before.clone()));
     add_flavor(&world, 128).await;
-    let (filters, before) = (world.fleet.filters(0), guests(&world));
-    assert!(!filters.is_empty());
     let mut choices = GuestAdoptionChoices { facts: told(), ..GuestAdoptionChoices::default() };
     let adoption = judged(&world, &choices).await;
     assert_eq!(adoption.report().reasons(&NETWORK.to_string()), ["the log does not have it"]);
@@ -285,7 +301,7 @@ async fn networks_and_ports_come_back_from_the_hosts() {
     let found = nics(&life).remove(0);
     assert_eq!((found.port, found.network, &found.mac), (nic.port, NETWORK, &nic.mac));
     assert_eq!((&found.network_label, &found.fixed_ips), (&nic.network_label, &nic.fixed_ips));
-    assert_eq!((world.fleet.filters(0), guests(&world)), (filters, before), "the guest or its filter changed");
+    assert_eq!((surroundings(&world), guests(&world)), (around, before), "the guest or its surroundings changed");
     for (action, status) in [(PowerAction::Stop, "SHUTOFF"), (PowerAction::Start, "ACTIVE")] {
         life.power(id(1), action).await.unwrap();
         life.settled().await;
