@@ -184,9 +184,10 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             locked.release().await;
             exit
         }
-        // The plans of the reconcilers need the read models, and no search.
-        OperatorCommand::Inspect(args) if args.is_about_reconcilers() => {
-            inspect::run(&args, &*place.read().await?, now, out).await
+        OperatorCommand::Inspect(mut args) if args.is_about_reconcilers() => {
+            let store = place.read().await?;
+            args.rules = args.rules.with(data.checkpoints(&*store)?);
+            inspect::run(&args, &*store, now, out).await
         }
         OperatorCommand::Inspect(args) => {
             let log = audit::index::extended(place.read().await?, data.index()).await;

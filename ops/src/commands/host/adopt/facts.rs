@@ -142,7 +142,8 @@ mod tests {
         let facts = read(&told).unwrap();
         let server: InstanceId = id.parse().unwrap();
         assert_eq!(facts.servers[&server].host.as_deref(), Some("h2"));
-        let image = facts.images[&id.parse().unwrap()].snapshot(id.parse().unwrap());
+        let image: ImageId = id.parse().unwrap();
+        let image = facts.images[&image].snapshot(image);
         assert_eq!((image.size, image.virtual_size), (4, 4));
         assert_eq!(facts.interfaces["fa:16:3e:00:00:02"].addresses, ["10.0.0.2/24"]);
         assert!(read("servers:\n  web: {}\n").is_err(), "a name is no id");
