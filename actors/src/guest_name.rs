@@ -39,6 +39,17 @@ impl NameTemplate {
             TemplateField::Uuid => format!("{before}{server}{after}"),
         }
     }
+
+    /// The number in `name`; `None`: the name is not of this template, or the template has no number.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        let digits = name.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
+        let number = match self.field {
+            TemplateField::Decimal { .. } => digits.parse().ok()?,
+            TemplateField::Hexadecimal { .. } => u64::from_str_radix(digits, 16).ok()?,
+            TemplateField::Uuid => return None,
+        };
+        (self.fill(InstanceId(uuid::Uuid::nil()), number) == name).then_some(number)
+    }
 }
 
 impl Default for NameTemplate {
@@ -103,6 +114,17 @@ mod tests {
         assert_eq!(name("guest-%(uuid)s", 7), "guest-00000000-0000-0000-0000-000000000007");
         assert_eq!(name("plain-", 7), "plain-7");
         assert_eq!(NameTemplate::default(), "instance-%08x".parse().unwrap());
+    }
+
+    #[test]
+    fn a_name_of_the_template_tells_its_number() {
+        let number = |template: &str, name: &str| template.parse::<NameTemplate>().unwrap().number(name);
+        assert_eq!(number("instance-%08x", "instance-000000ff"), Some(255));
+        assert_eq!(number("vm%d.cloud", "vm7.cloud"), Some(7));
+        for other in ["instance-ff", "instance-000000FF", "instance-0000000g", "stray-7", "instance-+00000ff"] {
+            assert_eq!(number("instance-%08x", other), None, "{other}");
+        }
+        assert_eq!(number("guest-%(uuid)s", "guest-00000000-0000-0000-0000-000000000007"), None);
     }
 
     #[test]

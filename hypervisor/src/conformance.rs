@@ -5,6 +5,7 @@
 
 mod agent;
 mod copies;
+mod definitions;
 mod image_cache;
 mod moves;
 mod owner_mark;
@@ -106,6 +107,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> CheckOutcome {
     trial.owner().await?;
     let mut signals = trial.connected().await?;
     trial.spawn(&guest).await?;
+    trial.definitions(&guest).await?;
     trial.used_image(guest.instance).await?;
     trial.diagnostics(&guest).await?;
     trial.interfaces(&guest).await?;

@@ -19,9 +19,9 @@ use futures::Stream;
 
 pub use crate::answer::{ByteStream, DriverError, DriverResult};
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
-    LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
-    VirtualNetworks, VolumeAttachment, VolumeStore,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, GuestDefinitions, ImageCache,
+    InterfaceAttachment, LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension,
+    Troubleshooting, VirtualNetworks, VolumeAttachment, VolumeStore,
 };
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState};
 
@@ -128,6 +128,9 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
     fn guest_agent(&self) -> Option<&dyn GuestAgent> {
+        None
+    }
+    fn guest_definitions(&self) -> Option<&dyn GuestDefinitions> {
         None
     }
     fn image_cache(&self) -> Option<&dyn ImageCache> {

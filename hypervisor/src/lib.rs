@@ -15,6 +15,7 @@ pub mod cpus;
 pub mod domain_xml;
 pub mod driver;
 pub mod firmware;
+pub mod found;
 pub mod guest;
 pub mod iso9660;
 #[cfg(feature = "libvirt")]

@@ -11,6 +11,7 @@ use chronova::commands::{Exit, audit, inspect, rebuild};
 use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
 use chronova_events::instance::{self, InstanceEvent};
 use chronova_events::sealed::keys::KeyRing;
+use chronova_events::store::audit_index::{IndexOptions, IndexProgress, IndexedLog};
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::{EventStore, Expected};
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
@@ -213,6 +214,31 @@ async fn inspect_takes_processes_hosts_and_requests() {
     expectorate::assert_contents("tests/golden/inspect_host.txt", &host);
     let (_, request) = inspected(&store, &["request", WEB_REQUEST], false).await;
     expectorate::assert_contents("tests/golden/inspect_request.txt", &request);
+}
+
+/// `chronova inspect` finds events by the index that a running server keeps. The history is the same without it.
+#[tokio::test]
+async fn inspect_tells_the_same_by_the_index() {
+    let store = filled().await;
+    let folder = tempfile::tempdir().unwrap();
+    let log = Arc::clone(&store) as Arc<dyn EventStore>;
+    let indexed = IndexedLog::new(log, folder.path().join("log.db.index"), IndexOptions { part: 8, block: 32 });
+    while let IndexProgress::Behind(_) = indexed.extend().await.unwrap() {}
+    let subjects: [&[&str]; 6] = [
+        &["web-1"],
+        &["db"],
+        &["process", "0000a001-"],
+        &["host", "h1"],
+        &["request", WEB_REQUEST],
+        &["scheduling", WEB],
+    ];
+    for words in subjects {
+        let subject = words.iter().map(ToString::to_string).collect();
+        let args = inspect::InspectArgs { subject, ..inspect::InspectArgs::default() };
+        let mut out = Vec::new();
+        inspect::run(&args, &*indexed, NOW, &mut out).await.unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), inspected(&store, words, false).await.1, "{words:?}");
+    }
 }
 
 /// A host reports another name after its machine was renamed.

@@ -21,11 +21,12 @@ use chronova_hypervisor::capability::owner_mark::HostOwner;
 use chronova_hypervisor::capability::storage_cleanup::Leftover;
 use chronova_hypervisor::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent};
 use chronova_hypervisor::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
-    LiveMigration, Needed as _, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
-    VirtualNetworks, VolumeAttachment, VolumeStore,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, GuestDefinitions, ImageCache,
+    InterfaceAttachment, LiveMigration, Needed as _, OwnerMark, Redefinition, SharedStorage, StorageCleanup,
+    Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment, VolumeStore,
 };
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
+use chronova_hypervisor::found::FoundGuest;
 use chronova_hypervisor::guest::{
     Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageFormat, ImageRef,
     NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
@@ -317,6 +318,7 @@ impl Driver for Gate {
         disk_transfer: DiskTransfer,
         emulated_tpm: EmulatedTpm,
         guest_agent: GuestAgent,
+        guest_definitions: GuestDefinitions,
         image_cache: ImageCache,
         interfaces: InterfaceAttachment,
         live_migration: LiveMigration,
@@ -359,6 +361,16 @@ impl GuestAgent for Gate {
     }
     async fn thaw(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, guest_agent, thaw(instance))
+    }
+}
+
+#[async_trait]
+impl GuestDefinitions for Gate {
+    async fn found_guests(&self) -> DriverResult<Vec<FoundGuest>> {
+        gated!(self, guest_definitions, found_guests())
+    }
+    async fn found_networks(&self) -> DriverResult<Vec<NetworkSpec>> {
+        gated!(self, guest_definitions, found_networks())
     }
 }
 

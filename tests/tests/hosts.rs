@@ -6,6 +6,8 @@
 mod copies;
 #[path = "hosts/host_gate.rs"]
 mod host_gate;
+#[path = "hosts/lost_log.rs"]
+mod lost_log;
 #[path = "hosts/options.rs"]
 mod options;
 #[path = "hosts/timeouts.rs"]

@@ -115,7 +115,7 @@ fn disks_of(mapped: &BlockDevicesMapped, instance: InstanceId) -> BlockDevicesMa
 }
 
 /// A display name as a hostname (RFC 952 and 1123, at most 63 characters), as Nova makes it.
-fn hostname(name: &str, instance: InstanceId) -> String {
+pub fn hostname(name: &str, instance: InstanceId) -> String {
     let mut text: String = name
         .chars()
         .map(|c| if matches!(c, ' ' | '_' | '.') { '-' } else { c })

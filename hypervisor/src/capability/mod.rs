@@ -12,6 +12,7 @@ pub mod device_locations;
 pub mod disk_transfer;
 pub mod emulated_tpm;
 pub mod guest_agent;
+pub mod guest_definitions;
 pub mod image_cache;
 pub mod interfaces;
 pub mod live_migration;
@@ -33,6 +34,7 @@ pub use device_locations::DeviceLocations;
 pub use disk_transfer::DiskTransfer;
 pub use emulated_tpm::EmulatedTpm;
 pub use guest_agent::GuestAgent;
+pub use guest_definitions::GuestDefinitions;
 pub use image_cache::ImageCache;
 pub use interfaces::InterfaceAttachment;
 pub use live_migration::LiveMigration;
@@ -105,6 +107,7 @@ capabilities! {
     DiskTransfer: DiskTransfer, disk_transfer, "move disks between hosts";
     EmulatedTpm: EmulatedTpm, emulated_tpm, "give guests an emulated TPM";
     GuestAgent: GuestAgent, guest_agent, "reach the agent inside a guest";
+    GuestDefinitions: GuestDefinitions, guest_definitions, "tell how its guests are defined";
     ImageCache: ImageCache, image_cache, "manage its image cache";
     InterfaceAttachment: InterfaceAttachment, interfaces, "attach or detach interfaces",
         traits "COMPUTE_NET_ATTACH_INTERFACE" "COMPUTE_NET_ATTACH_INTERFACE_WITH_TAG";

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 mod encryption;
 mod foreign;
+mod found;
 mod hardware_wishes;
 mod limits;
 mod mdevs;

@@ -12,9 +12,9 @@ use super::host::LibvirtDriver;
 use super::storage::{self, HostStorage};
 use super::{capabilities, definition, domain, managed_save, watch};
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
-    LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
-    VirtualNetworks, VolumeAttachment, VolumeStore, offers,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, GuestDefinitions, ImageCache,
+    InterfaceAttachment, LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension,
+    Troubleshooting, VirtualNetworks, VolumeAttachment, VolumeStore, offers,
 };
 use crate::domain_xml::HostFacts;
 use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
@@ -156,6 +156,7 @@ impl Driver for LibvirtDriver {
         disk_transfer: DiskTransfer,
         emulated_tpm: EmulatedTpm,
         guest_agent: GuestAgent,
+        guest_definitions: GuestDefinitions,
         image_cache: ImageCache,
         interfaces: InterfaceAttachment,
         live_migration: LiveMigration,

@@ -13,6 +13,7 @@
 //! | `storage`, `sparse` | the back ends of guests' disks; streams with holes |
 //! | `network`, `nwfilter`, `virtual_networks` | virtual networks; packet filters; the driver's calls on both |
 //! | `domain`, `definition`, `redefinition` | a guest's domain; its disks, files and definition; another definition |
+//! | `guest_definitions` | how guests and networks are defined |
 //! | `guest_requests`, `agent` | requests to a guest that take time; the agent in a guest |
 //! | `volumes` | the volume service's volumes |
 //! | `snapshot`, `disk_snapshots` | copies of a guest's root disk; the driver's calls on them |
@@ -65,6 +66,7 @@ mod emulated_tpm;
 mod error;
 mod events;
 mod gates;
+mod guest_definitions;
 mod guest_requests;
 mod host;
 mod images;

@@ -4,6 +4,8 @@
 //! overlapping addresses cannot be on one host. IPv6 addresses come from router advertisements. The bridge has the
 //! gateway's address. Without a gateway it has the subnet's last host address, and DHCP announces no router.
 
+mod read_back;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -342,6 +344,17 @@ pub(super) fn list(connect: &Connect) -> DriverResult<BTreeSet<NetworkId>> {
         }
     }
     Ok(found)
+}
+
+/// Our networks on the host, as they are defined.
+pub(super) fn found_all(connect: &Connect) -> DriverResult<Vec<NetworkSpec>> {
+    let mut all = Vec::new();
+    for id in list(connect)? {
+        let Some(network) = lookup(connect, id)? else { continue };
+        let xml = network.xml_desc(0).during(CALL)?;
+        all.push(read_back::spec(&xml, id).ok_or_else(|| bad("a network that can be read", &xml))?);
+    }
+    Ok(all)
 }
 
 /// The source address of a guest that has no address yet.

@@ -12,6 +12,7 @@ use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use super::definitions::SimDefinitions;
 use super::faults::{Chance, DriverCall, Effect, FaultPlan, SLOW};
 pub use super::guest::SimGuest;
 use super::journal::{Journal, SimChange};
@@ -55,6 +56,7 @@ pub(super) struct SimMachine {
     /// The content of small images that this process uploaded.
     pub(super) image_content: BTreeMap<String, Bytes>,
     pub(super) networks: BTreeSet<NetworkId>,
+    pub(super) definitions: SimDefinitions,
     /// The logs that drive the machine, by installation.
     pub(super) owners: BTreeMap<uuid::Uuid, HostOwner>,
     pub(super) filters: BTreeSet<String>,
@@ -102,6 +104,7 @@ impl SimMachine {
             bases: BTreeMap::new(),
             image_content: BTreeMap::new(),
             networks: BTreeSet::new(),
+            definitions: SimDefinitions::default(),
             owners: BTreeMap::new(),
             filters: BTreeSet::new(),
             volumes: SimPool::default(),
@@ -191,6 +194,7 @@ impl SimMachine {
             }
             SimChange::Undefine(instance) => {
                 self.guests.remove(instance);
+                self.definitions.drop_guest(*instance);
                 self.with_tpm.remove(instance);
                 self.tpms.remove(instance);
                 self.copies.retain(|(of, _)| of != instance);
@@ -362,6 +366,7 @@ impl SimMachine {
             disk_gib: disk.into(),
             name: spec.domain_name.clone(),
         })?;
+        self.definitions.keep_guest(spec);
         self.pin(instance, &spec.pinning);
         self.pass(instance, &spec.devices);
         self.give_mdevs(instance, &spec.mdevs);

@@ -12,12 +12,14 @@
 mod agent;
 mod console;
 mod core_only;
+mod definitions;
 mod devices;
 mod disk_transfer;
 mod emulated_tpm;
 mod faults;
 mod fleet;
 mod guest;
+mod guest_definitions;
 mod image_caches;
 mod journal;
 mod live_migration;
@@ -61,9 +63,9 @@ use tracing::field::Empty;
 
 use self::machine::SimMachine;
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
-    LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
-    VirtualNetworks, VolumeAttachment, VolumeStore, offers,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, GuestDefinitions, ImageCache,
+    InterfaceAttachment, LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension,
+    Troubleshooting, VirtualNetworks, VolumeAttachment, VolumeStore, offers,
 };
 use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef};
@@ -264,6 +266,7 @@ impl Driver for SimHost {
         disk_transfer: DiskTransfer,
         emulated_tpm: EmulatedTpm,
         guest_agent: GuestAgent,
+        guest_definitions: GuestDefinitions,
         image_cache: ImageCache,
         interfaces: InterfaceAttachment,
         live_migration: LiveMigration,

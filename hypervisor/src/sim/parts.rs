@@ -21,7 +21,11 @@ use crate::guest::{
 #[async_trait]
 impl VirtualNetworks for SimHost {
     async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {
-        self.perform(DriverCall::EnsureNetwork, |machine| machine.keep_network(network.network)).await
+        self.perform(DriverCall::EnsureNetwork, |machine| {
+            machine.definitions.keep_network(network);
+            machine.keep_network(network.network)
+        })
+        .await
     }
 
     async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {

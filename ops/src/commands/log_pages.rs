@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chronova_events::envelope::{Position, Recorded};
 use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
+use chronova_events::store::criteria::Criteria;
 pub use chronova_events::store::criteria::mentions;
 
 use super::CommandFailure;
@@ -35,6 +36,26 @@ pub async fn walk(
             }
             at = recorded.position;
         }
+    }
+}
+
+/// Calls `each` for the events up to `until` that match `criteria`, in order. An index of the log shortens the search.
+pub async fn search(
+    store: &dyn EventStore,
+    until: Position,
+    criteria: &Criteria,
+    mut each: impl FnMut(&Arc<Recorded>) -> Result<(), CommandFailure>,
+) -> Result<(), CommandFailure> {
+    let mut line = ProgressLine::new("searches the log", 0, until.min(store.head()).0);
+    let mut at = Position::START;
+    loop {
+        line.at(at.0);
+        let page = store.search(at, PAGE, criteria).await?;
+        page.events.iter().filter(|recorded| recorded.position <= until).try_for_each(&mut each)?;
+        if page.until == at || page.until >= until {
+            return Ok(());
+        }
+        at = page.until;
     }
 }
 

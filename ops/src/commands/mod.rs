@@ -1,7 +1,7 @@
 //! The operator's commands. Most of them read the log. `host`, `manage`, `status` and `top` call the running server, but
-//! `host check` and `host claim` call the hosts. `cluster` asks the log's database who leads. `policy` and
+//! `host adopt`, `host check` and `host claim` call the hosts. `cluster` asks the log's database who leads. `policy` and
 //! `nova-policy` read the policy files. `adopt`, `backup restore` and `log copy` write a new log. `audit erase` appends
-//! to an existing log, and `host claim` may begin a generation in it.
+//! to an existing log, `host adopt --write` adds servers to it, and `host claim` may begin a generation in it.
 //!
 //! Most commands open the log for reading only, so they work beside a running server. `audit erase`, `export nova`,
 //! `log prune` and `rebuild --replace` lock the log, so no server may run. Exit codes for scripts: 0 yes, 1 no (not
@@ -184,7 +184,17 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             locked.release().await;
             exit
         }
-        OperatorCommand::Inspect(args) => inspect::run(&args, &*place.read().await?, now, out).await,
+        OperatorCommand::Inspect(mut args) if args.is_about_reconcilers() => {
+            let store = place.read().await?;
+            args.rules = args.rules.with(data.checkpoints(&*store)?);
+            inspect::run(&args, &*store, now, out).await
+        }
+        OperatorCommand::Inspect(args) => {
+            let log = audit::index::extended(place.read().await?, data.index()).await;
+            let exit = inspect::run(&args, &*log, now, out).await;
+            audit::index::mend(&log).await;
+            exit
+        }
         OperatorCommand::Verify(args) => verify::run(&args, place, out).await,
         OperatorCommand::LogCopy(args) => {
             log_copy::run(&args, place.in_database("log copy")?, &data.keys(), out).await?;

@@ -37,6 +37,18 @@ fn a_network_is_golden() {
 }
 
 #[test]
+fn a_definition_tells_its_network() {
+    let (spec, plan) = (spec(), NetworkPlan::new(&spec()).unwrap());
+    let xml = plan.element(ForwardMode::Nat, Some("layout")).render();
+    let told = read_back::spec(&xml, spec.network).unwrap();
+    assert_eq!((told.network, told.mtu, &told.subnets), (spec.network, spec.mtu, &spec.subnets));
+    let first =
+        Reservation { mac: "fa:16:3e:00:00:05".to_owned(), ip: "10.0.0.5".to_owned(), hostname: "web".to_owned() };
+    assert_eq!((told.reservations.len(), &told.reservations[0]), (spec.reservations.len(), &first));
+    assert_eq!(read_back::spec(&xml.replace("prefix='24'", "prefix='x'"), spec.network), None);
+}
+
+#[test]
 fn reservations_do_not_change_the_layout_but_all_else_does() {
     let (mut other, plan) = (spec(), NetworkPlan::new(&spec()).unwrap());
     let layout = plan.layout(ForwardMode::Nat);

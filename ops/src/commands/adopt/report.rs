@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
+use chronova_web::audit::line::printable;
 use serde_json::{Value, json};
 
 /// The things of a cloud that are judged one by one.
@@ -19,6 +20,7 @@ pub enum AdoptedThing {
     Consumer,
     Server,
     Migration,
+    Network,
 }
 
 impl AdoptedThing {
@@ -35,6 +37,7 @@ impl AdoptedThing {
             Self::Consumer => "consumer",
             Self::Server => "server",
             Self::Migration => "migration",
+            Self::Network => "network",
         }
     }
 }
@@ -91,12 +94,12 @@ impl AdoptionReport {
     }
 
     /// Adds an object to the report. The object is adopted, unless a finding says otherwise.
-    pub(super) fn see(&mut self, thing: AdoptedThing, id: &str, name: &str) {
+    pub(in crate::commands) fn see(&mut self, thing: AdoptedThing, id: &str, name: &str) {
         let known = self.things.entry((thing, id.to_owned())).or_default();
         name.clone_into(&mut known.name);
     }
 
-    pub(super) fn find(
+    pub(in crate::commands) fn find(
         &mut self,
         thing: AdoptedThing,
         id: &str,
@@ -108,16 +111,22 @@ impl AdoptionReport {
         self.things.entry((thing, id.to_owned())).or_default().findings.insert(finding);
     }
 
-    pub(super) fn obstacle(&mut self, thing: AdoptedThing, id: &str, reason: impl Into<String>, way_out: &'static str) {
+    pub(in crate::commands) fn obstacle(
+        &mut self,
+        thing: AdoptedThing,
+        id: &str,
+        reason: impl Into<String>,
+        way_out: &'static str,
+    ) {
         self.find(thing, id, AdoptionVerdict::InTheWay, reason, way_out);
     }
 
-    pub(super) fn note(&mut self, thing: AdoptedThing, id: &str, reason: impl Into<String>) {
+    pub(in crate::commands) fn note(&mut self, thing: AdoptedThing, id: &str, reason: impl Into<String>) {
         self.find(thing, id, AdoptionVerdict::Noted, reason, "");
     }
 
     /// Whether the operator leaves the object out. If so, the report says so.
-    pub(super) fn leaves_out(&mut self, thing: AdoptedThing, id: &str) -> bool {
+    pub(in crate::commands) fn leaves_out(&mut self, thing: AdoptedThing, id: &str) -> bool {
         let named = self.leave_out.contains(id);
         if named {
             self.find(thing, id, AdoptionVerdict::LeftOut, "named with --leave-out", "");
@@ -135,7 +144,7 @@ impl AdoptionReport {
         thing.findings.iter().map(|finding| finding.verdict).max().unwrap_or(AdoptionVerdict::Adopted)
     }
 
-    pub(super) fn is_in_the_way(&self, thing: AdoptedThing, id: &str) -> bool {
+    pub(in crate::commands) fn is_in_the_way(&self, thing: AdoptedThing, id: &str) -> bool {
         let judged = self.things.get(&(thing, id.to_owned()));
         judged.is_some_and(|judged| Self::verdict(judged) == AdoptionVerdict::InTheWay)
     }
@@ -165,10 +174,10 @@ impl AdoptionReport {
         writeln!(out, "{:<13} {:<36} {:<24} VERDICT", "WHAT", "ID", "NAME")?;
         for ((thing, id), judged) in &self.things {
             let verdict = Self::verdict(judged);
-            writeln!(out, "{:<13} {id:<36} {:<24} {}", thing.word(), judged.name, verdict.word())?;
+            writeln!(out, "{:<13} {id:<36} {:<24} {}", thing.word(), printable(&judged.name), verdict.word())?;
             for finding in &judged.findings {
                 let way = if finding.way_out.is_empty() { String::new() } else { format!("; {}", finding.way_out) };
-                writeln!(out, "{:<13} - {}{way}", "", finding.reason)?;
+                writeln!(out, "{:<13} - {}{way}", "", printable(&finding.reason))?;
             }
         }
         for id in self.unknown() {

@@ -18,18 +18,24 @@ const PARTS: usize = 16;
 
 /// The log with the index at `path`. If the filters of `args` use the index, it is extended first.
 pub async fn indexed(args: &AuditArgs, log: Arc<dyn EventStore>, path: PathBuf, now: Timestamp) -> Arc<IndexedLog> {
-    let indexed = IndexedLog::new(log, path, IndexOptions::default());
     let finds_names = !args.host.is_empty() || !args.server.is_empty();
     if finds_names || IndexedLog::narrows(&args.criteria(now, Vec::new(), Vec::new())) {
-        for _ in 0..PARTS {
-            match indexed.extend().await {
-                Ok(IndexProgress::Behind(_)) => {}
-                Ok(IndexProgress::Complete(_)) => break,
-                Err(error) => {
-                    // An auditor need not have the right to write beside the log.
-                    tracing::debug!(%error, "the index was not extended");
-                    break;
-                }
+        return extended(log, path).await;
+    }
+    IndexedLog::new(log, path, IndexOptions::default())
+}
+
+/// The log with the index at `path`, which is extended first.
+pub async fn extended(log: Arc<dyn EventStore>, path: PathBuf) -> Arc<IndexedLog> {
+    let indexed = IndexedLog::new(log, path, IndexOptions::default());
+    for _ in 0..PARTS {
+        match indexed.extend().await {
+            Ok(IndexProgress::Behind(_)) => {}
+            Ok(IndexProgress::Complete(_)) => break,
+            Err(error) => {
+                // An auditor need not have the right to write beside the log.
+                tracing::debug!(%error, "the index was not extended");
+                break;
             }
         }
     }

@@ -29,7 +29,7 @@ impl fmt::Debug for PastReader<'_> {
 
 impl PastReader<'_> {
     /// The read models as of `when`; of the whole log if `when` is missing.
-    pub(super) async fn at(self, when: Option<AsOf>) -> Result<Arc<Views>, CommandFailure> {
+    pub(in crate::commands) async fn at(self, when: Option<AsOf>) -> Result<Arc<Views>, CommandFailure> {
         let moment = match when {
             None => PastMoment::Position(self.store.head()),
             Some(AsOf::Position(position)) => PastMoment::Position(Position(position)),

@@ -62,7 +62,7 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
 
 /// The URIs of the configuration file, and those of hosts that were added while a server ran. Removed hosts are left
 /// out.
-async fn fleet(place: &LogPlace, configured: &[String]) -> Result<Vec<String>, CommandFailure> {
+pub(super) async fn fleet(place: &LogPlace, configured: &[String]) -> Result<Vec<String>, CommandFailure> {
     let changes: FleetChanges = state_of(&*place.read().await?, &FleetRoot::stream(&FleetId)).await?;
     let all = configured.iter().chain(changes.added.iter().filter(|uri| !configured.contains(uri)));
     let is_removed =

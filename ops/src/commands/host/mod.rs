@@ -1,10 +1,11 @@
-//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks and claims hosts
-//! without the server.
+//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks hosts, claims them
+//! and adopts their guests without the server.
 //!
 //! Ending the command does not cancel the drain. The command waits for a server that is restarting. Exit status: 0 the
-//! host is empty, or the command does not wait; 1 servers stay on it, the drain was cancelled, or a host failed its
-//! check or its claim; 2 the command failed.
+//! host is empty, or the command does not wait; 1 servers stay on it, the drain was cancelled, a host failed its check
+//! or its claim, or something is in the way of an adoption; 2 the command failed.
 
+pub mod adopt;
 mod check;
 mod claim;
 mod progress;
@@ -66,6 +67,13 @@ pub enum HostSubcommand {
         #[command(flatten)]
         access: CloudAccess,
     },
+    /// Take over the guests on hosts, for a log that does not know them because the log that built them is lost.
+    Adopt {
+        #[command(flatten)]
+        args: adopt::HostAdoptArgs,
+        #[command(flatten)]
+        place: ConfigPaths,
+    },
     /// Ask hosts what their guests can have; the hosts need not be configured or registered. Needs no server.
     Check {
         /// libvirt URIs; by default the hosts of `[chronova] hypervisors`.
@@ -101,7 +109,7 @@ pub enum HostSubcommand {
 impl HostSubcommand {
     pub fn place(&self) -> &ConfigPaths {
         match self {
-            Self::Check { place, .. } | Self::Claim { place, .. } => place,
+            Self::Adopt { place, .. } | Self::Check { place, .. } | Self::Claim { place, .. } => place,
             Self::List { access, .. }
             | Self::Show { access, .. }
             | Self::Add { access, .. }
@@ -155,6 +163,7 @@ const POLL_EVERY: Duration = Duration::from_millis(250);
 /// Runs the command.
 pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     match command {
+        HostSubcommand::Adopt { args, .. } => adopt::run(args, config, out),
         HostSubcommand::Check { uri, .. } => check::run(uri, config, out),
         HostSubcommand::Claim { uri, .. } => claim::run(uri, config, out),
         HostSubcommand::List { form, access } => list(&OperatorClient::open(config, access)?, *form, out),

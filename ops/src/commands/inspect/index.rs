@@ -1,7 +1,6 @@
 //! The servers, hosts and processes of a log, by id and by name.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use chronova_events::envelope::{Position, Recorded};
 use chronova_events::host::HostEvent;
@@ -10,9 +9,20 @@ use chronova_events::instance::InstanceEvent;
 use chronova_events::process::{ProcessEvent, Task};
 use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
+use chronova_events::store::criteria::Criteria;
 
 use super::super::CommandFailure;
-use super::super::log_pages::{payload, walk};
+use super::super::log_pages::{payload, search};
+
+/// The kinds of the events that name a subject.
+const NAMING: [&str; 6] = [
+    "instance.build_requested",
+    "instance.renamed",
+    "instance.deleted",
+    "host.registered",
+    "host.capabilities_changed",
+    "process.started",
+];
 
 /// The subject of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,12 +52,10 @@ impl InspectIndex {
     /// Reads the subjects of the log up to `until`.
     pub(super) async fn read(store: &dyn EventStore, until: Position) -> Result<Self, CommandFailure> {
         let mut index = Self::default();
-        walk(store, Position::START, until, |recorded| {
-            // Events of other categories name no subject, so decoding them would waste time.
-            if matches!(recorded.stream.category(), "instance" | "host" | "process") {
-                index.take(recorded, payload(recorded)?);
-            }
-            Ok(ControlFlow::Continue(()))
+        let criteria = Criteria { kinds: NAMING.map(str::to_owned).to_vec(), ..Criteria::default() };
+        search(store, until, &criteria, |recorded| {
+            index.take(recorded, payload(recorded)?);
+            Ok(())
         })
         .await?;
         Ok(index)

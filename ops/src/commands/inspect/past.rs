@@ -1,13 +1,12 @@
 //! The moment that `--as-of` names.
 
 use std::fmt;
-use std::ops::ControlFlow;
 
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::store::EventStore;
+use chronova_events::store::criteria::Criteria;
 
 use super::super::CommandFailure;
-use super::super::log_pages::walk;
 use super::super::moments::AsOf;
 
 /// A position of the log, and its time.
@@ -48,9 +47,16 @@ async fn at_time(store: &dyn EventStore, time: Timestamp, now: Timestamp) -> Res
     if time > now {
         return Err(CommandFailure::Usage(format!("{time} is in the future; it is {now}")));
     }
-    let position = walk(store, Position::START, Position(u64::MAX), |recorded| {
-        Ok(if recorded.recorded_at > time { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-    })
-    .await?;
-    Ok(Past { position, time })
+    let later = Criteria { since: Some(Timestamp(time.0.saturating_add(1))), ..Criteria::default() };
+    let mut position = Position::START;
+    loop {
+        let page = store.search(position, 1, &later).await?;
+        if let Some(first) = page.events.first() {
+            return Ok(Past { position: Position(first.position.0.saturating_sub(1)), time });
+        }
+        if page.until == position {
+            return Ok(Past { position, time });
+        }
+        position = page.until;
+    }
 }

@@ -1,7 +1,6 @@
 //! Collects the events that belong to a subject, and groups them by cause.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Cause, Position, Recorded, StreamId, Timestamp};
@@ -12,11 +11,12 @@ use chronova_events::instance::{Instance, InstanceEvent, status};
 use chronova_events::process::{Process, ProcessEvent, ProcessOutcome, Task};
 use chronova_events::registry::{Event, NounEvent};
 use chronova_events::store::EventStore;
+use chronova_events::store::criteria::Criteria;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::super::CommandFailure;
-use super::super::log_pages::{mentions, payload, walk};
+use super::super::log_pages::{mentions, payload, search};
 use super::index::{InspectIndex, StorySubject};
 use super::words;
 
@@ -71,15 +71,9 @@ pub(super) async fn tell(
     until: Position,
     now: Timestamp,
 ) -> Result<Story, CommandFailure> {
-    let requests = requests_of(store, index, subject, until).await?;
-    let mut events = Vec::new();
-    walk(store, Position::START, until, |recorded| {
-        if belongs(recorded, index, subject, &requests) {
-            events.push(Arc::clone(recorded));
-        }
-        Ok(ControlFlow::Continue(()))
-    })
-    .await?;
+    let mut events = candidates(store, index, subject, until).await?;
+    let requests = requests_of(index, subject, &events);
+    events.retain(|recorded| belongs(recorded, index, subject, &requests));
     let mut chapters: Vec<Vec<&Recorded>> = Vec::new();
     let mut by_correlation: BTreeMap<Uuid, usize> = BTreeMap::new();
     for recorded in &events {
@@ -93,24 +87,61 @@ pub(super) async fn tell(
     Ok(Story { title: index.title(subject), facts: facts(subject, &events, now)?, chapters })
 }
 
-/// The requests (by correlation) that concern a server, and the servers that each of them concerns.
-async fn requests_of(
+/// The events that may belong to the subject: those that name it, and all events of its requests.
+async fn candidates(
     store: &dyn EventStore,
     index: &InspectIndex,
     subject: &StorySubject,
     until: Position,
-) -> Result<BTreeMap<Uuid, BTreeSet<InstanceId>>, CommandFailure> {
-    let StorySubject::Server(id) = subject else { return Ok(BTreeMap::new()) };
+) -> Result<Vec<Arc<Recorded>>, CommandFailure> {
+    let mut criteria = match subject {
+        StorySubject::Server(id) => Criteria::default().server(*id),
+        StorySubject::Process(id) => Criteria { servers: vec![id.0], ..Criteria::default() },
+        StorySubject::Host(id) => Criteria::default().host(*id),
+        StorySubject::Request(id) => Criteria { request_ids: vec![id.clone()], ..Criteria::default() },
+    };
+    criteria.learn(store).await?;
+    loop {
+        let mut events = Vec::new();
+        search(store, until, &criteria, |recorded| {
+            events.push(Arc::clone(recorded));
+            Ok(())
+        })
+        .await?;
+        // A request may have begun a process of the subject without an event of the subject itself.
+        let own = events.iter().filter(|recorded| is_own(recorded, index, subject));
+        let known = criteria.correlations.len();
+        criteria.correlations.extend(own.map(|recorded| recorded.meta.correlation));
+        if criteria.correlations.len() == known {
+            return Ok(events);
+        }
+    }
+}
+
+/// Whether all events of the event's request may belong to the subject.
+fn is_own(recorded: &Recorded, index: &InspectIndex, subject: &StorySubject) -> bool {
+    match subject {
+        StorySubject::Server(id) => server_of(&recorded.stream, index) == Some(*id),
+        StorySubject::Process(id) => recorded.stream.key() == id.to_string(),
+        StorySubject::Host(_) | StorySubject::Request(_) => false,
+    }
+}
+
+/// The requests (by correlation) that concern a server, and the servers that each of them concerns.
+fn requests_of(
+    index: &InspectIndex,
+    subject: &StorySubject,
+    events: &[Arc<Recorded>],
+) -> BTreeMap<Uuid, BTreeSet<InstanceId>> {
+    let StorySubject::Server(id) = subject else { return BTreeMap::new() };
     let mut requests: BTreeMap<Uuid, BTreeSet<InstanceId>> = BTreeMap::new();
-    walk(store, Position::START, until, |recorded| {
+    for recorded in events {
         if let Some(server) = server_of(&recorded.stream, index) {
             requests.entry(recorded.meta.correlation).or_default().insert(server);
         }
-        Ok(ControlFlow::Continue(()))
-    })
-    .await?;
+    }
     requests.retain(|_, servers| servers.contains(id));
-    Ok(requests)
+    requests
 }
 
 /// The name of a process's subject.
