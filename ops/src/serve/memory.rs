@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const PERIOD: Duration = Duration::from_secs(2);
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// A block that mimalloc takes from its free ranges and returns to them at once. Smaller blocks come from pages that a
 /// thread keeps.
