@@ -100,7 +100,10 @@ impl NetworksView {
     /// The ports of a server: the ports of its project with the server as device. Any project may write any device into
     /// its own port, so a port of another project is never the server's.
     pub fn of_server(&self, project: &ProjectId, server: InstanceId) -> impl Iterator<Item = &Arc<Port>> {
-        self.of_device(&server.to_string()).filter(move |port| port.created.project == *project)
+        // Lists ask for each of their servers, so the id is written without a formatter.
+        let mut digits = [0; uuid::fmt::Hyphenated::LENGTH];
+        let device: &str = server.0.hyphenated().encode_lower(&mut digits);
+        self.of_device(device).filter(move |port| port.created.project == *project)
     }
 
     /// The ports bound to a compute host.

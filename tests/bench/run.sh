@@ -2,8 +2,9 @@
 # tests/bench/run.sh BENCH_PY OUT.json [OPTION...]   repeats on Chronova the measurements that were made of Nova
 #
 # Starts the program (CHRONOVA_BIN, a release build) on an empty log with four simulated hosts. Nova had as many compute
-# services with the fake driver. Creates an image and a flavor, and runs BENCH_PY with the further options. BENCH_PY
-# measures the public APIs, and how long a start takes. tests/bench/compare.py puts two results side by side.
+# services with the fake driver, and each host of that driver has the same capacities. Creates an image and a flavor, and
+# runs BENCH_PY with the further options. BENCH_PY measures the public APIs, and how long a start takes.
+# tests/bench/compare.py puts two results side by side.
 set -euo pipefail
 BENCH=$(realpath "$1") OUT=$(realpath -m "$2"); shift 2
 BIN=$(realpath "${CHRONOVA_BIN:-$(dirname "$0")/../../target/release/chronova}")
@@ -13,7 +14,7 @@ mkdir "$W/pids"
 echo bench-password >"$W/password"
 cat >"$W/chronova.conf" <<CONF
 [chronova]
-hypervisors = sim://4?vcpus=100000&memory_mib=100000000&disk_gib=10000000
+hypervisors = sim://4?vcpus=1000&memory_mib=800000&disk_gib=600000
 admin_password_file = $W/password
 [quota]
 instances = -1

@@ -30,7 +30,7 @@ pub(crate) fn place(only: Option<Service>, path: &str, host: String, config: &We
         })?,
     };
     let below = if prefix.is_empty() { path } else { path.get(prefix.len() + 1..)? };
-    let mut root = if prefix.is_empty() { host.clone() } else { format!("{host}/{prefix}") };
+    let mut root = if prefix.is_empty() { host.clone() } else { [host.as_str(), "/", prefix].concat() };
     let configured = match service {
         Service::Compute => config.compute_link_prefix.as_deref(),
         Service::Image => config.glance_link_prefix.as_deref(),
@@ -39,7 +39,7 @@ pub(crate) fn place(only: Option<Service>, path: &str, host: String, config: &We
     if let Some(configured) = configured {
         configured.trim_end_matches('/').clone_into(&mut root);
     }
-    let api = format!("{root}{}", service.api_root());
+    let api = [root.as_str(), service.api_root()].concat();
     let links = Links { host, root, api, project: None, path: path.to_owned() };
     Some(RequestAddress { service, path: below.to_owned(), links })
 }

@@ -217,7 +217,7 @@ pub(crate) async fn handle(
     let www_authenticate = config
         .www_authenticate_uri
         .clone()
-        .unwrap_or_else(|| format!("{}/{}", place.links.host, Service::Identity.name()));
+        .unwrap_or_else(|| [place.links.host.as_str(), "/", Service::Identity.name()].concat());
     let preflight = if request.method() == "OPTIONS" { cors::preflight(&config.cors, request.headers()) } else { None };
     let preflighted = preflight.is_some();
     let result = if let Some(reply) = preflight {

@@ -81,7 +81,10 @@ impl SimMachine {
     /// Forgets the base images of a guest that has no disks left.
     pub(super) fn forget_bases(&mut self, instance: InstanceId) {
         if !self.guests.contains_key(&instance) && !self.has_leak(instance) && !self.kept.contains(&instance) {
-            self.bases.retain(|(of, _), _| *of != instance);
+            let own = self.bases.range((instance, String::new())..).take_while(|((of, _), _)| *of == instance);
+            for disk in own.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+                self.bases.remove(&disk);
+            }
         }
     }
 

@@ -279,7 +279,7 @@ impl SimMachine {
         let mut guest = guest.clone();
         guest.carried = false;
         self.tell(HostSignal::Guest { instance, power: guest.power });
-        self.guests.insert(instance, guest);
+        self.keep_guest(instance, guest);
         Ok(())
     }
 

@@ -42,6 +42,8 @@ pub(super) struct SimMachine {
     pub(super) up_since: Instant,
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
+    /// The names of all guests. Each name is unique.
+    pub(super) names: BTreeSet<String>,
     leaks: BTreeSet<InstanceId>,
     pub(super) copies: BTreeSet<(InstanceId, ImageId)>,
     /// The copies that are raw files; the others are in qcow2.
@@ -95,6 +97,7 @@ impl SimMachine {
             up_since: Instant::now(),
             tear: false,
             guests: BTreeMap::new(),
+            names: BTreeSet::new(),
             leaks: BTreeSet::new(),
             copies: BTreeSet::new(),
             raw_copies: BTreeSet::new(),
@@ -168,7 +171,7 @@ impl SimMachine {
                 let boots = self.guests.get(instance).map_or(0, |before| before.boots);
                 let mut guest = SimGuest::defined(name, boots);
                 (guest.vcpus, guest.memory_mib, guest.disk_gib) = (*vcpus, *memory_mib, *disk_gib);
-                self.guests.insert(*instance, guest);
+                self.keep_guest(*instance, guest);
             }
             SimChange::On(instance) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
@@ -193,7 +196,7 @@ impl SimMachine {
                 self.forget_bases(*instance);
             }
             SimChange::Undefine(instance) => {
-                self.guests.remove(instance);
+                self.drop_guest(*instance);
                 self.definitions.drop_guest(*instance);
                 self.with_tpm.remove(instance);
                 self.tpms.remove(instance);

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use chronova_events::ids::NetworkId;
+use chronova_events::ids::{InstanceId, NetworkId};
 
+use super::guest::SimGuest;
 use super::journal::SimChange;
 use super::machine::{SimMachine, not_cached};
 use super::pci::SimPci;
@@ -158,6 +159,19 @@ impl SimMachine {
         if self.filters.contains(name) { self.change(&SimChange::NoFilter(name.to_owned())) } else { Ok(()) }
     }
 
+    /// Adds a guest, or replaces it by its new definition.
+    pub(super) fn keep_guest(&mut self, instance: InstanceId, guest: SimGuest) {
+        self.drop_guest(instance);
+        self.names.insert(guest.domain_name.clone());
+        self.guests.insert(instance, guest);
+    }
+
+    pub(super) fn drop_guest(&mut self, instance: InstanceId) {
+        if let Some(guest) = self.guests.remove(&instance) {
+            self.names.remove(&guest.domain_name);
+        }
+    }
+
     pub(super) fn require_surroundings(&self, spec: &GuestSpec) -> DriverResult<()> {
         let failed = |message: String| Err(DriverError::Failed { call: "spawn", message });
         if let Some(root) = &spec.root
@@ -168,7 +182,7 @@ impl SimMachine {
         for nic in &spec.nics {
             self.require_cable("spawn", nic)?;
         }
-        if self.guests.values().any(|guest| guest.domain_name == spec.domain_name) {
+        if self.names.contains(&spec.domain_name) {
             return failed(format!("domain '{}' already exists", spec.domain_name));
         }
         Ok(())

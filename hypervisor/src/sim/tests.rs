@@ -411,7 +411,7 @@ fn gpus_offer_types_of_mediated_devices() {
         mdev_type: mdev_type.to_owned(),
     };
     let (first, second) = (InstanceId(uuid::Uuid::from_u128(1)), InstanceId(uuid::Uuid::from_u128(2)));
-    machine.guests.insert(first, SimGuest::defined("first", 0));
+    machine.keep_guest(first, SimGuest::defined("first", 0));
     machine.give_mdevs(first, &[one(1, "nvidia-36")]);
     assert_eq!(line(&machine)[0], "0000:80:00.0 nvidia-35:0+0 nvidia-36:1+1");
     assert!(machine.require_mdevs(second, &[one(2, "nvidia-36")]).is_ok());

@@ -30,7 +30,7 @@ pub(super) struct ApiBenchArgs {
 }
 
 /// The simulated hosts of the measured cloud.
-const FLEET: &str = "sim://4?vcpus=100000&memory_mib=100000000&disk_gib=10000000";
+const FLEET: &str = "sim://4?vcpus=10000&memory_mib=100000000&disk_gib=10000000";
 
 pub(super) fn run(common: &Common, args: &ApiBenchArgs) -> Result<BenchReport> {
     let time = if common.short { Duration::from_millis(100) } else { Duration::from_secs(args.seconds) };

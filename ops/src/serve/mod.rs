@@ -11,6 +11,7 @@ mod images;
 mod key_manager;
 pub mod listen;
 pub mod log_only;
+mod memory;
 mod network;
 mod private;
 mod read_models;
@@ -89,6 +90,7 @@ async fn serve(config: Config, logging: Logging, read_config: ReadConfig) -> Res
         }
     };
     opener.open(&control_plane.app);
+    tokio::spawn(memory::give_back());
     tracing::info!("ready");
     let hypervisors = config.chronova.hypervisors.0.clone().into();
     let certificates = serving.tls.iter().chain(&serving.proxies_tls).cloned().collect();

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::Provider;
 
-use super::index::ProviderIndex;
+use super::index::{ProviderIndex, ProviderStock};
 pub use super::request::{AggregateFilter, CandidatesRequest, RequestGroup, TraitFilter};
 use crate::slots::Slots;
 
@@ -43,6 +43,8 @@ pub struct Candidate {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderSummary {
     pub provider: Arc<Provider>,
+    /// The capacity and the usage of its classes.
+    pub stock: ProviderStock,
     pub root: ProviderId,
 }
 
@@ -68,9 +70,14 @@ pub fn search(index: &ProviderIndex, request: &CandidatesRequest) -> AllocationC
 fn describe(index: &ProviderIndex, request: &CandidatesRequest, candidates: &[Candidate]) -> Vec<ProviderSummary> {
     let used: Slots =
         candidates.iter().flat_map(|one| &one.allocations).filter_map(|(id, _)| index.slot(*id)).collect();
+    let mut previous = ProviderStock::from([]);
     let described = |slot| {
         let (provider, root) = (index.provider(slot)?, index.id(index.root_of(slot))?);
-        Some(ProviderSummary { provider: Arc::clone(provider), root })
+        let stock = index.stock(slot, &previous)?;
+        if !Arc::ptr_eq(&previous, &stock) {
+            previous = Arc::clone(&stock);
+        }
+        Some(ProviderSummary { provider: Arc::clone(provider), stock, root })
     };
     if request.flat && !index.children().is_empty() {
         return used.iter().filter_map(described).collect();
@@ -88,8 +95,10 @@ mod tests {
     use uuid::Uuid;
 
     use chronova_events::envelope::Timestamp;
+    use chronova_events::ids::{ConsumerId, ProjectId, UserId};
     use chronova_events::ledger::{
-        AggregatesReplaced, Inventory, InventoryReplaced, LedgerEvent, ProviderCreated, TraitsReplaced,
+        AggregatesReplaced, Allocation, Claimed, Inventory, InventoryReplaced, LedgerEvent, ProviderCreated,
+        TraitsReplaced,
     };
 
     fn id(n: u128) -> ProviderId {
@@ -189,6 +198,31 @@ mod tests {
     fn groups_must_fit_together() {
         let groups = vec![group("A", &[("SRIOV_NET_VF", 2)]), group("B", &[("SRIOV_NET_VF", 1)])];
         assert_eq!(used(&CandidatesRequest { groups, ..CandidatesRequest::default() }), [[11, 12], [11, 12]]);
+    }
+
+    #[test]
+    fn equal_providers_share_their_stock_until_one_is_used() {
+        let mut placement = Placement::default();
+        for event in (1..=3).flat_map(|n| provider(n, None, &[("VCPU", 4)], &[], 90)) {
+            placement.take_in(&event, Timestamp(0));
+        }
+        let request = CandidatesRequest { groups: vec![group("", &[("VCPU", 1)])], ..CandidatesRequest::default() };
+        let stocks = |placement: &Placement| -> Vec<ProviderStock> {
+            search(&placement.index, &request).providers.into_iter().map(|summary| summary.stock).collect()
+        };
+        let before = stocks(&placement);
+        assert_eq!(before.len(), 3);
+        assert!(before.iter().all(|stock| Arc::ptr_eq(stock, &before[0])));
+        assert_eq!((before[0][0].capacity, before[0][0].used), (4, 0));
+        let claim = Claimed {
+            consumer: ConsumerId::new("server"),
+            project: ProjectId::new("demo"),
+            user: UserId::new("ann"),
+            consumer_type: None,
+            allocations: vec![Allocation { provider: id(2), resources: vec![("VCPU".into(), 3)] }],
+        };
+        placement.take_in(&claim.into(), Timestamp(0));
+        assert_eq!(stocks(&placement).iter().map(|stock| stock[0].used).collect::<Vec<_>>(), [0, 3, 0]);
     }
 
     #[test]

@@ -6,16 +6,46 @@
 //! begins here. The scheduler's search begins here, too, if hosts have trees or providers share.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::standard::SHARES;
-use chronova_events::ledger::{Ledger, LedgerEvent, Provider};
+use chronova_events::ledger::{InventoryLine, Ledger, LedgerEvent, Provider};
 use uuid::Uuid;
 
 use super::column::{ProviderCapacity, ProviderColumn};
 use super::request::{AggregateFilter, TraitFilter};
 use crate::slots::{Slot, Slots};
+
+/// One class of a provider's inventory, as answers show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StockedClass {
+    pub class: String,
+    pub capacity: u64,
+    pub used: u64,
+}
+
+/// The classes of a provider, sorted by name. Providers with equal stocks mostly share them, so that a comparison of two
+/// providers reads neither of their inventories.
+pub type ProviderStock = Arc<[StockedClass]>;
+
+/// The stock of a provider. It is `like` itself if both are equal.
+fn stock_of(provider: &Provider, like: &ProviderStock) -> ProviderStock {
+    let lines = &provider.inventories;
+    let is_like = lines.len() == like.len()
+        && lines.iter().zip(like.iter()).all(|((class, line), other)| {
+            *class == other.class && line.inventory.capacity() == other.capacity && line.used == other.used
+        });
+    if is_like {
+        return Arc::clone(like);
+    }
+    let stocked = |(class, line): (&String, &InventoryLine)| StockedClass {
+        class: class.clone(),
+        capacity: line.inventory.capacity(),
+        used: line.used,
+    };
+    lines.iter().map(stocked).collect()
+}
 
 #[derive(Debug, Clone)]
 struct ProviderRow {
@@ -23,9 +53,22 @@ struct ProviderRow {
     /// `None` only while the ledger changes the provider. If the row still held a reference then, the ledger would have
     /// to copy the provider.
     provider: Option<Arc<Provider>>,
+    /// The provider's stock, once an answer has shown it. A change of the provider clears it.
+    stock: OnceLock<ProviderStock>,
     root: Slot,
     /// All providers of the tree by id, the root included. Only a root with children has this list.
     tree: Vec<Slot>,
+}
+
+impl ProviderRow {
+    fn new(id: ProviderId, slot: Slot) -> Self {
+        Self { id, provider: None, stock: OnceLock::new(), root: slot, tree: Vec::new() }
+    }
+
+    fn renew(&mut self, provider: &Arc<Provider>) {
+        self.provider = Some(Arc::clone(provider));
+        self.stock = OnceLock::new();
+    }
 }
 
 /// The index; the module's documentation describes it.
@@ -68,6 +111,13 @@ impl ProviderIndex {
 
     pub fn get(&self, id: ProviderId) -> Option<&Arc<Provider>> {
         self.provider(self.slot(id)?)
+    }
+
+    /// The stock of a provider. `like` is the stock of another provider, which this provider shares if both are equal.
+    pub fn stock(&self, slot: Slot, like: &ProviderStock) -> Option<ProviderStock> {
+        let row = self.row(slot)?;
+        let provider = row.provider.as_ref()?;
+        Some(Arc::clone(row.stock.get_or_init(|| stock_of(provider, like))))
     }
 
     pub fn id(&self, slot: Slot) -> Option<ProviderId> {
@@ -263,7 +313,7 @@ impl ProviderIndex {
             }
         }
         if let Some(row) = self.row_mut(slot) {
-            row.provider = Some(Arc::clone(provider));
+            row.renew(provider);
         }
     }
 
@@ -337,7 +387,7 @@ impl ProviderIndex {
             self.children.remove(slot)
         };
         if let Some(row) = self.row_mut(slot) {
-            row.provider = Some(Arc::clone(provider));
+            row.renew(provider);
         }
     }
 
@@ -346,7 +396,7 @@ impl ProviderIndex {
             self.rows.push(None);
             Slot::try_from(self.rows.len() - 1).unwrap_or(Slot::MAX)
         });
-        self.rows[slot as usize] = Some(ProviderRow { id, provider: None, root: slot, tree: Vec::new() });
+        self.rows[slot as usize] = Some(ProviderRow::new(id, slot));
         self.slots.insert(id, slot);
         self.all.insert(slot);
         slot

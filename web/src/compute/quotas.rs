@@ -69,8 +69,9 @@ const GROUPS: &[&str] = &["server_group_members", "server_groups"];
 
 /// The limit of a project for one resource; -1 means unlimited.
 pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
-    let own = state(ctx, project)?.limits.get(resource).copied();
-    own.map_or_else(|| default(ctx, resource), Ok)
+    // Only the limit leaves the read model, because a quota has an entry for each server of the project.
+    let own = ctx.queries()?.views.quotas.read(|view| view.by_project.get(project)?.limits.get(resource).copied());
+    own.filter(|_| ctx.app.compute.config.enforces_quota).map_or_else(|| default(ctx, resource), Ok)
 }
 
 /// The default limit of a resource. If the class `default` has no limit for the resource, this is the configured limit.
@@ -109,33 +110,37 @@ fn class_of(ctx: &Ctx, class: &str) -> Result<BTreeMap<String, i64>, Fault> {
 }
 
 /// A project's limits and usage.
+#[derive(Default)]
 struct ProjectQuotaState {
-    quota: Quota,
+    limits: BTreeMap<String, i64>,
+    servers: u64,
+    cores: u64,
+    memory_mib: u64,
     server_groups: usize,
-}
-
-impl std::ops::Deref for ProjectQuotaState {
-    type Target = Quota;
-
-    fn deref(&self) -> &Quota {
-        &self.quota
-    }
 }
 
 fn state(ctx: &Ctx, project: &ProjectId) -> Result<ProjectQuotaState, Fault> {
     let views = &ctx.queries()?.views;
-    let mut quota = views.quotas.read(|view| view.by_project.get(project).cloned()).unwrap_or_default();
+    let shown = |quota: &Quota| ProjectQuotaState {
+        limits: quota.limits.clone(),
+        servers: quota.held.len() as u64,
+        cores: quota.cores,
+        memory_mib: quota.memory_mib,
+        server_groups: 0,
+    };
+    let mut state = views.quotas.read(|view| view.by_project.get(project).map(shown)).unwrap_or_default();
     if !ctx.app.compute.config.enforces_quota {
-        quota.limits.clear();
+        state.limits.clear();
     }
-    Ok(ProjectQuotaState { quota, server_groups: views.server_groups.read(|groups| groups.of_project(project).len()) })
+    state.server_groups = views.server_groups.read(|groups| groups.of_project(project).len());
+    Ok(state)
 }
 
 /// A project's usage of a resource. The limit of members is a limit of each server group, so a project has no usage for
 /// it. Other resources without a usage here are 0, too.
 fn used(state: &ProjectQuotaState, resource: &str) -> u64 {
     match resource {
-        "instances" => state.held.len() as u64,
+        "instances" => state.servers,
         "cores" => state.cores,
         "ram" => state.memory_mib,
         "server_groups" => state.server_groups as u64,
@@ -164,7 +169,7 @@ async fn known_project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     Ok((project, permit))
 }
 
-fn set(ctx: &Ctx, quota: &Quota) -> Result<Map<String, Value>, Fault> {
+fn set(ctx: &Ctx, quota: &ProjectQuotaState) -> Result<Map<String, Value>, Fault> {
     let limit =
         |(name, default): (&str, i64)| (name.to_owned(), json!(quota.limits.get(name).copied().unwrap_or(default)));
     Ok(resources(ctx)?.into_iter().map(limit).collect())
@@ -198,7 +203,7 @@ async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn defaults(ctx: Ctx) -> Result<Reply, Fault> {
     let (project, _) = known_project(&ctx).await?;
-    Ok(Reply::ok(json!({"quota_set": with_id(project.as_str(), set(&ctx, &Quota::default())?)})))
+    Ok(Reply::ok(json!({"quota_set": with_id(project.as_str(), set(&ctx, &ProjectQuotaState::default())?)})))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {

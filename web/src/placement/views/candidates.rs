@@ -12,6 +12,7 @@ use std::sync::Arc;
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::Provider;
 use chronova_projections::placement::candidates::{AllocationCandidates, Candidate, ProviderSummary, ResourceAmounts};
+use chronova_projections::placement::index::ProviderStock;
 
 use crate::microversion::Microversion;
 use crate::schema::{Schema, array, object, object_of, req, shape};
@@ -153,24 +154,25 @@ fn mappings(candidate: &Candidate, page: &mut CandidatesWriter<'_>) {
 }
 
 fn resources(described: &ProviderSummary, page: &mut CandidatesWriter<'_>, only_asked: bool) {
-    let is_same = |last: &Arc<Provider>| last.inventories == described.provider.inventories;
+    // Equal hosts mostly share their stock, so that nothing needs comparing.
+    let is_same = |last: &ProviderStock| Arc::ptr_eq(last, &described.stock) || *last == described.stock;
     if let Some(range) = page.last.resources.as_ref().and_then(|(last, range)| is_same(last).then(|| range.clone())) {
         return page.bytes.extend_from_within(range);
     }
     let begin = page.bytes.len();
     page.raw("{");
     let asked = page.asked;
-    let lines = described.provider.inventories.iter().filter(|(class, _)| !only_asked || asked.contains(*class));
-    for (at, (class, line)) in lines.enumerate() {
-        page.key(at, class);
+    let classes = described.stock.iter().filter(|stocked| !only_asked || asked.contains(&stocked.class));
+    for (at, stocked) in classes.enumerate() {
+        page.key(at, &stocked.class);
         page.raw("{\"capacity\":");
-        page.number(line.inventory.capacity());
+        page.number(stocked.capacity);
         page.raw(",\"used\":");
-        page.number(line.used);
+        page.number(stocked.used);
         page.raw("}");
     }
     page.raw("}");
-    page.last.resources = Some((Arc::clone(&described.provider), begin..page.bytes.len()));
+    page.last.resources = Some((Arc::clone(&described.stock), begin..page.bytes.len()));
 }
 
 /// The text that was written so far.
@@ -184,8 +186,10 @@ struct CandidatesWriter<'a> {
 /// so the writer copies the last text.
 #[derive(Default)]
 struct LastTexts {
+    /// The place of the digits. A provider's id is written several times in a row.
+    id: Option<(ProviderId, usize)>,
     amounts: Option<(ResourceAmounts, Range<usize>)>,
-    resources: Option<(Arc<Provider>, Range<usize>)>,
+    resources: Option<(ProviderStock, Range<usize>)>,
     traits: Option<(Arc<Provider>, Range<usize>)>,
 }
 
@@ -214,10 +218,17 @@ impl CandidatesWriter<'_> {
     }
 
     fn id(&mut self, id: ProviderId) {
-        let mut digits = [0; uuid::fmt::Hyphenated::LENGTH];
-        let text = id.0.hyphenated().encode_lower(&mut digits);
+        const LENGTH: usize = uuid::fmt::Hyphenated::LENGTH;
         self.bytes.push(b'"');
-        self.bytes.extend_from_slice(text.as_bytes());
+        let begin = self.bytes.len();
+        if let Some((_, at)) = self.last.id.filter(|(last, _)| *last == id) {
+            self.bytes.extend_from_within(at..at + LENGTH);
+        } else {
+            let mut digits = [0; LENGTH];
+            let text = id.0.hyphenated().encode_lower(&mut digits);
+            self.bytes.extend_from_slice(text.as_bytes());
+        }
+        self.last.id = Some((id, begin));
         self.bytes.push(b'"');
     }
 
