@@ -163,7 +163,7 @@ impl GroupRunner {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.replay_parked().await;
-            self.dispatch().await;
+            self.dispatch();
             if self.is_checkpoint_due() {
                 self.save_checkpoint().await;
             }
@@ -282,7 +282,7 @@ impl GroupRunner {
     // ------------------------------------------------------------------------------------------------------ the consumers
 
     /// Sends the waiting events to the consumers that have room.
-    async fn dispatch(&mut self) {
+    fn dispatch(&mut self) {
         let timeout = self.record.settings.timeout();
         while let Some(queued) = self.queue.take() {
             let Some(at) = self.consumer_with_room() else {

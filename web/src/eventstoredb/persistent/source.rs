@@ -62,14 +62,6 @@ impl GroupSource {
             Self::Links(links) => links.has(event) && !is_record(event),
         }
     }
-
-    /// The place of the newest event of the source, or of the log.
-    pub(super) async fn end(&self, log: &ServedLog) -> Result<u64, Status> {
-        match self {
-            Self::Stream(stream) => Ok(log.last_revision(stream).await?.0),
-            Self::All(_) | Self::Links(_) => Ok(log.store.head().0),
-        }
-    }
 }
 
 /// Reads a source.

@@ -58,7 +58,7 @@ async fn created(groups: &PersistentGroups, source: &str, after: u64) -> Persist
 /// A client's call.
 struct TestConsumer {
     answers: GroupResponses,
-    requests: mpsc::UnboundedSender<GroupReadReq>,
+    requests: mpsc::Sender<GroupReadReq>,
 }
 
 async fn begin(groups: &PersistentGroups, right: LogRight, source: &str) -> Result<TestConsumer, Status> {
@@ -68,7 +68,7 @@ async fn begin(groups: &PersistentGroups, right: LogRight, source: &str) -> Resu
     };
     let (group_name, buffer_size) = ("billing".to_owned(), 10);
     let options = GroupReadOptions { source: Some(source), group_name, buffer_size, uuid_option: None };
-    let (requests, sent) = mpsc::unbounded_channel();
+    let (requests, sent) = mpsc::channel(64);
     let sent = stream::unfold(sent, |mut sent| async move { sent.recv().await.map(|request| (request, sent)) });
     let answers = consume(groups, &user(right), options, sent.boxed()).await?;
     Ok(TestConsumer { answers, requests })
@@ -104,12 +104,12 @@ impl TestConsumer {
 
     fn ack(&self, events: &[&GroupEvent]) {
         let ids = events.iter().map(|event| ack_id(event)).collect();
-        self.requests.send(GroupReadReq { content: Some(GroupReadContent::Ack(Acknowledged { ids })) }).unwrap();
+        self.requests.try_send(GroupReadReq { content: Some(GroupReadContent::Ack(Acknowledged { ids })) }).unwrap();
     }
 
     fn nack(&self, event: &GroupEvent, action: i32) {
         let nack = Rejected { ids: vec![ack_id(event)], action, reason: "a test".to_owned() };
-        self.requests.send(GroupReadReq { content: Some(GroupReadContent::Nack(nack)) }).unwrap();
+        self.requests.try_send(GroupReadReq { content: Some(GroupReadContent::Nack(nack)) }).unwrap();
     }
 }
 

@@ -75,7 +75,7 @@ impl<'a> GuestJudge<'a> {
             networks: PlannedNetworks::of(views, now),
             specs: BTreeMap::new(),
             hosts: BTreeMap::new(),
-            next_number: views.servers.read(|servers| servers.requested()) + 1,
+            next_number: views.servers.read(chronova_projections::servers::Servers::requested) + 1,
             guests: Vec::new(),
         }
     }
