@@ -126,7 +126,7 @@ pub struct VolumeDisk {
 }
 
 impl VolumeDisk {
-    /// What identifies the disk in its guest; see [`chronova_events::instance::disk_key`].
+    /// The key of the disk in its guest; see [`chronova_events::instance::disk_key`].
     pub fn key(&self) -> &str {
         chronova_events::instance::disk_key(&self.volume, &self.serial)
     }

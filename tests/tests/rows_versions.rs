@@ -432,7 +432,6 @@ async fn actions_of_servers_show_what_their_version_and_the_policy_let() {
     let event = async |version: &str| api.get(&path, version).await["instanceAction"]["events"][0].take();
     let failed = event("2.84").await;
     assert_eq!(failed["result"], "Error");
-    // The message of the fault, and for administrators what each check left.
     let details = failed["details"].as_str().unwrap();
     assert!(details.starts_with(fault.as_str().unwrap()) && details.contains(" left"), "{details}: {fault}");
     assert!(event("2.83").await.get("details").is_none());
@@ -446,15 +445,14 @@ async fn every_event_of_an_action_names_a_host() {
     api.flavor("huge", 900_000, 1).await;
     let lift = json!({"quota_set": {"ram": -1}});
     assert_eq!(api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(lift)).await.status, 200);
-    let homeless = api.server(USER, with("flavorRef", json!("huge"))).await;
-    let placed = api.server(USER, Api::wish("one")).await;
+    let (homeless, placed) =
+        (api.server(USER, with("flavorRef", json!("huge"))).await, api.server(USER, Api::wish("one")).await);
     let home = api.get(&format!("/servers/{placed}"), "2.1").await["server"]["OS-EXT-SRV-ATTR:host"].take();
     for id in [&homeless, &placed] {
         assert_eq!(api.call("DELETE", &format!("/servers/{id}"), "2.1", USER, None).await.status, 204);
         api.life.settled().await;
     }
-    let services = api.get("/os-services?binary=nova-conductor", "2.53").await;
-    let conductor = services["services"][0]["host"].clone();
+    let conductor = api.get("/os-services?binary=nova-conductor", "2.53").await["services"][0]["host"].take();
     for (id, expected) in [(&homeless, &conductor), (&placed, &home)] {
         let path = format!("/servers/{id}/os-instance-actions");
         let actions = api.get(&path, "2.84").await["instanceActions"].take();
@@ -462,7 +460,7 @@ async fn every_event_of_an_action_names_a_host() {
         for action in actions.as_array().unwrap() {
             let path = format!("{path}/{}", action["request_id"].as_str().unwrap());
             let events = api.get(&path, "2.84").await["instanceAction"]["events"].take();
-            assert!(!events.as_array().unwrap().is_empty(), "{action}");
+            assert_ne!(events, json!([]), "{action}");
             for event in events.as_array().unwrap() {
                 assert!(event["host"].as_str().is_some_and(|host| !host.is_empty()), "{event}");
                 assert_eq!(event["hostId"].as_str().map(str::len), Some(56), "{event}");
@@ -596,8 +594,7 @@ async fn usage_is_truncated_in_versions_without_pages() {
         assert_eq!(count, 2, "{version}: {usages}");
         assert_eq!(usages.get("tenant_usages_links").is_some(), version == "2.40");
     }
-    // Older versions know no limit, so the parameter changes nothing.
     let older = api.get(&format!("{one}?{window}&limit=1"), "2.39").await;
-    assert_eq!(older["tenant_usage"]["server_usages"].as_array().unwrap().len(), 2);
+    assert_eq!(older["tenant_usage"]["server_usages"].as_array().unwrap().len(), 2, "2.39 knows no limit");
     api.stop().await;
 }

@@ -160,7 +160,7 @@ pub struct VolumeExchange {
     pub attachment: AttachmentId,
 }
 
-/// What the volume service itself does with the two volumes of an exchange.
+/// The volume service's own work with the two volumes of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MigrationPair {
     /// It does not migrate the old volume.
@@ -298,7 +298,7 @@ pub trait VolumeService: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What the service itself does with the two volumes. A service that migrates no attached volumes answers
+    /// The service's own work with the two volumes. A service that migrates no attached volumes answers
     /// [`MigrationPair::Neither`].
     async fn standing_of(&self, _old: VolumeId, _new: VolumeId) -> Result<MigrationPair, PortError> {
         Ok(MigrationPair::Neither)

@@ -47,7 +47,7 @@ impl BlockConnection {
     }
 }
 
-/// What identifies a volume's disk in its guest: the id in the name of the source, `volume-ID`. A source without such a
+/// The key of a volume's disk in its guest: the id in the name of the source, `volume-ID`. A source without such a
 /// name, for example an iSCSI target, is identified by its serial. The two differ after Cinder has migrated an attached
 /// volume: the volume keeps its id and its serial, but its content has the name of another volume.
 pub fn disk_key<'a>(source: &'a str, serial: &'a str) -> &'a str {

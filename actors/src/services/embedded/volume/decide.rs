@@ -50,7 +50,7 @@ pub(super) fn merged(now: &[(String, String)], change: VolumeMetadataChange) -> 
     }
 }
 
-/// What a user may say about a volume or a snapshot.
+/// The texts that a user may give a volume or a snapshot.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct VolumeDescription {
     pub(super) name: String,

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::ports::{MigrationPair, VolumeExchange};
 
-/// What Cinder knows of its migration.
+/// A stub of Cinder that migrates one volume.
 #[derive(Debug, Clone)]
 struct MovingVolumes {
     old: Option<&'static str>,
@@ -15,7 +15,7 @@ struct MovingVolumes {
     attached: VolumeId,
     /// The status of the old volume after the first look at both. The new volume is then gone.
     later: Option<&'static str>,
-    /// What the completion answers after its work.
+    /// The status of the answer to the completion, after its work.
     answers: u16,
     /// Whether the completion needs the token of an administrator, which the user is not.
     for_administrators: bool,
