@@ -2,6 +2,7 @@
 
 use chronova_hypervisor::sim::SimUri;
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE};
+use chronova_tests::services::OneImage;
 use chronova_tests::world::World;
 use chronova_web::compute::{ComputeConfig, ComputeState};
 use serde_json::{Value, json};
@@ -453,7 +454,8 @@ async fn a_server_is_rebuilt_with_an_isolated_image_on_isolated_hosts_only() {
     let scheduler = &mut world.options.scheduler;
     scheduler.enabled_filters.push("IsolatedHostsFilter");
     scheduler.isolated_hosts = vec![isolated.clone()];
-    scheduler.isolated_images = vec![IMAGE.to_owned()];
+    // In this world every image that no test made is the same image.
+    scheduler.isolated_images = vec![OneImage::snapshot().id.to_string()];
     let api = Api::start_of(world, "", None).await;
     assert_eq!(host(&api, &api.server(OWNER, request("isolated", None)).await).await, isolated);
     let (first, second) = (api.image(&[]).await.to_string(), api.image(&[]).await.to_string());
