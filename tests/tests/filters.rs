@@ -8,6 +8,7 @@ use chronova_actors::services::embedded::network::{
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SecurityGroupRuleId, SubnetId};
+use chronova_events::instance::PowerAction;
 use chronova_events::network::{NetworkCreated, NetworkSettings, ProviderAttributes};
 use chronova_events::security_group::{
     Direction, Ethertype, GroupCreated, GroupSettings, RuleAdded, RuleTraffic, default_group,
@@ -277,6 +278,26 @@ async fn a_deleted_guest_takes_its_filter_along() {
     let_in(&life, default(), 22, None).await;
     tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
     assert!(world.fleet.filters(0).is_empty());
+    life.stop().await;
+    world.check().await;
+}
+
+/// Somebody has removed the filter on the host.
+#[actix_rt::test]
+async fn a_hard_reboot_defines_the_filter_again() {
+    let (world, life) = begun().await;
+    built(&life, 1).await;
+    // The reconciler updates the filter once after the build, and then only after changes.
+    let_in(&life, default(), 22, None).await;
+    life.until(|_| comes_in(&world, 1, 22) == [None]).await;
+    let own = filter(&world, 1);
+    world.fleet.drivers()[0].networks().unwrap().remove_filter(&own.name).await.unwrap();
+    life.power(id(1), PowerAction::RebootSoft).await.unwrap();
+    life.settled().await;
+    assert!(world.fleet.filters(0).is_empty(), "something else than a hard reboot defines filters");
+    life.power(id(1), PowerAction::RebootHard).await.unwrap();
+    life.settled().await;
+    assert_eq!(filter(&world, 1), own);
     life.stop().await;
     world.check().await;
 }

@@ -47,7 +47,8 @@ async fn key_pairs_of_one_user_and_of_others() {
     assert_eq!(make("2.1", USER, json!({"name": "x", "type": "ssh"})).await.status, 400);
     assert_eq!(make("2.2", USER, json!({"name": "x", "type": "gpg"})).await.status, 400);
     make("2.2", USER, json!({"name": "a"})).await;
-    make("2.2", USER, json!({"name": "d"})).await;
+    let plain = make("2.2", USER, json!({"name": "d"})).await;
+    assert_eq!((plain.status, &plain.body["keypair"]["type"]), (201, &json!("ssh")), "the default type is not ssh");
     assert_eq!((remove("2.1", USER, "d").await, remove("2.2", USER, "c").await), (202, 204));
     assert_eq!(remove("2.2", USER, "c").await, 404);
 

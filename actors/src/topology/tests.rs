@@ -498,6 +498,9 @@ fn allocation_ratios_apply_to_floating_guests_only() {
     }
     let third = fit(&floats, cells(&host, guests.iter().map(Vec::as_slice)), bounds).unwrap_err();
     assert_eq!(third, "cell 0: shared CPUs: wants 2, in use 4 of 2 x 2.0");
+    let less = FitLimits { cpu_ratio: 16.0, memory_ratio: 0.5, ..bounds };
+    let crowded = fit(&floats, cells(&host, guests.iter().map(Vec::as_slice)), less).unwrap_err();
+    assert_eq!(crowded, "cell 0: memory: wants 1024 MiB, in use 2048 MiB of 4096 x 0.5");
     let mixed = wanted(2, &[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "1")]);
     let fitted = on(&host, &[], &mixed).unwrap();
     assert_eq!((fitted[0].floating.clone(), fitted[0].pinned.clone()), (vec![0], vec![(1, 2)]));
