@@ -160,6 +160,8 @@ fn there_is_one_cell_and_novas_cell0() {
     site.manage("cell_v2 discover_hosts", 0);
     site.manage(&format!("cell_v2 discover_hosts --cell_uuid {CELL1}"), 0);
     site.manage("cell_v2 discover_hosts --strict --by-service", 1);
+    site.manage(&format!("cell_v2 discover_hosts --cell_uuid {NOBODY}"), 1);
+    site.manage("cell_v2 discover_hosts --verbose", 1);
     site.manage(&format!("cell_v2 delete_cell --cell_uuid {NOBODY}"), 1);
     site.manage(&format!("cell_v2 delete_cell --cell_uuid {CELL1}"), 2);
     site.manage(&format!("cell_v2 delete_cell --cell_uuid {CELL1} --force"), 3);

@@ -70,6 +70,7 @@ fn a_device_spec_names_devices_by_ids_and_address() {
     for (spec, expected) in [
         (r#"{"vendor_id": "10de"}"#, &["0a:00.0", "0b:00.0"][..]),
         (r#"{"vendor_id": "10DE", "product_id": "1EB8", "address": "0b:00.0"}"#, &["0b:00.0"]),
+        (r#"{"vendor_id": "8086", "product_id": "10ed"}"#, &functions[1..]),
         (r#"{"vendor_id": "*", "product_id": "10ed"}"#, &functions[1..]),
         (r#"{"address": "*:81:*.*"}"#, &functions),
         (r#"{"address": "81:10."}"#, &functions[1..]),

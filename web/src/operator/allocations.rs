@@ -178,3 +178,27 @@ fn mirrored(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
     });
     Ok(shown.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use chronova_actors::ports::PortError;
+
+    use super::*;
+
+    /// `chronova manage placement heal_allocations` has an exit code for each key.
+    #[test]
+    fn a_refused_heal_says_by_its_key_what_failed() {
+        let cause = || PortError::Unavailable("no answer".to_owned());
+        for (reject, status, key) in [
+            (HealReject::NoProvider("node7".to_owned()), 409, "computeHostNotFound"),
+            (HealReject::Topology("no CPU".to_owned()), 409, "allocationUpdateFailed"),
+            (HealReject::NestedResources("port"), 409, "healNotSupported"),
+            (HealReject::Ports(cause()), 503, "portsNotRead"),
+            (HealReject::PortsNotUpdated(cause()), 503, "portsNotUpdated"),
+            (HealReject::PortsNotRestored { ports: "p".to_owned(), source: cause() }, 503, "portsNotRestored"),
+        ] {
+            let fault = not_healed(InstanceId::random(), reject);
+            assert_eq!((fault.status, &*fault.key), (status, key), "{fault:?}");
+        }
+    }
+}

@@ -18,6 +18,8 @@ const CELL1_NAME: &str = "cell1";
 /// The address of the message queue of both cells: there is none.
 const TRANSPORT: &str = "none:///";
 const BAD_INPUT: ManageExit = 127;
+/// Nova's documentation names this code for each failure of `discover_hosts`. Nova's program exits with 255.
+const NOT_DISCOVERED: ManageExit = 1;
 
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
@@ -129,6 +131,16 @@ pub struct ChangedCellArgs {
     disable: bool,
     #[arg(long)]
     enable: bool,
+}
+
+impl CellCommand {
+    /// The code if the server does not answer.
+    pub(super) fn unexpected(&self) -> ManageExit {
+        match self {
+            Self::DiscoverHosts { .. } => NOT_DISCOVERED,
+            _ => UNEXPECTED,
+        }
+    }
 }
 
 pub(super) fn run(
@@ -324,7 +336,7 @@ fn discover(
     out: &mut dyn Write,
 ) -> Result<ManageExit, CommandFailure> {
     if let Some(unknown) = cell.filter(|cell| !is_known(cell)) {
-        return not_found(unknown, UNEXPECTED, out);
+        return not_found(unknown, NOT_DISCOVERED, out);
     }
     if verbose {
         writeln!(out, "Found {} cell mappings.", if cell.is_some() { 1 } else { 2 })?;
@@ -339,7 +351,7 @@ fn discover(
         }
     }
     complain("Hosts belong to the one cell as soon as they are registered, so there are none to discover.\n");
-    Ok(u8::from(strict))
+    Ok(if strict { NOT_DISCOVERED } else { 0 })
 }
 
 /// The address without its password. A URL loses its parameters, too, because they may have a password. An address

@@ -119,7 +119,7 @@ fn perform(
     match category {
         ManageCategory::Db(command) => (databases::run(command, cloud.config, out), UNEXPECTED),
         ManageCategory::ApiDb(command) => (databases::run_api(command, out), UNEXPECTED),
-        ManageCategory::CellV2(command) => (cells::run(command, cloud, out), UNEXPECTED),
+        ManageCategory::CellV2(command) => (cells::run(command, cloud, out), command.unexpected()),
         ManageCategory::Placement(command) => (placement::run(command, cloud, out), command.unexpected()),
         ManageCategory::Libvirt(command) => (libvirt::run(command, cloud, out), 1),
         ManageCategory::VolumeAttachment(command) => (volume_attachment::run(command, cloud, out), 1),
