@@ -53,7 +53,7 @@ reach() { local host=$1; shift; ssh -F "$STATE/ssh_config" -q -n "$host" "$@"; }
 
 # --------------------------------------------------------------------------------------------------------------- image
 
-inputs() { cat "$HERE"/device-host/* "$HERE/console.py" | sha256sum | cut -d ' ' -f 1; }
+inputs() { sha256sum <"$HERE/device-host/image.sh" | cut -d ' ' -f 1; }
 image() {
   mkdir -p "$CACHE"
   exec 8>"$CACHE/lock"
@@ -86,7 +86,8 @@ make_host() { # host
   done >"$S/hosts.others"
   { echo '127.0.0.1 localhost'; cat "$S/hosts.others"; } >"$S/hosts"
   rm "$S/hosts.others"
-  cp "$H/host_key" "$STATE/authorized_keys" "$S/"
+  cp "$H/host_key" "$STATE/authorized_keys" "$HERE/device-host/functions" "$HERE/device-host/sshd_config" "$HERE/console.py" "$S/"
+  install -m 755 "$HERE/device-host/init" "$S/init"
   cp "$STATE/key" "$S/ssh/id_ed25519"
   printf '%s\n' "NAME=$h" "UUID=$(uuid_of "$h")" "MANAGEMENT_MAC=$(mac_of "$h" m)" "MOVES_MAC=$(mac_of "$h" v)" \
     "MOVES_ADDRESS=$(address_of "$h")" "GROUP=$GROUP" >"$S/settings"
@@ -209,7 +210,7 @@ case ${1:-} in
   inside)
     need "$2"
     host=$2 guest=$3; shift 3
-    reach "$host" "$(printf '%q ' python3 /usr/local/bin/console.py "$guest" "${INSIDE_SECONDS:-300}" "$*")" ;;
+    reach "$host" "$(printf '%q ' python3 /seed/console.py "$guest" "${INSIDE_SECONDS:-300}" "$*")" ;;
   copy) need "${3%%:*}"; scp -F "$STATE/ssh_config" -q "$2" "$3" ;;
   crash) need "$2"; end_host "$2" ;;
   boot) need "$2"; boot_host "$2" ;;
