@@ -165,7 +165,9 @@ fi
 if part race; then
   part whole || { make three nvme --host d1; THREE=$ID; stands three d1; }
   # d1 has given its only whole controller, so that of d2 is the last.
-  make five nvme & make six nvme & wait
+  make five nvme & FIVE=$!
+  make six nvme & SIX=$!
+  wait $FIVE $SIX
   for name in five six; do wait_for 900 built $name; done
   WINNERS=$(for name in five six; do is $name ACTIVE && echo $name; done)
   same "exactly one of two requests gets the last device" "$(wc -w <<<"$WINNERS")" 1
