@@ -2,13 +2,12 @@
 # Guests get real PCI devices of real hosts: each of the two hosts of device-host.sh is a virtual machine with an IOMMU, an
 # NVMe controller with four virtual functions, one without SR-IOV, and a display adapter. Chronova drives them by SSH. A
 # guest writes on its device, and the word is in the file behind the device. The devices move with resizes, reverts and
-# evacuations, are given back, and are never given twice. Guests without devices migrate live by SSH, with a wrong host
-# key, through a firewall and with a CPU like the host's. Takes about an hour, because guests of emulated hosts are slow.
+# evacuations, are given back, and are never given twice. A guest with huge pages is on the node of its device.
 #
-#   devices.sh [PART...]   runs only these parts: functions, whole, race, failure, pages, live, emulator (default: all)
+#   devices.sh [PART...]   runs only these parts: functions, whole, race, pages, failure (default: all)
 set -uo pipefail
 . "$(dirname "$0")/../testbed/devices.sh"
-PARTS=" ${*:-functions whole race failure pages live emulator} "
+PARTS=" ${*:-functions whole race pages failure} "
 part() { [[ $PARTS == *" $1 "* ]]; }
 SPECS=$(cat <<'C'
 [pci]
@@ -21,9 +20,6 @@ alias = {"name": "nvme", "vendor_id": "1b36", "product_id": "0010", "resource_cl
 alias = {"name": "gpu", "vendor_id": "1234", "product_id": "1111"}
 [filter_scheduler]
 pci_in_placement = true
-[libvirt]
-live_migration_scheme = ssh
-live_migration_inbound_addr = %s-moves
 C
 )
 HOUSE_CONF=$(printf '%s\n' '[DEFAULT]' 'allow_resize_to_same_host = false' "$SPECS")
@@ -45,27 +41,6 @@ furnish() {
   os flavor set --property pci_passthrough:alias=vf:1 --property hw:mem_page_size=large "$NAME-pages"
 }
 furnish
-
-# Makes a server without ports, and sets ID. Options may name the host.
-make() { # name, flavor, options...
-  local name=$1 flavor=$2; shift 2
-  os server create --flavor "$NAME-$flavor" --image "$NAME" --nic none --config-drive True --os-compute-api-version 2.74 "$@" "$name" >"$WORK/make-$name" 2>&1 \
-    || bad "$name is requested" "$(tail -n 20 "$WORK/make-$name")"
-  ID=$(get server "$name" id)
-  SERVERS+=("$ID")
-}
-built() { case $(status_of "$1") in ACTIVE | ERROR) return 0 ;; esac; return 1; } # server
-stands() { # server, host: waits until it is ACTIVE there and its guest is booted
-  wait_for 900 built "$1"
-  same "$1 is ACTIVE on $2" "$(status_of "$1") $(place "$1")" "ACTIVE $2"
-  [ "$(status_of "$1")" = ACTIVE ] || get server "$1" fault
-  ready "$1" "the guest of $1 is booted" "${3:-1}"
-}
-fault() { get server "$1" fault; }
-deleted() { expect "$1 is deleted" os server delete --wait "$1"; } # server
-to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
-# The events of the newest action of a server.
-reason() { os server event show "$1" "$(os server event list "$1" --os-compute-api-version 2.84 -f value -c 'Request ID' | head -n 1)" --os-compute-api-version 2.84 -f json 2>/dev/null; } # server
 
 # ------------------------------------------------------------------------------------------------------ what hosts offer
 
@@ -165,7 +140,9 @@ fi
 if part race; then
   part whole || { make three nvme --host d1; THREE=$ID; stands three d1; }
   # d1 has given its only whole controller, so that of d2 is the last.
-  make five nvme & make six nvme & wait
+  make five nvme & FIVE=$!
+  make six nvme & SIX=$!
+  wait $FIVE $SIX
   for name in five six; do wait_for 900 built $name; done
   WINNERS=$(for name in five six; do is $name ACTIVE && echo $name; done)
   same "exactly one of two requests gets the last device" "$(wc -w <<<"$WINNERS")" 1
@@ -179,6 +156,20 @@ if part race; then
   for name in five six three; do deleted $name; done
   for host in d1 d2; do within 120 "the whole controller of $host is free" used_is "${host}_$WHOLE" "CUSTOM_NVME 0"; done
   within 60 "the host's driver has the controller again" driver_is d1 "$WHOLE" nvme
+fi
+
+# ------------------------------------------------------------------- huge pages, and a device on the cell of the guest
+
+if part pages; then
+  make eight pages --host d1; EIGHT=$ID
+  stands eight d1
+  DEFINED=$(on d1 dumpxml "$EIGHT" | tr -d '\n')
+  like "the definition has the huge pages" "$DEFINED" "<memoryBacking> *<hugepages> *<page size='2048' unit='KiB' nodeset='0'/> *</hugepages>"
+  like "the guest is on the cell of its device" "$DEFINED" "<memnode cellid='0' mode='strict' nodeset='1'/>"
+  same "the kernel has given the pages of cell 1" "$(shell d1 'cat /sys/devices/system/node/node1/hugepages/hugepages-2048kB/free_hugepages')" 40
+  same "the pages of cell 0 are free" "$(shell d1 'cat /sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages')" 120
+  deleted eight
+  within 60 "the pages are free again" eval '[ "$(shell d1 "cat /sys/devices/system/node/node1/hugepages/hugepages-2048kB/free_hugepages")" = 120 ]'
 fi
 
 # ------------------------------------------------------------------------------------------------------- a power failure
@@ -201,81 +192,4 @@ if part failure; then
   deleted seven
 fi
 
-# ------------------------------------------------------------------- huge pages, and a device on the cell of the guest
-
-if part pages; then
-  make eight pages --host d1; EIGHT=$ID
-  stands eight d1
-  DEFINED=$(on d1 dumpxml "$EIGHT" | tr -d '\n')
-  like "the definition has the huge pages" "$DEFINED" "<memoryBacking> *<hugepages> *<page size='2048' unit='KiB' nodeset='0'/> *</hugepages>"
-  like "the guest is on the cell of its device" "$DEFINED" "<memnode cellid='0' mode='strict' nodeset='1'/>"
-  same "the kernel has given the pages of cell 1" "$(shell d1 'cat /sys/devices/system/node/node1/hugepages/hugepages-2048kB/free_hugepages')" 40
-  same "the pages of cell 0 are free" "$(shell d1 'cat /sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages')" 120
-  deleted eight
-  within 60 "the pages are free again" eval '[ "$(shell d1 "cat /sys/devices/system/node/node1/hugepages/hugepages-2048kB/free_hugepages")" = 120 ]'
-fi
-
-# ------------------------------------------------------------------------------------------------ live migrations by SSH
-
-if part live; then
-  counting >/dev/null
-  make nine bare --host d1 --user-data "$WORK/tick"; NINE=$ID; ID=$NINE
-  stands nine d1
-  within 60 "the guest counts" ticks_on nine 2
-  leaves() { os server migrate --live-migration --host "$1" nine --os-compute-api-version 2.79; } # host
-  # root of d1 does not know the key of d2.
-  shell d1 'cp /root/.ssh/known_hosts /root/known_hosts; cut -d " " -f 1,2 /root/known_hosts | sed "s|\$| $(cut -d " " -f 2 /seed/authorized_keys)|" >/root/.ssh/known_hosts'
-  expect "a live migration to a host with another key is requested" leaves d2
-  within 300 "the migration to the host with another key is over" migration_over nine
-  like "the event has the words of SSH" "$(reason nine)" 'Host key verification failed'
-  same "the server stays on its host" "$(status_of nine) $(place nine)" "ACTIVE d1"
-  counts_on nine
-  shell d1 'cp /root/known_hosts /root/.ssh/known_hosts'
-
-  # Only SSH and the ports of QEMU's migrations are open between the hosts.
-  for host in d1 d2; do
-    shell $host 'nft add table inet moves; nft add chain inet moves in "{ type filter hook input priority 0; }"; nft add rule inet moves in ip saddr 10.235.0.0/24 tcp dport != "{ 22, 49152-49215 }" tcp flags syn / syn,ack counter drop'
-  done
-  expect "a live migration by SSH through the firewall is requested" leaves d2
-  within 300 "the server is ACTIVE on the other host" is_at nine d2
-  within 30 "the guest runs on the other host" runs_on d2 "$NINE"
-  same "the guest runs on no other host" "$(runs "$NINE")" 1
-  same "nothing of the server is left on its first host" "$(left_on d1 "$NINE")" ""
-  counts_on nine
-  same "the firewall has dropped nothing" "$(for host in d1 d2; do shell $host 'nft list table inet moves' | grep -oE 'packets [0-9]+'; done | sort -u)" "packets 0"
-  like "libvirtd of the source logged in by SSH" "$(shell d2 'cat /var/log/sshd.log' | grep -aE "Accepted publickey for root from 10\.235\.0\.11")" 'Accepted'
-  expect "a live migration back is requested" leaves d1
-  within 300 "the server is ACTIVE on its first host" is_at nine d1
-  counts_on nine
-  shell d1 'nft add rule inet moves in tcp dport 49152-49215 tcp flags syn / syn,ack counter reject with tcp reset; nft list table inet moves' >"$WORK/firewall"
-  shell d2 'nft insert rule inet moves in ip saddr 10.235.0.0/24 tcp dport 49152-49215 tcp flags syn / syn,ack counter reject with tcp reset'
-  expect "a live migration through a firewall without QEMU's ports is requested" leaves d2
-  within 300 "the migration through the closed firewall is over" migration_over nine
-  like "the event says that QEMU could not connect" "$(reason nine)" 'Connection refused|Failed to connect|unable to connect'
-  same "the server stays on its first host" "$(status_of nine) $(place nine)" "ACTIVE d1"
-  counts_on nine
-  for host in d1 d2; do shell $host 'nft delete table inet moves'; done
-  deleted nine
-fi
-
-# ---------------------------------------------------------------------------------------------- a host without an emulator
-
-if part emulator; then
-  make ten bare --host d2; TEN=$ID
-  stands ten d2
-  shell d2 'mv /usr/bin/qemu-system-x86_64 /usr/bin/hidden'
-  make eleven bare --host d2
-  wait_for 600 built eleven
-  same "a server on a host without an emulator is in ERROR" "$(status_of eleven)" ERROR
-  like "its fault has libvirt's words" "$(fault eleven)" '[Ee]mulator|qemu-system-x86_64'
-  shell d2 'kill $(cat /run/device-host-libvirtd)'
-  within 60 "the check of a host says that it has no emulator" eval '! "$CHRONOVA_BIN" host check --config-file "$CONF" "$d2_SSH" >"$WORK/check" 2>&1 && grep -qE "FAIL.*[Ee]mulator" "$WORK/check"'
-  within 60 "the host without an emulator is down" host_stands d2 down
-  shell d2 'mv /usr/bin/hidden /usr/bin/qemu-system-x86_64; kill $(cat /run/device-host-libvirtd)'
-  within 120 "the host with its emulator is up" host_stands d2 up
-  within 60 "the server of that host is ACTIVE" is_at ten d2
-  expect "the server is rebooted hard" os server reboot --hard --wait ten
-  deleted ten
-  deleted eleven
-fi
 verdict

@@ -4,8 +4,8 @@
 # Compute hosts with devices to pass to guests. Each host is a virtual machine with Debian 12 under an emulating QEMU, so
 # it needs neither KVM nor any device of this machine. Host i is `di`. It has
 #
-#   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor and 1.5 GiB each, of which 240 MiB are
-#     huge pages;
+#   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor and 1.5 GiB each,
+#     of which 240 MiB are huge pages;
 #   * an NVMe controller with SR-IOV at node 1: four virtual functions, each in an IOMMU group of its own, online, and with
 #     the host's driver. All functions see one namespace, of which the file is $STATE/di/functions.img;
 #   * with TESTBED_CARD=1, a network card with SR-IOV at node 1 (igb): four virtual functions with the host's driver. The
@@ -17,8 +17,9 @@
 #   * SSH, for root with a key. root of one host also logs in at the others. `qemu+ssh` is the only way to libvirtd.
 #
 # What it cannot do: there is no SmartNIC, no vDPA device, no mediated device, no device with a driver for live migration,
-# and no apparmor. A network card with SR-IOV needs QEMU 8, which device-host/emulator.sh gets from Debian's backports. Times mean nothing: a guest's processor is emulated in an
-# emulated host. The clock of the hosts is exact, so timeouts of seconds are too short for them.
+# and no apparmor. A network card with SR-IOV needs QEMU 8, which device-host/emulator.sh gets from Debian's backports.
+# Guests run with KVM, because QEMU emulates AMD's SVM, too; a boot takes half a minute on a quiet machine. Without KVM
+# (TESTBED_CPU=max,-svm) it takes many minutes. Times mean nothing, and timeouts of seconds are too short.
 #
 #   image            builds the disk of the hosts, if what it is made of has changed (device-host/image.sh); `up` does so
 #   up N             starts N hosts (default: 2), and writes $STATE/hosts.env (shell variables d1_SSH: the URI)
@@ -32,7 +33,7 @@
 # names di and di-moves (10.235.0.10+i).
 #
 # Environment: TESTBED_ID (default: a), TESTBED_DEVICES (the directory, default: /var/tmp/dh-$TESTBED_ID), TESTBED_CACHE
-# (default: /var/tmp/chronova-testbed), TESTBED_CARD (see above)
+# (default: /var/tmp/chronova-testbed), TESTBED_CARD (see above), TESTBED_CPU (the hosts' CPU)
 set -euo pipefail
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ID=${TESTBED_ID:-a}
@@ -53,7 +54,7 @@ reach() { local host=$1; shift; ssh -F "$STATE/ssh_config" -q -n "$host" "$@"; }
 
 # --------------------------------------------------------------------------------------------------------------- image
 
-inputs() { cat "$HERE"/device-host/* "$HERE/console.py" | sha256sum | cut -d ' ' -f 1; }
+inputs() { sha256sum <"$HERE/device-host/image.sh" | cut -d ' ' -f 1; }
 image() {
   mkdir -p "$CACHE"
   exec 8>"$CACHE/lock"
@@ -86,7 +87,8 @@ make_host() { # host
   done >"$S/hosts.others"
   { echo '127.0.0.1 localhost'; cat "$S/hosts.others"; } >"$S/hosts"
   rm "$S/hosts.others"
-  cp "$H/host_key" "$STATE/authorized_keys" "$S/"
+  cp "$H/host_key" "$STATE/authorized_keys" "$HERE/device-host/functions" "$HERE/device-host/sshd_config" "$HERE/console.py" "$S/"
+  install -m 755 "$HERE/device-host/init" "$S/init"
   cp "$STATE/key" "$S/ssh/id_ed25519"
   printf '%s\n' "NAME=$h" "UUID=$(uuid_of "$h")" "MANAGEMENT_MAC=$(mac_of "$h" m)" "MOVES_MAC=$(mac_of "$h" v)" \
     "MOVES_ADDRESS=$(address_of "$h")" "GROUP=$GROUP" >"$S/settings"
@@ -209,7 +211,7 @@ case ${1:-} in
   inside)
     need "$2"
     host=$2 guest=$3; shift 3
-    reach "$host" "$(printf '%q ' python3 /usr/local/bin/console.py "$guest" "${INSIDE_SECONDS:-300}" "$*")" ;;
+    reach "$host" "$(printf '%q ' python3 /seed/console.py "$guest" "${INSIDE_SECONDS:-300}" "$*")" ;;
   copy) need "${3%%:*}"; scp -F "$STATE/ssh_config" -q "$2" "$3" ;;
   crash) need "$2"; end_host "$2" ;;
   boot) need "$2"; boot_host "$2" ;;

@@ -66,3 +66,27 @@ provider() { os resource provider list --name "$1" -f value -c uuid 2>/dev/null;
 used() { os resource provider usage show "$(provider "$1")" -f value -c resource_class -c usage 2>/dev/null | sort | paste -sd ' '; } # name
 used_is() { [ "$(used "$1")" = "$2" ]; } # name, usage
 stock() { os resource provider inventory list "$(provider "$1")" -f value -c resource_class -c total 2>/dev/null | sort | paste -sd ' '; } # name
+
+# ------------------------------------------------------------------------------------------------------------- servers
+
+# Makes a server without ports, and sets ID. Options may name the host.
+make() { # name, flavor, options...
+  local name=$1 flavor=$2; shift 2
+  os server create --flavor "$NAME-$flavor" --image "$NAME" --nic none --config-drive True --os-compute-api-version 2.74 "$@" "$name" >"$WORK/make-$name" 2>&1 \
+    || bad "$name is requested" "$(tail -n 20 "$WORK/make-$name")"
+  ID=$(get server "$name" id)
+  SERVERS+=("$ID")
+}
+built() { case $(status_of "$1") in ACTIVE | ERROR) return 0 ;; esac; return 1; } # server
+stands() { # server, host: waits until it is ACTIVE there and its guest is booted
+  wait_for 900 built "$1"
+  same "$1 is ACTIVE on $2" "$(status_of "$1") $(place "$1")" "ACTIVE $2"
+  [ "$(status_of "$1")" = ACTIVE ] || get server "$1" fault
+  ready "$1" "the guest of $1 is booted" "${3:-1}"
+}
+fault() { get server "$1" fault; }
+deleted() { expect "$1 is deleted" os server delete --wait "$1"; } # server
+to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
+# The events of the newest action of a server.
+reason() { os server event show "$1" "$(os server event list "$1" --os-compute-api-version 2.84 -f value -c 'Request ID' | head -n 1)" --os-compute-api-version 2.84 -f json 2>/dev/null; } # server
+

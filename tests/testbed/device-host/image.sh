@@ -2,11 +2,10 @@
 # image.sh DIRECTORY   builds what a host of device-host.sh boots: the disk `root.img`, `vmlinuz` and `initrd`
 #
 # A Debian 12 with libvirt, QEMU, an SSH server and Debian's ordinary kernel, from the packages of debootstrap's mirror.
-# `init` of this folder is its first program; there is no systemd. Only the builds of the kernel's modules that no such
+# `init` of this folder becomes its first program; there is no systemd. Only the builds of the kernel's modules that no such
 # host needs are left out. Takes about 3 minutes, and leaves about 1.5 GB.
 set -euo pipefail
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin
-HERE=$(dirname "$(realpath "$0")")
 OUT=$1
 PACKAGES=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/packages
 # python3 runs console.py, which talks to a guest's serial console.
@@ -49,22 +48,10 @@ depmod -b "$ROOT" "$VERSION"
 
 # -------------------------------------------------------------------------------------------------------- configuration
 
-install -m 755 "$HERE/init" "$ROOT/sbin/device-host-init"
-install -m 755 "$HERE/functions" "$ROOT/sbin/device-host-functions"
-install -m 755 "$HERE/../console.py" "$ROOT/usr/local/bin/console.py"
+# The rest comes with each host's second disk, so that the image need not be built again when it changes.
+printf '#!/bin/sh\nmount -o ro /dev/vdb /seed\nexec /seed/init\n' >"$ROOT/sbin/device-host-init"
+chmod 755 "$ROOT/sbin/device-host-init"
 mkdir -p "$ROOT/seed" "$ROOT/run/sshd"
-cat >"$ROOT/etc/ssh/sshd_config" <<'C'
-HostKey /seed/host_key
-AuthorizedKeysFile /seed/authorized_keys
-StrictModes no
-PermitRootLogin prohibit-password
-PasswordAuthentication no
-UsePAM no
-UseDNS no
-Subsystem sftp internal-sftp
-MaxStartups 200
-MaxSessions 200
-C
 # Debian's defaults, but for polkit, which needs the system bus.
 cat >>"$ROOT/etc/libvirt/libvirtd.conf" <<'C'
 auth_unix_ro = "none"
