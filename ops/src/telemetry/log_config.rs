@@ -1,7 +1,7 @@
 //! `log_config_append`: a file in the form of Python's `logging.config.fileConfig`, as Nova's operators have it.
 //!
-//! Chronova applies the levels of loggers, and the handlers for streams, files, syslog, systemd's journal and nothing
-//! (`NullHandler`). A handler of any other class is an error, because lines would be lost. Formatters are ignored,
+//! Chronova applies the levels and the handlers of the root and of the loggers `nova` and `nova.*`. It has handlers for
+//! streams, files, syslog, systemd's journal and nothing (`NullHandler`). A handler of any other class is an error, because lines would be lost. Formatters are ignored,
 //! because the form of a line is Chronova's.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,10 @@ fn parse(text: &str, path: &Path) -> Result<LogSettings, String> {
     }
     let root = sections.get("logger_root").ok_or("has no section [logger_root]")?;
     let mut settings = LogSettings { levels: Some(levels(&sections)?), ..LogSettings::default() };
-    for handler in words(root.get("handlers")) {
+    // In Nova's own sample the root has the handler `null`, and the logger `nova` has the handler `stderr`.
+    let of_nova =
+        listed(&sections).filter_map(|logger| sections.get(&format!("logger_{logger}"))).filter(|one| is_novas(one));
+    for handler in std::iter::once(root).chain(of_nova).flat_map(|logger| words(logger.get("handlers"))) {
         let section = sections.get(&format!("handler_{handler}"));
         handle(section.ok_or_else(|| format!("has no section [handler_{handler}]"))?, &mut settings)?;
     }
@@ -39,23 +42,31 @@ fn words(value: Option<&String>) -> impl Iterator<Item = &str> {
     value.into_iter().flat_map(|text| text.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
 
+/// The loggers that the file lists. Without a list there is only the root.
+fn listed(sections: &Sections) -> impl Iterator<Item = &str> {
+    let keys = sections.get("loggers").map(|section| words(section.get("keys")).collect());
+    keys.unwrap_or_else(|| vec!["root"]).into_iter()
+}
+
+/// Whether the section is of the logger `nova` or of one below it, so that its lines are those of Chronova.
+fn is_novas(section: &BTreeMap<String, String>) -> bool {
+    section.get("qualname").is_some_and(|name| name == "nova" || name.starts_with("nova."))
+}
+
 /// The directives of the filter: the root's level, then the levels of the loggers `nova` and `nova.*`. The level of
 /// each of these loggers applies to all of Chronova.
 fn levels(sections: &Sections) -> Result<String, String> {
-    let loggers = sections.get("loggers").map(|section| words(section.get("keys")).collect::<Vec<&str>>());
     let mut directives = Vec::new();
-    for logger in loggers.unwrap_or_else(|| vec!["root"]) {
+    for logger in listed(sections) {
         let section =
             sections.get(&format!("logger_{logger}")).ok_or_else(|| format!("has no section [logger_{logger}]"))?;
         let level = level(section.get("level").map_or("NOTSET", String::as_str))?;
-        match (logger, section.get("qualname").map(String::as_str)) {
-            ("root", _) => directives.insert(0, level.to_owned()),
-            (_, Some(name)) if name == "nova" || name.starts_with("nova.") => {
-                directives.push(format!("chronova={level}"));
-            }
-            // Loggers of Python's libraries have no lines here.
-            _ => {}
+        if logger == "root" {
+            directives.insert(0, level.to_owned());
+        } else if is_novas(section) {
+            directives.push(format!("chronova={level}"));
         }
+        // Loggers of Python's libraries have no lines here.
     }
     Ok(directives.join(","))
 }
@@ -118,6 +129,21 @@ mod tests {
         assert_eq!(settings.levels.as_deref(), Some("warn,chronova=debug"));
         assert_eq!(settings.file.as_deref(), Some(Path::new("/var/log/nova.log")));
         assert!(settings.watch && settings.syslog == Some(1) && !settings.stderr);
+    }
+
+    /// The root's handler writes nothing, and that of the logger `nova` writes its lines.
+    #[test]
+    fn handlers_of_novas_logger_are_heeded() {
+        let settings = of("[loggers]\nkeys = root, nova, amqp\n[handlers]\nkeys = stderr, null, file\n\
+             [logger_root]\nlevel = WARNING\nhandlers = null\n\
+             [logger_nova]\nlevel = INFO\nhandlers = stderr\nqualname = nova\n\
+             [logger_amqp]\nlevel = WARNING\nhandlers = file\nqualname = amqp\n\
+             [handler_stderr]\nclass = StreamHandler\nargs = (sys.stderr,)\n\
+             [handler_file]\nclass = FileHandler\nargs = ('/var/log/amqp.log',)\n\
+             [handler_null]\nclass = logging.NullHandler\nargs = ()\n")
+        .unwrap();
+        assert_eq!(settings.levels.as_deref(), Some("warn,chronova=info"));
+        assert!(settings.stderr && settings.file.is_none(), "{settings:?}");
     }
 
     #[test]
