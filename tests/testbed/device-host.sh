@@ -111,7 +111,7 @@ boot_host() { # host
   rm -f "$STATE/$h.wire" "$STATE/$h.fast" "$H/pid"
   : >"$H/serial"
   # The functions are in the lowest devices of bus 41, because the second root bus has the number 64.
-  setsid nice -n 5 "$qemu" -name "$h" -accel tcg,thread=single,tb-size=256 -M q35 -no-reboot -cpu "${TESTBED_CPU:-max,la57=off}" \
+  setsid nice -n 5 "$qemu" -name "$h" -accel tcg,thread=multi,tb-size=256 -M q35 -no-reboot -cpu "${TESTBED_CPU:-max,la57=off}" \
     -smp 2,sockets=2,cores=1,threads=1 -m 3072 \
     -object memory-backend-ram,id=m0,size=1536M -object memory-backend-ram,id=m1,size=1536M \
     -numa node,nodeid=0,cpus=0,memdev=m0 -numa node,nodeid=1,cpus=1,memdev=m1 -numa dist,src=0,dst=1,val=20 \
