@@ -59,7 +59,8 @@ shell d2 'mv /usr/bin/qemu-system-x86_64 /usr/bin/hidden'
 make eleven bare --host d2
 wait_for 600 built eleven
 same "a server on a host without an emulator is in ERROR" "$(status_of eleven)" ERROR
-like "its fault has libvirt's words" "$(fault eleven)" '[Ee]mulator|qemu-system-x86_64'
+like "its fault says that no host is left" "$(fault eleven)" 'Exceeded maximum number of retries'
+like "its events have libvirt's words" "$(reason eleven)" '[Ee]mulator|qemu-system-x86_64'
 shell d2 'kill $(cat /run/device-host-libvirtd)'
 within 60 "the check of a host says that it has no emulator" eval '! "$CHRONOVA_BIN" host check --config-file "$CONF" "$d2_SSH" >"$WORK/check" 2>&1 && grep -qE "FAIL.*[Ee]mulator" "$WORK/check"'
 within 60 "the host without an emulator is down" host_stands d2 down

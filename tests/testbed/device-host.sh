@@ -19,7 +19,9 @@
 # What it cannot do: there is no SmartNIC, no vDPA device, no mediated device, no device with a driver for live migration,
 # and no apparmor. A network card with SR-IOV needs QEMU 8, which device-host/emulator.sh gets from Debian's backports.
 # Guests run with KVM, because QEMU emulates AMD's SVM, too; a boot takes half a minute on a quiet machine. Without KVM
-# (TESTBED_CPU=max,-svm) it takes many minutes. Times mean nothing, and timeouts of seconds are too short.
+# (TESTBED_CPU=max,-svm) it takes many minutes. Times mean nothing, and timeouts of seconds are too short. Run nothing else
+# meanwhile: beside a build all takes four times as long. A host whose kernel dies stays off. That happened once on QEMU 10:
+# its SVM let an interrupt through right after the exit of a guest.
 #
 #   image            builds the disk of the hosts, if what it is made of has changed (device-host/image.sh); `up` does so
 #   up N             starts N hosts (default: 2), and writes $STATE/hosts.env (shell variables d1_SSH: the URI)
@@ -111,7 +113,7 @@ boot_host() { # host
   rm -f "$STATE/$h.wire" "$STATE/$h.fast" "$H/pid"
   : >"$H/serial"
   # The functions are in the lowest devices of bus 41, because the second root bus has the number 64.
-  setsid nice -n 5 "$qemu" -name "$h" -accel tcg,thread=multi,tb-size="${TESTBED_TB:-256}" -M q35 -cpu "${TESTBED_CPU:-max,la57=off}" \
+  setsid nice -n 5 "$qemu" -name "$h" -accel tcg,thread=multi,tb-size=256 -M q35 -no-reboot -cpu "${TESTBED_CPU:-max,la57=off}" \
     -smp 2,sockets=2,cores=1,threads=1 -m 3072 \
     -object memory-backend-ram,id=m0,size=1536M -object memory-backend-ram,id=m1,size=1536M \
     -numa node,nodeid=0,cpus=0,memdev=m0 -numa node,nodeid=1,cpus=1,memdev=m1 -numa dist,src=0,dst=1,val=20 \

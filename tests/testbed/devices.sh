@@ -6,7 +6,8 @@
 #   shell H COMMAND...               runs a line of shell on host H as root
 #   here H CHECK...                  `devices exec`
 #
-# The hosts are d1, d2...; they and the control plane end with the script.
+# The hosts are d1, d2...; they and the control plane end with the script. With DEVICES_KEEP=1, hosts that run already are
+# used, and the hosts stay: for the work on a script.
 
 . "$(dirname "${BASH_SOURCE[0]}")/fleet.sh"
 
@@ -28,11 +29,13 @@ devices_open() { # name, testbed, first two numbers of its networks, number of h
   STATE=${TESTBED_DEVICES:-/var/tmp/dh-$TESTBED_ID}
   STORAGE=local
   export CHRONOVA_IMAGE=${CHRONOVA_IMAGE:-${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2}
-  devices down >/dev/null 2>&1
-  trap 'devices down >/dev/null 2>&1' EXIT
-  up=$(mktemp)
-  devices up "$4" >"$up" 2>&1 || { tail -n 15 "$up"; rm -f "$up"; cannot "the hosts do not start here"; }
-  rm -f "$up"
+  if [ -z "${DEVICES_KEEP:-}" ] || [ ! -e "$STATE/hosts.env" ]; then
+    devices down >/dev/null 2>&1
+    trap devices_close EXIT
+    up=$(mktemp)
+    devices up "$4" >"$up" 2>&1 || { tail -n 15 "$up"; rm -f "$up"; cannot "the hosts do not start here"; }
+    rm -f "$up"
+  fi
   . "$STATE/hosts.env"
   HYPERVISORS=
   for ((host = 1; host <= $4; host++)); do uri=d${host}_SSH; HYPERVISORS+="${!uri} "; done
@@ -42,7 +45,8 @@ devices_open() { # name, testbed, first two numbers of its networks, number of h
   export INSIDE_SECONDS
   house_open "$1" "$3"
 }
-house_last() { devices down >/dev/null 2>&1; }
+devices_close() { [ -n "${DEVICES_KEEP:-}" ] || devices down >/dev/null 2>&1; }
+house_last() { devices_close; }
 
 # ------------------------------------------------------------------------------------------------------------- devices
 
