@@ -33,8 +33,8 @@ pub enum DecodeError {
 /// An older version of a payload that can express some values of the newest version `N`. Members of an older version
 /// read it during an upgrade.
 pub trait OlderForm<N>: Sized {
-    /// The same fact in the older version. `None` if the older version would lose a part of it. The newest version,
-    /// made `From` the result, must equal `newest`.
+    /// The same fact in the older version. `None` if the older version would lose a part of it. The result, converted
+    /// to the newest version by `From`, must equal `newest`.
     fn of(newest: &N) -> Option<Self>;
 }
 

@@ -484,7 +484,7 @@ async fn a_forgotten_snapshot_is_known_until_nobody_needs_it() {
         store.save_snapshot(&stream(n), snapshot.clone()).await.unwrap();
     }
     assert_eq!(known().await, [(stream(1), 2, true), (stream(2), 2, true)]);
-    // A late one replaces no newer one.
+    // A late snapshot does not replace a newer one.
     let late = StreamSnapshot { revision: Revision(2), ..snapshot.clone() };
     store.save_snapshot(&stream(1), late).await.unwrap();
     assert_eq!(store.load_snapshot(&stream(1)).await.unwrap(), Some(snapshot.clone()));

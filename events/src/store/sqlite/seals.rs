@@ -217,7 +217,8 @@ impl Seals {
         })?;
         let size = self.path.metadata()?.len() / u64::from(self.header.page_size);
         if size > self.header.pages {
-            // No frame has the page of SQLite's locks. New pages without a frame are sealed from the file.
+            // SQLite never writes the page of its locks, so no frame has that page. New pages without a frame are
+            // sealed from the file.
             pages(&self.data, self.header.page_size, self.header.pages, |page, bytes| {
                 fresh.entry(page).or_insert_with(|| seal(page, bytes));
                 Ok(())

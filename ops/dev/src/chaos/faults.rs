@@ -13,7 +13,7 @@ use super::world::{ChaosWorld, Life};
 const TROUBLES: u64 = 250;
 /// The chance in thousandths that the control plane is killed before an operation.
 const KILLS: u64 = 5;
-/// If at least one of this many hosts is down, no draw cuts off a further host.
+/// If at least one in this many hosts is down, no draw cuts off a further host.
 const DOWN: usize = 8;
 
 /// How often each kind of fault struck.
