@@ -139,7 +139,7 @@ impl InventoryLine {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Consumer {
-    /// Grows with every change. It is Placement's optimistic lock (since 1.28).
+    /// Grows with every change of the consumer's allocations. It is Placement's optimistic lock (since 1.28).
     pub generation: u64,
     pub claim: Claimed,
     pub created_at: Timestamp,
