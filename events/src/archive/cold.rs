@@ -68,7 +68,7 @@ struct ColdFrame {
 /// A frame's place in the archive.
 struct FramePlace<'a> {
     segment: &'a Manifest,
-    /// `None` in a segment without frames, whose file is read as a whole.
+    /// `None` in a segment without frames. The file of such a segment is read as a whole.
     frame: Option<&'a SegmentFrame>,
     next: Option<&'a SegmentFrame>,
 }

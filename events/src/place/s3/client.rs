@@ -29,13 +29,13 @@ const LONGEST: u64 = 4 << 20;
 /// How long a request may take, how often it is sent, and how large it may be.
 #[derive(Debug, Clone, Copy)]
 pub struct S3Limits {
-    /// To open a connection.
+    /// The longest time to open a connection.
     pub connect: Duration,
-    /// Without a byte of the answer, or without progress of a transfer.
+    /// The longest time without a byte of the answer, or without progress of a transfer.
     pub silence: Duration,
     /// The number of times that a request is sent.
     pub tries: u32,
-    /// Before the second time; each later pause is twice as long.
+    /// The pause before the second try; each later pause is twice as long as the one before.
     pub pause: Duration,
     /// After this time a GET is not sent again, because readers of the log wait for its answer.
     pub total: Duration,
@@ -95,7 +95,7 @@ pub(super) struct S3Answer {
 
 /// Why a request has no answer.
 enum S3Failure {
-    /// It may succeed later.
+    /// The request may succeed later.
     Passing(String),
     Lasting(io::Error),
 }

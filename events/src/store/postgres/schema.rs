@@ -13,12 +13,12 @@ use crate::store::StoreError;
 
 /// Format 2 added the acknowledged position, the list of members, the mark of their secret, and the request of a
 /// switchover. Format 3 added the time from which the leader may work on hosts. Format 4 added the levels of the log
-/// and of the members, since when each member announces itself without a gap, and `oldest`: the oldest format whose
-/// members can use these tables.
+/// and of the members, and the time since which each member has announced itself without a gap. It also added `oldest`,
+/// the oldest format whose members can use these tables.
 ///
 /// The first member of a new version brings the tables to its format, and members of the older version go on. So a new
-/// format only adds columns with defaults, and leaves `oldest` as it is. A format that members of the former one cannot
-/// use raises `oldest`, and then operators must stop all members for the upgrade.
+/// format only adds columns with defaults, and leaves `oldest` as it is. If members of the former format cannot use a
+/// new format, the new format raises `oldest`. Operators must then stop all members for the upgrade.
 const FORMAT: i32 = 4;
 
 /// The members `m` that keep the level of the log low, if `$1` is the leader's holder. A member counts if it has

@@ -100,8 +100,8 @@ pub(super) fn pages(
     }
 }
 
-/// Reads all seals of a log, for a verification. `None` if there is no file of seals, or an empty one: its writer was
-/// killed before it wrote the header. A file that no version wrote is an error.
+/// Reads all seals of a log, for a verification. `None` if there is no file of seals, or if the file is empty, because
+/// its writer was killed before it wrote the header. A file that no version can have written is an error.
 pub(super) fn read(data: &Path) -> io::Result<Option<(SealsHeader, Vec<u32>)>> {
     let bytes = match std::fs::read(path_of(data)) {
         Ok(bytes) => bytes,
