@@ -1,4 +1,4 @@
-//! The only module that reads the clock.
+//! The only module that reads the time of day.
 
 use crate::envelope::Timestamp;
 
@@ -12,7 +12,7 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods)] // This is the one place that may read the clock.
+    #[allow(clippy::disallowed_methods)] // This is the one place that may read the time of day.
     fn now(&self) -> Timestamp {
         Timestamp(chrono::Utc::now().timestamp_micros())
     }

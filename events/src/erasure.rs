@@ -25,7 +25,8 @@ noun! {
 /// The data to erase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErasureTarget {
-    /// A user's name, attributes and key pairs, and the data of all servers of the user.
+    /// A user's name, attributes, key pairs, application credentials and access rules, and the data of all servers of
+    /// the user.
     User(UserId),
     /// The data of one server.
     Server(InstanceId),

@@ -1,7 +1,8 @@
 //! Events that other programs append to the same log, in streams of their own.
 //!
-//! Chronova does not interpret their content. No fold and no read model reads that content. The log orders and checks
-//! them, and every audit shows them. Their streams have categories that Chronova does not use (see [`is_ours`]).
+//! Chronova does not interpret the content of these events. No fold and no read model reads that content. The log
+//! orders and checks the events, and every audit shows them. Their streams have categories that Chronova does not use
+//! (see [`is_ours`]).
 
 use std::fmt::Write;
 

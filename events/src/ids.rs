@@ -1,4 +1,4 @@
-//! Typed ids: no bare `Uuid` or `String` identifies an object in a signature.
+//! Typed ids, so that an id of one kind of object is not taken for an id of another kind.
 //!
 //! There are two families. UUID ids have 16 bytes and print in the dashed form that the APIs use. Text ids come from
 //! outside: Keystone's projects and users may be any string, such as 32 hex digits or `admin`.

@@ -1,10 +1,11 @@
 //! All kinds of events, in all their versions.
 //!
-//! A noun's file lists its events with [`noun!`]; this file lists the nouns. A new event needs one payload struct, one
-//! line in the noun's list and one sample. A new noun needs one file and one line here. For a changed payload, add a
-//! new struct and raise the version in the list. Name the old struct after its version (`...V1`), add it to the `from`
-//! clause, and implement `From<...V1>` for the new struct. If leaders shall still write the old version while not all
-//! members know the new one, add the old struct to the `else` clause, and implement [`OlderForm`].
+//! A noun's file lists its events with [`noun!`]; this file lists the nouns. In this crate's code, a new event needs
+//! one payload struct, one line in the noun's list and one sample; CONTRIBUTING.md lists the other files. A new noun
+//! needs one file and one line here. For a changed payload, add a new struct and raise the version in the list. Name
+//! the old struct after its version (`...V1`), add it to the `from` clause, and implement `From<...V1>` for the new
+//! struct. If leaders shall still write the old version while not all members know the new one, add the old struct to
+//! the `else` clause, and implement [`OlderForm`].
 
 use thiserror::Error;
 
@@ -33,8 +34,8 @@ pub enum DecodeError {
 /// An older version of a payload that can express some values of the newest version `N`. Members of an older version
 /// read it during an upgrade.
 pub trait OlderForm<N>: Sized {
-    /// The same fact in the older version. `None` if the older version would lose a part of it. The newest version,
-    /// made `From` the result, must equal `newest`.
+    /// The same fact in the older version. `None` if the older version would lose a part of it. The result, converted
+    /// to the newest version by `From`, must equal `newest`.
     fn of(newest: &N) -> Option<Self>;
 }
 

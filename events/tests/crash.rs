@@ -254,7 +254,7 @@ impl SmallDisk {
         }
         let length = ballast.metadata().unwrap().len();
         ballast.set_len(length.saturating_sub(room)).unwrap();
-        // The sync returns the freed blocks for certain.
+        // After this sync, the freed blocks are certainly available.
         ballast.sync_all().unwrap();
     }
 

@@ -166,7 +166,7 @@ async fn two_members_never_both_confirm_that_they_lead() {
 }
 
 /// An operator can end a lease by hand. The old leader learns this at its next renewal. Until then, followers recognise
-/// by the old leader's epoch that it is deposed.
+/// the deposed leader by its old epoch.
 #[tokio::test(flavor = "multi_thread")]
 async fn followers_know_a_newer_epoch_than_that_of_a_deposed_leader() {
     let database = Postgres::new();

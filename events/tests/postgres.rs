@@ -161,7 +161,7 @@ fn proxy(folder: &Path, server: PathBuf, cut: Arc<Mutex<Cut>>) {
                             if now == Cut::Request { return }
                             server.write_all(&asked[..n]).await.unwrap();
                             if now == Cut::Answer {
-                                // The answer of the database means that it has committed.
+                                // An answer means that the database has committed.
                                 let committed = server.read(&mut answered).await.unwrap();
                                 assert!(committed > 0);
                                 return;

@@ -213,7 +213,8 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
-        // A killed process leaves the write-ahead log, and SQLite makes the index in shared memory again.
+        // The copy has the write-ahead log, as after a kill, but not its index in shared memory, which SQLite makes
+        // again.
         match path.is_dir() {
             true => copy(&path, &to.join(name)),
             false if name.to_string_lossy().ends_with("-shm") => {}
@@ -386,7 +387,7 @@ async fn a_log_opens_without_its_archive_and_names_it() {
     assert_eq!(store.first_event().await.unwrap(), first);
     assert_eq!(ReadOnlyLog::open(&path).unwrap().first_event().await.unwrap(), first);
     fill(&*store, &*model, 5).await;
-    // The archive may lie elsewhere, if the log is told.
+    // The archive may move to another place, if the log is told.
     store.move_to_archive(Position(50), at(&away), |_| ControlFlow::Continue(())).await.unwrap();
     assert_eq!(store.archived().await.unwrap().archive, Some(PlaceAddress::Folder(away)));
     equals_model(&*store, &*model).await;
@@ -421,7 +422,7 @@ async fn an_archive_that_is_away_is_asked_again_after_a_pause() {
     assert_eq!(events.event(7, None).unwrap().position, Position(7));
     std::fs::rename(&cold, &away).unwrap();
     assert_eq!(events.event(8, None).unwrap().position, Position(8));
-    // A place that goes after its manifests were read is away, too, and not damaged.
+    // If a place disappears after its manifests were read, it counts as away and not as damaged.
     let events = ColdEvents::new(at(&away));
     assert!(events.end_of_part(7).is_some());
     std::fs::rename(&away, &cold).unwrap();
@@ -484,7 +485,7 @@ async fn a_forgotten_snapshot_is_known_until_nobody_needs_it() {
         store.save_snapshot(&stream(n), snapshot.clone()).await.unwrap();
     }
     assert_eq!(known().await, [(stream(1), 2, true), (stream(2), 2, true)]);
-    // A late one replaces no newer one.
+    // A late snapshot does not replace a newer one.
     let late = StreamSnapshot { revision: Revision(2), ..snapshot.clone() };
     store.save_snapshot(&stream(1), late).await.unwrap();
     assert_eq!(store.load_snapshot(&stream(1)).await.unwrap(), Some(snapshot.clone()));

@@ -270,7 +270,7 @@ async fn a_page_without_an_event_is_named() {
         let named = found.damages.iter().any(|damage| damage.page == Some(page(name)) && damage.what.contains(name));
         assert!(named, "{name}: {:?}", found.damages);
     }
-    // The first bytes of the file: without them SQLite does not recognise the file.
+    // Without its first bytes, SQLite does not recognise the file.
     flip(&path, 3);
     assert!(!look(&path).is_whole());
 }

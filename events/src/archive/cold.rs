@@ -8,8 +8,8 @@
 //! An archive in an object store also has a cache of such parts on the local disk ([`crate::place::s3`]).
 //!
 //! A place may be away: an object store does not answer, or a folder is not mounted. A log asks such a place only now
-//! and then ([`ColdEvents::sparing`]), because each of its few readers would wait for the place, and with them the reads
-//! of other events.
+//! and then ([`ColdEvents::sparing`]). Otherwise each of the log's few readers would wait for the place, and the reads
+//! of other events would wait for a reader.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -35,7 +35,7 @@ const LONGEST_READ: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub struct ColdEvents {
     place: Arc<dyn FilePlace>,
-    /// How long a place that was away is not asked again; `None`: each read asks it.
+    /// For this time, reads do not ask a place that was away. `None`: each read asks the place.
     pause: Option<Duration>,
     state: Mutex<ColdState>,
 }
@@ -68,7 +68,7 @@ struct ColdFrame {
 /// A frame's place in the archive.
 struct FramePlace<'a> {
     segment: &'a Manifest,
-    /// `None` in a segment without frames, whose file is read as a whole.
+    /// `None` in a segment without frames. The file of such a segment is read as a whole.
     frame: Option<&'a SegmentFrame>,
     next: Option<&'a SegmentFrame>,
 }
@@ -103,7 +103,7 @@ impl FramePlace<'_> {
         place.range(self.segment.file_name(), from, length)
     }
 
-    /// Forgets a copy of bytes that are not whole.
+    /// Drops the cached copy of the frame's bytes, because they are damaged.
     fn forget(&self, place: &dyn FilePlace) {
         let (from, length) = self.part();
         place.forget(self.segment.file_name(), from, length);
@@ -145,7 +145,7 @@ impl ColdFrame {
         };
         let bytes = place.bytes(archive).map_err(lost)?;
         let mut lines = Vec::new();
-        // After damage, `lines` has the lines before it.
+        // If the bytes are damaged, `lines` has the lines before the damage.
         let unpacked = zstd::Decoder::new(&bytes[..]).and_then(|mut decoder| decoder.read_to_end(&mut lines).map(drop));
         let (first, mut position) = (place.first(), place.first());
         let corrupt = |position: u64, reason: &dyn std::fmt::Display| StoreError::Corrupt {
@@ -198,8 +198,8 @@ impl ColdEvents {
     /// [`StoreError::ArchiveAway`]: the archive's place cannot be read now.
     pub fn read(&self, after: u64, last: u64, keys: Option<&Arc<KeyRing>>) -> Result<Vec<Recorded>, StoreError> {
         let frame = self.frame(after + 1)?;
-        // An unordered manifest may name a frame without the event. Its first read is then the error, so callers make
-        // progress or stop.
+        // If a manifest lists its frames out of order, the frame may lack the event. The first position then gives the
+        // error, so callers make progress or stop.
         let last = last.min(frame.last()).max(after + 1);
         (after + 1..=last).map(|position| frame.event(position, keys)).collect()
     }
@@ -242,7 +242,7 @@ impl ColdEvents {
         Ok(self.place.make_durable(&names).map_err(at(&shown(&*self.place)))?)
     }
 
-    /// The segments' files that are not as they were written, up to the one with the event at `last`.
+    /// The files of changed or missing segments, up to the segment with the event at `last`.
     ///
     /// # Errors
     /// The place or a manifest cannot be read, or an object store does not answer.
@@ -252,7 +252,7 @@ impl ColdEvents {
             let name = segment.file_name();
             match sha256_in(&*self.place, name) {
                 Ok(sha256) if sha256 == segment.sha256 => None,
-                // An object store that does not answer has not changed a file.
+                // The silence of an object store does not mean that the file was changed.
                 Err(ArchiveFault::File { error, .. }) if error.kind() == std::io::ErrorKind::TimedOut => {
                     Some(Err(at(&self.place.path_of(name))(error)))
                 }

@@ -100,12 +100,13 @@ impl Manifest {
         format!("{format} {version}\n{file}\n{first}\n{last}\n{before}\n{end}\n{sha256}\n{archived_at}\n")
     }
 
-    /// The name of the file that has this description: a file beside the segment, and nothing else.
+    /// The name of the file with this description. It is only a name, because that file is beside the segment.
     pub fn described_in(&self) -> String {
         self.file_name().trim_end_matches(".jsonl.zst").to_owned() + ".json"
     }
 
-    /// The name of the segment's file. The manifest names a file beside itself, and nothing else.
+    /// The name of the segment's file. Any folder in the manifest's entry is dropped, because the file must be beside
+    /// the manifest.
     pub fn file_name(&self) -> &str {
         Path::new(&self.file).file_name().and_then(OsStr::to_str).unwrap_or_default()
     }
@@ -126,7 +127,7 @@ pub fn manifests(place: &dyn FilePlace) -> Result<Vec<Manifest>, ArchiveFault> {
                 Err(error) if has_our_name(&path) => {
                     return Err(ArchiveFault::Unusable(format!("{}: {error}", path.display())));
                 }
-                // A file of another program must not hide the archive.
+                // A file of another program must not make the archive unreadable.
                 Err(_) => continue,
             };
             if manifest.format != FORMAT {
@@ -146,7 +147,7 @@ pub fn manifests(place: &dyn FilePlace) -> Result<Vec<Manifest>, ArchiveFault> {
     Ok(all)
 }
 
-/// Whether the name is one that [`segment::name_of`] gives.
+/// Whether the name begins like the names that [`segment::name_of`] gives.
 fn has_our_name(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"log-"))
 }

@@ -1,4 +1,5 @@
-//! Application credentials: with one, a program logs in as its user, to one project and with some of the user's roles.
+//! Application credentials. With such a credential, a program logs in as the credential's user, to one project and with
+//! some of the user's roles.
 //!
 //! A credential ends with the rights that it passes on: with its user, its project and its roles, and as soon as its
 //! user is disabled or loses a role on its project. The fold removes it then, so no crash leaves one behind. The state
@@ -20,7 +21,8 @@ impl Identity {
         self.credentials.get(user)?.get(id)
     }
 
-    /// The credential with this id, whoever its user is. Only a log-in may ask, because it proves the secret.
+    /// The credential with this id, whoever its user is. Only a log-in may call this, because the program proves that
+    /// it knows the secret.
     pub fn credential_of_anyone(&self, id: &ApplicationCredentialId) -> Option<&ApplicationCredential> {
         self.credentials.values().find_map(|of| of.get(id))
     }

@@ -217,7 +217,7 @@ pub struct ApplicationCredentialCreated {
     pub expires_at: Option<Timestamp>,
     /// Whether the credential may make and delete application credentials.
     pub unrestricted: bool,
-    /// The rules that say which requests it permits. `None`: all requests; an empty list: no request.
+    /// The rules that say which requests the credential permits. `None`: all requests; an empty list: no request.
     pub access_rules: Option<Vec<AccessRuleId>>,
 }
 

@@ -48,8 +48,9 @@ impl BlockConnection {
 }
 
 /// The key of a volume's disk in its guest: the id in the name of the source, `volume-ID`. A source without such a
-/// name, for example an iSCSI target, is identified by its serial. The two differ after Cinder has migrated an attached
-/// volume: the volume keeps its id and its serial, but its content has the name of another volume.
+/// name, for example an iSCSI target, is identified by its serial. After Cinder has migrated an attached volume, the
+/// key differs from the volume's id: the volume keeps its id and serial, but its content has the name of another
+/// volume.
 pub fn disk_key<'a>(source: &'a str, serial: &'a str) -> &'a str {
     let name = source.rsplit('/').next().unwrap_or(source);
     name.strip_prefix("volume-").unwrap_or(serial)

@@ -185,8 +185,8 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(failed.process);
             server.fault = Some(Box::new((failed.fault.clone(), at)));
             let moving = server.moving.take();
-            // After a failed evacuation the old host is still down, and the state of the guest there is unknown. So the
-            // server goes to error.
+            // When an evacuation fails, the old host may still be down, and the state of the guest there is unknown. So
+            // the server goes to error.
             if turn && moving.as_ref().is_some_and(|moving| moving.kind == MoveKind::Evacuate) {
                 server.phase = Phase::Error { power: server.power() };
             } else if turn && matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. }) {

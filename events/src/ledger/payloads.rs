@@ -125,8 +125,8 @@ pub struct Released {
     pub consumer: ConsumerId,
 }
 
-/// One change of several consumers. The generation grows once for each provider that a claim uses or that a released
-/// consumer used.
+/// One change of several consumers. It raises the generation of each provider that a claim uses, or that a released
+/// consumer used, once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AllocationsReplaced {
     pub claims: Vec<Claimed>,

@@ -23,7 +23,8 @@ pub struct Ledger {
     pub consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
     pub classes: BTreeSet<String>,
     pub traits: BTreeSet<String>,
-    /// The members of each server group that have a host, with that host. A claim must not break a group's policy.
+    /// For each server group, the members that have a host, each with its host. A claim must not break a group's
+    /// policy.
     pub groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
     /// The server group of each consumer.
     pub member_of: BTreeMap<ConsumerId, ServerGroupId>,
@@ -139,7 +140,7 @@ impl InventoryLine {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Consumer {
-    /// Grows with every change. It is Placement's optimistic lock (since 1.28).
+    /// Grows with every change of the consumer's allocations. It is Placement's optimistic lock (since 1.28).
     pub generation: u64,
     pub claim: Claimed,
     pub created_at: Timestamp,

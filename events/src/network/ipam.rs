@@ -2,8 +2,8 @@
 //!
 //! The free addresses of the pools are stored as disjoint intervals. So the cost of finding, allocating and releasing
 //! an address is logarithmic in the number of gaps, whatever the size of the subnet. An allocation takes the first free
-//! address after the last allocated address. A released address is thus reused as late as possible. Other guests may
-//! still remember its former owner.
+//! address after the last allocated address. So a released address is reused as late as possible, because other guests
+//! may still remember its former owner.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

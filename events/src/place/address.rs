@@ -94,7 +94,8 @@ impl PlaceAddress {
 }
 
 impl S3Access {
-    /// The same access, if it can be noted: with whole paths, and without the signs that separate parts.
+    /// The same access with absolute paths, if an address can note it: its texts must not have the characters that
+    /// separate the parts of an address.
     ///
     /// # Errors
     /// The reason why it cannot.
@@ -106,7 +107,8 @@ impl S3Access {
         let endpoint = self.endpoint.map(|endpoint| endpoint.trim_end_matches('/').to_owned());
         if let Some(endpoint) = &endpoint {
             let host = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
-            // A password in it would be in notes and messages, so it is not repeated here either.
+            // The endpoint appears in notes and messages, so it must not have a password. This error does not repeat
+            // the endpoint.
             if host.is_some_and(|host| host.contains('@')) {
                 return Err("an endpoint of S3 cannot have a user or a password: the key is in s3_key_file".to_owned());
             }

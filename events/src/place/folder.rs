@@ -1,7 +1,7 @@
 //! A folder as a place of files.
 //!
-//! A draft is a file beside the others, `NAME.tmp`. It is synced before it gets its name, and the folder is synced when
-//! the file that names the others has its own name.
+//! A draft is a file beside the others, `NAME.tmp`. A draft is synced before it gets its name. The folder is synced
+//! when [`FilePlace::create`] has written the last file, which names the others.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
@@ -41,7 +41,8 @@ impl FilePlace for FolderPlace {
             match entry.path().metadata() {
                 Ok(metadata) if metadata.is_file() => sizes.push((name, metadata.len())),
                 Ok(_) => {}
-                // The file was removed meanwhile. A link to nothing is an error: a file that others need is lost.
+                // The file was removed meanwhile. But a link to a missing file is an error, because a file that others
+                // need is lost.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !entry.file_type()?.is_symlink() => {}
                 Err(error) => return Err(io::Error::new(error.kind(), format!("{name}: {error}"))),
             }
@@ -79,10 +80,10 @@ impl FilePlace for FolderPlace {
         fs::rename(&draft.path, self.path_of(&draft.name))
     }
 
-    /// The lock of the folder keeps other writers away while this looks and writes.
+    /// The caller's lock of the folder keeps other writers away while this function looks and writes.
     fn create(&self, name: &str, content: &[u8]) -> io::Result<()> {
         match self.get(name) {
-            // A command that was killed then has written it.
+            // A command wrote the file and was killed right afterwards.
             Ok(there) if there == content => {}
             Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "another command has written it")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -109,7 +110,7 @@ impl FilePlace for FolderPlace {
             synced.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         }
         File::open(&self.folder)?.sync_all()?;
-        // The folder may be new, and so may be those above it. One that cannot be read was there before.
+        // The folder and the folders above it may be new. A folder that this process may not open is not new.
         for above in std::path::absolute(&self.folder)?.ancestors().skip(1) {
             let Ok(opened) = File::open(above) else { break };
             opened.sync_all()?;

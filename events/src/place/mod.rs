@@ -7,7 +7,7 @@
 //! | [`s3`] | a bucket: signed requests, with a bounded cache on the local disk |
 //!
 //! A place has files with plain names and no folders. A file appears under its name only when it is whole and durable.
-//! A caller that writes several files writes last the one that names the others.
+//! If a caller writes several files and one of them names the others, the caller writes that file last.
 //!
 //! All calls block, because the readers of an archive are threads of the store. They take a bounded time, also if the
 //! object store does not answer.
@@ -66,8 +66,8 @@ pub trait FilePlace: fmt::Debug + Send + Sync {
     /// so a copy that was read before may answer.
     fn range(&self, name: &str, from: u64, length: u64) -> io::Result<Vec<u8>>;
 
-    /// Forgets a copy of these bytes, because they are not whole. So the next [`FilePlace::range`] reads the file, which
-    /// somebody may have replaced by a whole one.
+    /// Forgets a copy of these bytes, because they are not whole. So the next [`FilePlace::range`] reads the file
+    /// itself, which somebody may have repaired.
     fn forget(&self, _name: &str, _from: u64, _length: u64) {}
 
     /// Reads the file itself from its beginning, and no earlier copy.

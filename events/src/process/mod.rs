@@ -316,8 +316,9 @@ impl Task {
         }
     }
 
-    /// Whether the process begins even if the limit of running processes is reached. A drain only requests other
-    /// processes and waits for them. A client waits for `CreateServers` and `AskServer`.
+    /// Whether the process begins even if the limit of running processes is reached. A drain may, because it only
+    /// requests other processes and waits for them. `CreateServers` and `AskServer` may, because a client waits for
+    /// them.
     pub fn begins_at_once(&self) -> bool {
         matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. } | Self::AskServer { .. })
     }

@@ -1,4 +1,5 @@
-//! Lists the personal fields, by one function for each payload that has some. No other file lists them.
+//! Lists the personal fields, by one function for each payload that has some. A test compares the list with
+//! `events/personal.txt`, which says why each other text field is not personal.
 //!
 //! The name of a field is stored with its sealed value. A renamed field would make older values unreadable. So names
 //! never change, not even between versions of a payload. Text about users and their servers is personal. Ids, texts

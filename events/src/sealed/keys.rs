@@ -180,7 +180,7 @@ impl KeyRing {
         Ok(())
     }
 
-    /// The present length. NFS shows what another machine has written only to a file that is opened afterwards, so this
+    /// The present length. On NFS, an open file may not show what another machine has written since. So this function
     /// opens the file again.
     fn length_now(&self) -> io::Result<u64> {
         match &self.backing {
@@ -222,7 +222,7 @@ impl KeyRing {
     fn over(backing: KeyFileStorage, path: &Path) -> Result<Arc<Self>, SealError> {
         let fail = |error: io::Error| failure(path, &error);
         let length = backing.length().map_err(fail)?;
-        // A power failure can leave a file without a head. No event was sealed with it.
+        // A power failure can leave a file without a head. No event was sealed with a key of such a file.
         if length < RECORD {
             let ring = RingId(random::<16>().map_err(|reason| refusal(path, reason))?);
             backing.write(&head(ring), 0).and_then(|()| backing.sync()).map_err(fail)?;
@@ -234,7 +234,7 @@ impl KeyRing {
         if bytes != head(ring) {
             return Err(refusal(path, "this is not a file of keys, or its header is damaged".to_owned()));
         }
-        // A record that is half written after a power failure is skipped. No event was sealed with it.
+        // A record that is half written after a power failure is skipped. No event was sealed with its key.
         let records = (length - RECORD).div_ceil(RECORD);
         Ok(Arc::new(Self::new(backing, path, ring, records)))
     }

@@ -3,8 +3,8 @@
 //! The personal fields of an event ([`fields`] lists them) are encrypted before the event is stored. The key belongs to
 //! the user or server that the fields are about (the [`DataSubject`]). The keys are stored outside the log, in a small
 //! file of their own ([`keys`]). An erasure destroys the subject's keys. The stored bytes do not change, so checksums,
-//! hashes and copies of the log stay valid. In all copies, backups and archives included, the fields can no longer be
-//! read.
+//! hashes and copies of the log stay valid. In all copies of the log, backups and archives included, the fields can no
+//! longer be read, unless somebody kept an older copy of the file of keys.
 //!
 //! Invariants:
 //! * In memory an event is not encrypted; the payload types do not know of sealing. The codec of stored bytes
@@ -45,7 +45,8 @@ const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
 /// The subject of personal fields. All fields of one subject are erased together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DataSubject {
-    /// A user: their name, attributes and key pairs, and the records of their access.
+    /// A user: their name, attributes, key pairs, application credentials and access rules, and the records of their
+    /// access.
     User(UserId),
     /// A server: its names, description, metadata, tags, user data and files, the reason of its lock, its copy of a
     /// public key, and its posted password.

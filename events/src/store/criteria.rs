@@ -115,7 +115,7 @@ impl Criteria {
             && (self.hosts.is_empty() || concerns(&self.hosts, recorded))
     }
 
-    /// The matching events of `page`. `page` has all events that follow `after`.
+    /// The matching events of `page`, which has the next events of the log after `after`.
     pub fn select(&self, after: Position, limit: usize, page: Vec<Arc<Recorded>>) -> EventSearchResult {
         let mut until = page.last().map_or(after, |last| last.position);
         let mut events: Vec<_> = page.into_iter().filter(|recorded| self.admits(recorded)).collect();

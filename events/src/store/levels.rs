@@ -1,4 +1,4 @@
-//! The level of a log: which events a leader may write, so that every member can read them.
+//! The level of a log says which events a leader may write, so that every member can read them.
 //!
 //! Members of two versions share a log during an upgrade. The log has a level, a number that never falls. `levels.txt`
 //! has the level of each kind and version. A leader writes an event only if the log has reached the event's level. The
@@ -24,7 +24,7 @@ struct LevelTable {
     newest: u16,
 }
 
-/// A line that cannot be parsed is left out, and a test finds it. The leader then never writes its event.
+/// A line that cannot be parsed is left out, and a test finds it. A leader never writes an event without a line.
 static LEVELS: LazyLock<LevelTable> = LazyLock::new(|| {
     let mut table = LevelTable { kinds: HashMap::new(), tasks: HashMap::new(), newest: 1 };
     for (level, kind, last) in lines() {

@@ -62,7 +62,7 @@ pub enum StoreError {
     /// The bytes on disk differ from the written ones.
     #[error("the log is damaged at position {position}: {reason}")]
     Corrupt { position: u64, reason: String },
-    /// Nothing is damaged: the event can be read again when the archive can.
+    /// Nothing is damaged. The event can be read again as soon as the archive can be read again.
     #[error("position {position} is in the archive alone: {reason}")]
     ArchiveAway { position: u64, reason: String },
     #[error("the log has file format {found}, newer than {supported}: use a newer version of chronova")]
@@ -155,7 +155,8 @@ pub trait EventStore: Send + Sync + 'static {
         Ok(events)
     }
 
-    /// The id of the log's first event; `None` while the log is empty. It needs no archive, if the log notes the id.
+    /// The id of the log's first event; `None` while the log is empty. This call does not read the archive if the log
+    /// notes the id.
     async fn first_event(&self) -> Result<Option<EventId>, StoreError> {
         Ok(self.read_all(Position::START, 1).await?.first().map(|first| first.id))
     }

@@ -115,7 +115,7 @@ impl Tail {
     }
 }
 
-/// Reads the log from a position on, and then live: in order, without gaps or duplicates.
+/// Reads the log from a position on, and then follows it live. Events come in order, without gaps or duplicates.
 pub struct Subscription {
     store: Weak<dyn EventStore>,
     tail: Arc<Tail>,

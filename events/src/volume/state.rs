@@ -44,8 +44,8 @@ pub struct VolumeRecord {
     pub snapshots: BTreeMap<SnapshotId, VolumeSnapshot>,
     /// The process that works on the volume itself.
     pub ongoing: Option<ProcessId>,
-    /// The last process that wrote, or tried to write, an image over the content: under way, done or failed. It
-    /// identifies a repeated request, which must not start the work again.
+    /// The last process that writes, has written or has failed to write an image over the content. Its id shows that a
+    /// request is repeated, and must not start the work again.
     pub reimaged_by: Option<ProcessId>,
     /// The state before the operation under way. The volume returns to this state when an upload ends, or when an
     /// extension or a reimage succeeds.

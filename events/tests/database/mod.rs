@@ -39,7 +39,8 @@ impl Postgres {
     }
 
     fn folder() -> Self {
-        // A folder in memory: a disk that stalls for seconds under other tests must not cost a leader its lease.
+        // The folder is in memory if there is enough, because a disk that stalls for seconds could cost a leader its
+        // lease.
         let place = if free_mib("/dev/shm") >= 1024 { "/dev/shm" } else { "/tmp" };
         let folder = tempfile::Builder::new().prefix("pg").tempdir_in(place).unwrap();
         assert!(Command::new("chown").arg("postgres").arg(folder.path()).status().unwrap().success());

@@ -94,7 +94,7 @@ async fn an_upload_that_breaks_off_is_repeated_and_the_manifest_comes_last() {
     archive.create("log-x.json", b"{}").unwrap();
     assert_eq!(server.left(), 0);
     assert_eq!(server.object("logs/one/log-x.json").as_deref(), Some(&b"{}"[..]));
-    // The first answer was lost. The second one told that the file was there, and it is the same file.
+    // The answer to the first request was lost. The second request found the file there, with the same content.
     assert_eq!(archive.create("log-x.json", b"{}").map_err(|error| error.kind()), Ok(()));
     assert_eq!(archive.create("log-x.json", b"{1}").map_err(|error| error.kind()), Err(ErrorKind::AlreadyExists));
     let segments = |server: &ObjectServer| {
@@ -102,12 +102,12 @@ async fn an_upload_that_breaks_off_is_repeated_and_the_manifest_comes_last() {
         all.map(|key| key.rsplit('.').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(segments(&server), ["json", "zst"]);
-    // The store fails for long: the segment may be there, and has no manifest.
+    // The store fails for a long time. The segment may be there, but it has no manifest.
     server.next(&[&[LosesAnswer, Status(200, "")][..], &[Status(503, "SlowDown"); 4][..]].concat());
     let failed = segment::write(&*store, &*archive, (21, 40), Timestamp(1), None, |_| ()).await.unwrap_err();
     assert!(failed.to_string().contains("it answers 503 SlowDown of a test (asked 4 times)"), "{failed}");
     assert_eq!(segments(&server), ["json", "zst", "zst"]);
-    // `log-x.json` is no manifest of ours, and has a name of ours.
+    // `log-x.json` has a name like our manifests, and is none.
     assert!(manifests(&*archive).is_err());
     let other = tempfile::tempdir().unwrap();
     let clean = ObjectServer::start();
@@ -134,7 +134,7 @@ async fn damage_in_an_object_store_is_found() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     server.put(&key, &bytes);
-    // The cache has the frame as it was written, and the file is read without it.
+    // The cache has the undamaged frame. The check of the file does not use the cache.
     let found = look(&path);
     let changed = format!("s3://{BUCKET}/{key}: the file is not as it was written");
     assert!(found.damages.iter().any(|damage| damage.what == changed), "{found:?}");
@@ -147,7 +147,7 @@ async fn damage_in_an_object_store_is_found() {
     assert_whole(&path, 60);
 }
 
-/// Both kinds of places do the same.
+/// Checks that a place keeps its files. Both kinds of places must pass this.
 fn keeps_files(place: &dyn FilePlace) {
     place.prepare().unwrap();
     assert!(place.sizes().unwrap().is_empty());
@@ -160,7 +160,7 @@ fn keeps_files(place: &dyn FilePlace) {
     write("one", b"0123456789");
     write("one", b"abcdefghij");
     write("empty", b"");
-    // A draft that is given up is no file, and the next one begins at its beginning.
+    // An abandoned draft does not become a file, and the next draft of the same name starts empty.
     place.draft("two").unwrap().file.write_all(b"given up").unwrap();
     write("two", b"2");
     place.create("manifest", b"{}").unwrap();

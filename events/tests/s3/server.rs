@@ -1,5 +1,5 @@
-//! An object store in memory. It speaks the part of S3 that places of files use, checks each signature by a reading of
-//! the description that is its own, and misbehaves on request.
+//! An object store in memory. It speaks the part of S3 that places of files use, checks each signature with its own
+//! implementation of the description, and misbehaves on request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;

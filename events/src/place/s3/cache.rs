@@ -55,7 +55,7 @@ impl PartCache {
 
     /// Removes a part.
     pub(super) fn remove(&self, part: &str) {
-        // The part may be gone already. If it cannot be removed, neither can the others be written.
+        // The part may be gone already. If this process cannot remove a part, it cannot write new parts either.
         let _ = fs::remove_file(self.path(part));
     }
 

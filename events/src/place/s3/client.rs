@@ -23,21 +23,21 @@ use crate::place::address::S3Address;
 
 /// The region of stores without regions.
 const REGION: &str = "us-east-1";
-/// The most bytes of an answer that is no content: a listing of 1,000 names, or a refusal.
+/// The most bytes of an answer that is not the content of an object: a listing of 1,000 names, or a refusal.
 const LONGEST: u64 = 4 << 20;
 
 /// How long a request may take, how often it is sent, and how large it may be.
 #[derive(Debug, Clone, Copy)]
 pub struct S3Limits {
-    /// To open a connection.
+    /// The longest time to open a connection.
     pub connect: Duration,
-    /// Without a byte of the answer, or without progress of a transfer.
+    /// The longest time without a byte of the answer, or without progress of a transfer.
     pub silence: Duration,
     /// The number of times that a request is sent.
     pub tries: u32,
-    /// Before the second time; each later pause is twice as long.
+    /// The pause before the second try; each later pause is twice as long as the one before.
     pub pause: Duration,
-    /// After this time a request that reads is not sent again, because readers of the log wait for it.
+    /// After this time a GET is not sent again, because readers of the log wait for its answer.
     pub total: Duration,
     /// A larger file is uploaded in parts of at least this number of bytes. Each part is in memory once.
     pub part: u64,
@@ -95,7 +95,7 @@ pub(super) struct S3Answer {
 
 /// Why a request has no answer.
 enum S3Failure {
-    /// It may succeed later.
+    /// The request may succeed later.
     Passing(String),
     Lasting(io::Error),
 }
@@ -150,7 +150,7 @@ impl S3Client {
         Ok(Self { agent, endpoint, host, region, bucket: address.bucket.clone(), key_file, limits })
     }
 
-    /// Sends a request until it has an answer.
+    /// Sends a request, and repeats it within the limits until there is an answer.
     ///
     /// # Errors
     /// The store refuses the request, or does not answer. The text tells an operator what to change.
@@ -189,7 +189,7 @@ impl S3Client {
             }
             (body, String::new(), String::new())
         } else {
-            // A refusal counts, also if its text is lost.
+            // The status alone is a refusal, even if the rest of the answer is lost.
             let body = body.unwrap_or_default();
             let (code, message) = refusal(&body);
             (body, code, message)

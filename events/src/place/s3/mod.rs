@@ -201,7 +201,7 @@ impl FilePlace for S3Place {
         fs::remove_file(&draft.path)
     }
 
-    /// The store refuses the second of two writers.
+    /// If two writers create the file, the store refuses the second one.
     fn create(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let (key, body) = (self.key(name), S3Body::Bytes(content));
         let headers = [("if-none-match", "*")];
@@ -209,7 +209,7 @@ impl FilePlace for S3Place {
         if answer.status != 412 {
             return stored(&answer);
         }
-        // It may be our own: its answer was lost, and it was sent again.
+        // The object may be our own: the answer to the first request was lost, so the request was sent again.
         if self.get(name)? == content {
             return Ok(());
         }

@@ -45,7 +45,7 @@ pub(super) fn authorization(parts: &SignedParts<'_>, key: &AccessKey, region: &s
 }
 
 fn mac(key: &[u8], text: &str) -> [u8; 32] {
-    // A key of this construction has any length.
+    // HMAC accepts a key of any length.
     let Ok(mut mac) = <Hmac<Sha256> as Mac>::new_from_slice(key) else { return [0; 32] };
     mac.update(text.as_bytes());
     mac.finalize().into_bytes().into()

@@ -67,11 +67,11 @@ fn put_together(client: &S3Client, key: &str, id: &str, tags: &[String]) -> io::
         body: S3Body::Bytes(text.as_bytes()),
         ..S3Request::new("POST", key)
     })?;
-    // A store may find the error after it has begun to answer.
+    // A store may notice an error only after it has begun to answer with status 200.
     let (code, message) = refusal(&body);
     match (status, code.as_str()) {
         (200, "") => Ok(()),
-        // The answer was lost, and the upload ended with the first request: its object is there.
+        // The answer to an earlier request was lost. That request completed the upload, so the object is there.
         (404, "NoSuchUpload") if exists(client, key)? => Ok(()),
         _ => Err(io::Error::other(format!("the object store answers {status} {code} {message} to an upload"))),
     }

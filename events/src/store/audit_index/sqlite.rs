@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn a_change_of_the_terms_or_parts_raises_the_format() {
         let (mut hasher, mut part) = (blake3::Hasher::new(), PartBuilder::new(1, EventHash::START));
-        // So many that the list of the correlation has a bit for each event.
+        // So many events that the list of the correlation is stored with a bit for each event.
         for n in 1..=5_000 {
             let (recorded, mut terms) = (event(n), BTreeSet::new());
             of_event(&recorded, &mut terms);

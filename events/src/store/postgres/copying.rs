@@ -70,8 +70,9 @@ impl CopyTarget {
         let mut cell = unfinished(&options.cell);
         if schema::create(&link.client, &cell).await.is_err() {
             cell.clone_from(&options.cell);
-            // The first attempt fails if the database has a complete log, which has this name. Without such a log
-            // `head` fails, so no other failure of the first attempt creates a log of this name.
+            // The first attempt fails if the database has a complete log, which has the name `options.cell`. If the
+            // attempt failed for another reason, there is no such log. Then `head` fails, so nothing creates a log of
+            // this name.
             schema::head(&link.client, &cell).await?;
             schema::create(&link.client, &cell).await?;
         }

@@ -108,8 +108,8 @@ impl LeaseTerms {
         }
     }
 
-    /// Raises the level of the log if all members that count know a higher one. Does nothing without the lease.
-    /// `looks` is a connection whose commits need not be replicated.
+    /// Raises the level of the log if all members that count know a higher level, or if no member counts. Does nothing
+    /// without the lease. `looks` is a connection whose commits need not be replicated.
     pub(super) async fn follow_levels(&self, looks: &DatabaseLink) -> Result<(), StoreError> {
         let newest = self.level.newest();
         let reached = self.level.reached();

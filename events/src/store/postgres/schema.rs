@@ -13,12 +13,12 @@ use crate::store::StoreError;
 
 /// Format 2 added the acknowledged position, the list of members, the mark of their secret, and the request of a
 /// switchover. Format 3 added the time from which the leader may work on hosts. Format 4 added the levels of the log
-/// and of the members, since when each member announces itself without a gap, and `oldest`: the oldest format whose
-/// members can use these tables.
+/// and of the members, and the time since which each member has announced itself without a gap. It also added `oldest`,
+/// the oldest format whose members can use these tables.
 ///
 /// The first member of a new version brings the tables to its format, and members of the older version go on. So a new
-/// format only adds columns with defaults, and leaves `oldest` as it is. A format that members of the former one cannot
-/// use raises `oldest`, and then operators must stop all members for the upgrade.
+/// format only adds columns with defaults, and leaves `oldest` as it is. If members of the former format cannot use a
+/// new format, the new format raises `oldest`. Operators must then stop all members for the upgrade.
 const FORMAT: i32 = 4;
 
 /// The members `m` that keep the level of the log low, if `$1` is the leader's holder. A member counts if it has
@@ -168,8 +168,8 @@ fn position(row: &Row, column: usize) -> Position {
 
 /// Takes the next epoch and the lease. Holders of older epochs can append no more. The present holder always succeeds.
 /// Any other caller gets `None` if a switchover requests a member other than `name`, or if `from` does not name the
-/// present holder's epoch. A holder without a lease (zero) is deposed at once. A holder that has ended must also have no
-/// session in this database. Nobody who knows only levels up to `newest` takes a log of a higher level.
+/// present holder's epoch. A holder without a lease (zero) is deposed at once. A holder that has ended must also have
+/// no session in this database. A caller that knows only levels up to `newest` gets `None` for a log of a higher level.
 ///
 /// The wait before work on hosts is at most `lease`, because no earlier lease lasts longer from now on. The limit
 /// matters if the database's clock was once fast: an old end of a lease then lies too far in the future.
@@ -225,16 +225,16 @@ pub(super) async fn check_level(client: &Client, cell: &str, newest: u16) -> Res
     }
 }
 
-/// The newest level that all members know that count for this holder ([`COUNTED`]). `None` if no member counts.
+/// The newest level that is known to all members that count for this holder ([`COUNTED`]). `None` if no member counts.
 pub(super) async fn common_level(client: &Client, holder: &[u8]) -> Result<Option<u16>, StoreError> {
     let sql = format!("SELECT min(m.level) FROM chronova_members m WHERE {COUNTED}");
     let row = within(client.query_one(sql.as_str(), &[&holder])).await?;
     Ok(row.get::<_, Option<i32>>(0).map(|common| u16::try_from(common).unwrap_or(u16::MAX)))
 }
 
-/// Raises the level of the holder's log to the newest level that this process knows, and all members that count
-/// ([`COUNTED`]). Returns the level, also if the log has it already: the answer of an earlier attempt may be lost.
-/// `None` if another holder has the log.
+/// Raises the level of the holder's log to the newest level that is known to this process and to all members that count
+/// ([`COUNTED`]). Also returns the level if the log has it already, because the answer to an earlier attempt may be
+/// lost. `None` if another holder has the log.
 pub(super) async fn raise_level(
     client: &Client,
     cell: &str,

@@ -140,7 +140,8 @@ pub(super) fn streams(
         add("events_by_stream", after, until.min(floor))?;
     }
     add("events", after.max(floor), until)?;
-    // The index has no position of a first event that is not indexed yet, which is above the floor.
+    // If the first event of a stream is not indexed yet, the index has no position of it. Such an event is above the
+    // floor.
     let mut named = connection.prepare_cached(
         "SELECT s.name, coalesce(i.position <= ?2, 0) FROM streams s \
          LEFT JOIN events_by_stream i ON i.stream = s.id AND i.revision = 1 WHERE s.id = ?1",

@@ -6,9 +6,9 @@
 //! that lock. Then the next client that closes the file removes the write-ahead log under the writer. All events
 //! acknowledged later are lost when the writer ends.
 //!
-//! So only [`DataFile`] opens the data file. Its users share one descriptor. Each user keeps its [`DataFile`] until the
-//! user's connections are closed. So in the user's struct, the field of the [`DataFile`] comes after those of the
-//! connections.
+//! So beside SQLite, only [`DataFile`] opens a data file that SQLite may have open. The users of [`DataFile`] share one
+//! descriptor. Each user keeps its [`DataFile`] until the user's connections are closed. So in the user's struct, the
+//! field of the [`DataFile`] comes after those of the connections.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

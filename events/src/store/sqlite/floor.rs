@@ -26,7 +26,7 @@ use crate::ids::EventId;
 use crate::place::{self, PlaceAddress};
 use crate::store::StoreError;
 
-/// How long an archive that could not be read is not asked again.
+/// After a failed read, reads do not ask the archive for this time.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Opens the archive once for all readers of a log.
@@ -83,7 +83,7 @@ pub(super) fn anchor(connection: &Connection) -> Result<Anchor, StoreError> {
     Ok(Anchor { position: Position(position), hash })
 }
 
-/// The noted id of the log's first event; `None` if the file has all events, and if an older program has moved them.
+/// The noted id of the log's first event; `None` if the file has all events, or if an older program has moved some.
 pub(super) fn first_event(connection: &Connection) -> Result<Option<EventId>, StoreError> {
     let noted: Option<Vec<u8>> = connection
         .prepare_cached("SELECT value FROM meta WHERE key = 'first_event'")
@@ -114,7 +114,7 @@ fn beside(connection: &Connection) -> &Path {
 pub(super) fn open(connection: &Connection) -> Result<ColdEvents, StoreError> {
     let address = address(connection)?;
     let opened = place::open(&address, &beside(connection).join(place::LOCAL));
-    // An archive that cannot be opened is like one that cannot be read.
+    // The message is the same as for an archive that cannot be read.
     let lost = |error: std::io::Error| StoreError::Io(format!("the archive cannot be read: {address}: {error}"));
     Ok(ColdEvents::new(opened.map_err(lost)?))
 }
@@ -139,7 +139,7 @@ pub(super) fn archive(connection: &Connection, kinds: &Kinds) -> Result<Arc<Cold
         Some(OpenedArchive { cold, is_ours: false }) => cold,
         None => Arc::new(open(connection)?.sparing(PAUSE)),
     };
-    // Other readers do not wait for this one: an object store may be slow.
+    // No lock is held during this read, because an object store may be slow and other readers must not wait.
     let floor = anchor(connection)?;
     let read = cold.event(floor.position.0, None);
     // An archive that is away is kept, because it counts the time until it is asked again.
@@ -160,8 +160,9 @@ pub(super) fn foreign(cold: &ColdEvents, position: Position) -> StoreError {
     StoreError::Corrupt { position: position.0, reason }
 }
 
-/// Removes the events up to `step.to` from the file, within the transaction of the caller. A floor never sinks, because
-/// the file would then lack the events above it: a step of a slower move is done already.
+/// Removes the events up to `step.to` from the file, within the transaction of the caller. Does nothing if a faster
+/// move has raised the floor above `step.to`. A lower floor would be wrong, because the file no longer has the events
+/// up to the higher one.
 pub(super) fn raise(connection: &Connection, step: &FloorStep) -> rusqlite::Result<()> {
     let to = step.to.position;
     if stored(connection)? > to.0 {

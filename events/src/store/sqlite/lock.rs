@@ -67,7 +67,8 @@ fn mark(file: &File) -> std::io::Result<()> {
     file.set_len(1)
 }
 
-/// The process id of the holder, according to the kernel (proc_locks(5)). `None` if the holder is in another container.
+/// The process id of the holder, according to the kernel (proc_locks(5)). `None` if nobody holds the lock, or if the
+/// holder is in another container.
 fn holder(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;

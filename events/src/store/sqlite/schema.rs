@@ -407,7 +407,7 @@ fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
         });
     }
     let kinds = reader::kinds(connection)?;
-    // A log opens without its archive.
+    // This check does not read the archive, so that a log opens without it.
     let from = Position(head.0.saturating_sub(TRUST)).max(floor.position);
     let newest = reader::read_all(connection, &kinds, from, usize::MAX, head)?;
     let mut chain: Option<Chain> = (from == floor.position).then_some(Chain::after(floor.hash));

@@ -100,8 +100,8 @@ pub(super) fn pages(
     }
 }
 
-/// Reads all seals of a log, for a verification. `None` if there is no file of seals, or an empty one: its writer was
-/// killed before it wrote the header. A file that no version wrote is an error.
+/// Reads all seals of a log, for a verification. `None` if there is no file of seals, or if the file is empty, because
+/// its writer was killed before it wrote the header. A file that no version can have written is an error.
 pub(super) fn read(data: &Path) -> io::Result<Option<(SealsHeader, Vec<u32>)>> {
     let bytes = match std::fs::read(path_of(data)) {
         Ok(bytes) => bytes,
@@ -217,7 +217,8 @@ impl Seals {
         })?;
         let size = self.path.metadata()?.len() / u64::from(self.header.page_size);
         if size > self.header.pages {
-            // No frame has the page of SQLite's locks. New pages without a frame are sealed from the file.
+            // SQLite never writes the page of its locks, so no frame has that page. New pages without a frame are
+            // sealed from the file.
             pages(&self.data, self.header.page_size, self.header.pages, |page, bytes| {
                 fresh.entry(page).or_insert_with(|| seal(page, bytes));
                 Ok(())

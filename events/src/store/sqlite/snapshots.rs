@@ -13,8 +13,8 @@ use crate::store::{StoreError, StreamSnapshot, sealed_snapshots};
 /// The row of `meta` that says that every snapshot of this file is encrypted.
 const SEALED: &str = "snapshots_sealed";
 
-/// Writes a sealed snapshot over an older one. A newer one stays: an actor may be late with its snapshot, and the events
-/// after it may have left the file since.
+/// Writes a sealed snapshot over an older one. A newer snapshot stays. An actor may be late with an older one, and the
+/// events between the two may have left the file since.
 pub(super) fn save(connection: &Connection, stream: &StreamId, sealed: &StreamSnapshot) -> rusqlite::Result<()> {
     let sql = "INSERT INTO snapshots (stream, revision, state_version, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5) \
                ON CONFLICT (stream) DO UPDATE SET revision = excluded.revision, \
@@ -88,7 +88,7 @@ pub(super) fn kept(connection: &Connection, keys: &KeyRing) -> Result<Vec<KeptSn
         let mut statement =
             connection.prepare_cached("SELECT stream, state_version, substr(data, 1, ?1) FROM snapshots")?;
         let rows = statement.query_map([limit(SealMark::BYTES)], |row| {
-            // The beginning of an empty value is NULL.
+            // SQLite gives NULL as the beginning of an empty value.
             let mark = row.get_ref(2)?.as_blob().ok().and_then(SealMark::of);
             Ok(KeptSnapshot {
                 stream: StreamId::from_stored(row.get_ref(0)?.as_str()?),

@@ -1,8 +1,9 @@
 //! Records outside the log how far the log reached.
 //!
 //! SQLite cannot distinguish a truncated write-ahead log from a complete one: it opens both without an error. So
-//! [`super::sync`] notes the head and the size of the data file in a small file after each sync. The note is not
-//! fsynced. After a power failure it may be older than the log, which is harmless. It is never newer.
+//! [`super::sync`] notes the head and the size of the data file in a small file, after each sync that makes events
+//! durable. The note is not fsynced. After a power failure it may be older than the log, which is harmless. It is never
+//! newer.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -59,7 +60,7 @@ pub(super) enum NoteState {
 pub(super) struct Witness {
     path: PathBuf,
     file: Option<File>,
-    /// Whether the last write failed. The note is written after every sync, and only the first failure is logged.
+    /// Whether the last write failed. The note is written often, so only the first of several failures is logged.
     failing: bool,
 }
 

@@ -93,7 +93,7 @@ pub(super) enum WriteJob {
     /// Drops the snapshots of streams. A reader can delay their removal from the files until a later checkpoint.
     Forget {
         streams: Vec<StreamId>,
-        /// Whether no other snapshot of the streams is needed.
+        /// Whether nobody will need a snapshot of these streams again.
         for_ever: bool,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },

@@ -7,8 +7,8 @@
 //! * **SQLite's own structures** (`PRAGMA integrity_check`): trees, indexes, free lists;
 //! * the **events**: checksum, chain, positions and revisions without gaps. Each payload is decoded. A payload of the
 //!   plain codec and of the newest version is encoded again, and must have the same bytes;
-//! * the **archive**, if the file does not have the first events any more: its events as those of the file, the seam
-//!   between both, and the index by stream against the archived events;
+//! * the **archive**, if the file does not have the first events any more: its events, checked like those of the file;
+//!   the seam between archive and file; and the entries of the archived events in the index by stream;
 //! * the **snapshots**;
 //! * **anchors** that were stored elsewhere: an attacker who can write the file can forge all of the above, but not
 //!   these.

@@ -124,7 +124,8 @@ impl<'a> RowVerifier<'a> {
     /// Checks the events after `after` up to `last`.
     fn check(&self, after: u64, last: u64) -> VerifiedRows {
         let mut part = VerifiedRows::default();
-        // A writer may raise the floor meanwhile, so the whole part is of one snapshot. An error shows again in the reads.
+        // A writer may raise the floor meanwhile, so the whole part is read from one snapshot. An error here is
+        // ignored, because the reads report it again.
         let _snapshot = floor::snapshot(&self.connection);
         let floor = floor::anchor(&self.connection).unwrap_or(Anchor::START);
         let mut before = match after {
@@ -348,7 +349,7 @@ pub(super) fn hash_at(
     kinds: &Kinds,
     position: Position,
 ) -> Result<Option<EventHash>, StoreError> {
-    // A writer may raise the floor meanwhile.
+    // A writer may raise the floor meanwhile, so all reads are from one snapshot.
     let _snapshot = floor::snapshot(connection)?;
     let floor = floor::anchor(connection)?;
     if position == floor.position {
