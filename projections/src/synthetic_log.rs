@@ -110,6 +110,8 @@ impl SyntheticEvents {
         if let Some(mut request) = self.request.clone() {
             (request.instance, request.process, request.number) = (id, process, self.made);
             request.project = project.clone();
+            request.name = format!("load-{}", self.made);
+            request.hostname.clone_from(&request.name);
             self.push("instance", id, InstanceEvent::from(request));
         }
         self.start(process, Task::BuildInstance { instance: id });

@@ -11,9 +11,10 @@ use super::world::{ChaosWorld, Life};
 
 /// The chance in thousandths that a fault begins or ends before an operation.
 const TROUBLES: u64 = 250;
-/// The chance in thousandths that the control plane is killed before an operation.
+/// The chance in thousandths that a kill of the control plane is drawn before an operation. The kill comes at one of
+/// the next 60 appends.
 const KILLS: u64 = 5;
-/// If at least one of this many hosts is down, no draw cuts off a further host.
+/// If at least one in this many hosts is down, no draw cuts off a further host.
 const DOWN: usize = 8;
 
 /// How often each kind of fault struck.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::instance::{Instance, InstanceEvent};
@@ -47,7 +48,7 @@ pub(super) fn measure(common: &Common, sizes: &[u64], report: &mut BenchReport) 
     for &events in sizes {
         chronova::output::complain(&format!("\rwriting a log of {events} events "));
         // The larger log begins with the smaller one.
-        in_system(write(&path, &mut life, written, events))?;
+        in_system(write(&path, &mut life, Timestamp(0), written, events))?;
         chronova::output::complain("\r\x1b[K");
         let log = BenchLog { path: &path, events, checkpoints: folder.path().join(format!("views-{events}")) };
         if written == 0 {
@@ -169,13 +170,16 @@ pub(crate) fn fill(data: &Path, events: u64) -> Result<u64> {
         let store = SqliteStore::open(&path, &SqliteOptions::default())?;
         let head = store.head().0;
         store.close().await;
-        write(&path, &mut SyntheticEvents::new(FLEET, CYCLES), head, events).await?;
+        // The times of a log do not go back.
+        let since = SystemClock.now();
+        write(&path, &mut SyntheticEvents::new(FLEET, CYCLES), since, head, events).await?;
         Ok(events.max(head))
     })
 }
 
-/// Appends synthetic events to the log, which has `from` events, until it has `events` events.
-async fn write(path: &Path, life: &mut SyntheticEvents, from: u64, events: u64) -> Result<()> {
+/// Appends synthetic events to the log, which has `from` events, until it has `events` events. Each is recorded a
+/// millisecond after the one before it; the times begin at `since`.
+async fn write(path: &Path, life: &mut SyntheticEvents, since: Timestamp, from: u64, events: u64) -> Result<()> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let meta = Meta::system("bench");
     let mut at = from;
@@ -185,7 +189,7 @@ async fn write(path: &Path, life: &mut SyntheticEvents, from: u64, events: u64) 
         let mut places: HashMap<StreamId, usize> = HashMap::new();
         while at < events && together.iter().map(|(_, events)| events.len()).sum::<usize>() < TOGETHER {
             let Some((stream, event)) = life.next() else { break };
-            let new = NewEvent::new(event, Timestamp(i64::try_from(at)? * 1_000), &meta);
+            let new = NewEvent::new(event, Timestamp(since.0 + i64::try_from(at)? * 1_000), &meta);
             let place = *places.entry(stream.clone()).or_insert(together.len());
             match together.get_mut(place) {
                 Some((_, events)) => events.push(new),
