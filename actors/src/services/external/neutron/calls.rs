@@ -250,7 +250,19 @@ impl NeutronCalls {
         key: &str,
         id: &str,
     ) -> NeutronResult<T> {
-        let call = |root: &str| ServiceRequest::get(format!("{root}/{resource}/{}", encoded(id)));
+        self.show_by(asker, resource, key, id, "").await
+    }
+
+    /// One resource, with a query such as `?fields=id`.
+    pub(super) async fn show_by<T: DeserializeOwned>(
+        &self,
+        asker: NeutronCaller<'_>,
+        resource: &str,
+        key: &str,
+        id: &str,
+        query: &str,
+    ) -> NeutronResult<T> {
+        let call = |root: &str| ServiceRequest::get(format!("{root}/{resource}/{}{query}", encoded(id)));
         read(&self.ask(asker, call).await?, key)
     }
 

@@ -6,6 +6,7 @@ mod bindings;
 mod devices;
 mod late;
 mod port_resources;
+mod topology;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -61,6 +62,8 @@ struct NeutronState {
     requests: Option<Value>,
     /// Whether new ports on the network have the request.
     has_policy: bool,
+    /// The project has no network. Neutron answers requests for a topology with this status.
+    topology: Option<u16>,
 }
 
 type SharedState = Arc<Mutex<NeutronState>>;
@@ -93,7 +96,12 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
             }
             let several = state.others.iter().map(|_| json!({"alias": "binding-extended"}));
             let requests = state.requests.iter().map(|_| json!({"alias": "port-resource-request"}));
-            says(200, &json!({"extensions": several.chain(requests).collect::<Vec<_>>()}))
+            let topologies = state.topology.iter().map(|_| json!({"alias": "auto-allocated-topology"}));
+            says(200, &json!({"extensions": several.chain(requests).chain(topologies).collect::<Vec<_>>()}))
+        }
+        ("GET", ["auto-allocated-topology", _]) => topology::answer(&state, query),
+        ("GET", ["networks"]) if state.topology.is_some() && query.contains("shared=") => {
+            says(200, &json!({"networks": []}))
         }
         ("GET", ["networks"]) => {
             let owner = if state.external { "ffffffffffffffffffffffffffffffff" } else { PROJECT };
