@@ -461,7 +461,7 @@ async fn nonsense_of_neutron_s_is_no_answer() {
     let neutron = NeutronStub::start().await;
     for nonsense in ["", "<html>", "null", "[]", "7", "{}", r#"{"ports": {}, "port": []}"#] {
         neutron.state.lock().unwrap().nonsense = Some(nonsense);
-        let port = neutron.networks.find_ports(&[PortId::random()], &meta()).await;
+        let port = neutron.networks.find_ports(&[PortId::random()], &ServiceCaller::system("test")).await;
         assert!(matches!(port, Err(PortError::Unavailable(_))), "{nonsense}: {port:?}");
         let made = neutron.networks.allocate(wanted(vec![on_network()]), meta()).await;
         assert!(matches!(made, Err(PortError::Unavailable(_))), "{nonsense}: {made:?}");
