@@ -1,7 +1,9 @@
 //! A guest, independent of any hypervisor. The libvirt driver builds domain XML from it, and the simulated fleet runs
 //! it.
 
-use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, UserId};
+use chronova_events::ids::{
+    HostId, ImageId, InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, UserId, VolumeId,
+};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -130,6 +132,17 @@ impl VolumeDisk {
     pub fn key(&self) -> &str {
         chronova_events::instance::disk_key(&self.volume, &self.serial)
     }
+
+    /// The passphrase of an encrypted disk.
+    pub fn passphrase(&self) -> Option<&DiskPassword> {
+        self.network.as_ref()?.opened().1
+    }
+}
+
+/// The UUID of the libvirt secret with the passphrase of the disk with this key; `None` if the key is no id of a volume.
+pub fn passphrase_secret(key: &str) -> Option<String> {
+    let volume: VolumeId = key.parse().ok()?;
+    Some(VolumeId::derive(volume.0, "passphrase").to_string())
 }
 
 /// A disk that QEMU reaches by itself over the network. The host itself needs no login, mount or device for the disk.
@@ -161,12 +174,23 @@ pub enum NetworkDisk {
         /// The path on the server.
         path: String,
     },
+    /// A disk that QEMU decrypts (LUKS).
+    Encrypted { disk: Box<Self>, passphrase: DiskPassword },
 }
 
 impl NetworkDisk {
+    /// The disk without its encryption, and the passphrase.
+    pub fn opened(&self) -> (&Self, Option<&DiskPassword>) {
+        match self {
+            Self::Encrypted { disk, passphrase } => (disk.as_ref(), Some(passphrase)),
+            plain => (plain, None),
+        }
+    }
+
     /// The protocol by QEMU's name of its block driver.
     pub fn protocol(&self) -> &'static str {
         match self {
+            Self::Encrypted { disk, .. } => disk.protocol(),
             Self::Rbd { .. } => "rbd",
             Self::Iscsi { .. } => "iscsi",
             Self::Nfs { .. } => "nfs",

@@ -61,6 +61,6 @@ for provider in get(f"{placement}/resource_providers")["resource_providers"]:
 placed = sum(server["OS-EXT-SRV-ATTR:host"] is not None for server in servers.values())
 moved = sum(server["status"] == "VERIFY_RESIZE" for server in servers.values())
 if used != placed + moved:
-    print(f"{used} processors are in use for {placed} servers on hosts, {moved} of them moved")
+    print(f"{used - placed - moved:+d} processors are in use beside those of the servers on hosts")
 for image in get(f"{glance}/v2/images?status=queued")["images"] + get(f"{glance}/v2/images?status=saving")["images"]:
     print(f"image {image['id']} is {image['status']}")

@@ -13,6 +13,7 @@
 #   recovers SERVICE FAULT         brings the fault about, and then starts the service again: `kill` (down for 10 s), `hang`
 #                                  (stopped for longer than PATIENCE, the time limit of calls), `slow` (for 60 s)
 #   leaks                          prints what a service or a host has without a server, and what it lacks
+#   service_leaks, host_leaks      the two parts of it
 
 . "$(dirname "${BASH_SOURCE[0]}")/fleet.sh"
 TESTBED=$HERE
@@ -121,11 +122,13 @@ fresh_image() { # name: prints its id
   os image create --disk-format raw --container-format bare --file "$WORK/fresh.raw" --public "$1" -f value -c id
 }
 # Prints what a service or a host has without a server, and what it lacks.
-leaks() {
-  TOKEN=$ADMIN python3 "$TESTBED/leaks.py" "$URL/compute" "$URL/placement" "$NEUTRON" "$GLANCE"
+leaks() { service_leaks; host_leaks; }
+service_leaks() { TOKEN=$ADMIN python3 "$TESTBED/leaks.py" "$URL/compute" "$URL/placement" "$NEUTRON" "$GLANCE"; }
+host_leaks() {
+  local host guest
   for host in h1 h2; do
     diff <(on "$host" list --all --uuid | sed '/^$/d' | sort) \
-      <(curl -s -H "X-Auth-Token: $ADMIN" "$URL/compute/v2.1/servers/detail?all_tenants=1&host=$host" \
+      <(curl -s -m 60 -H "X-Auth-Token: $ADMIN" "$URL/compute/v2.1/servers/detail?all_tenants=1&host=$host" \
         | python3 -c 'import json, sys; print(*sorted(row["id"] for row in json.load(sys.stdin)["servers"]), sep="\n")' | sed '/^$/d') \
       | sed -n "s/^</$host has the guest/p; s/^>/$host lacks the guest/p"
     [ "$(taps "$host" | wc -l)" = "$(for guest in $(on "$host" list --uuid); do on "$host" domiflist "$guest"; done | grep -c tap)" ] \

@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chronova_events::ids::InstanceId;
+use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
+use chronova_actors::process::context::StepContext;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, ProviderId};
 use chronova_events::instance::{BlockDevice, BlockSource};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
@@ -13,6 +16,7 @@ mod volume_attachments {
     mod at_creation;
     mod on_volumes;
     mod quiesced;
+    mod shared;
 }
 
 const OWNER: &str = "u:p";
@@ -26,6 +30,21 @@ async fn call(api: &Api, method: &str, path: &str, version: &str, body: Option<V
     let answer = api.call(method, path, version, OWNER, body).await;
     let message = answer.message().to_owned();
     (answer.status, answer.body, message)
+}
+
+/// Replaces the traits of the server's host, and returns the old ones.
+async fn set_traits(api: &Api, server: &str, traits: Vec<String>) -> Vec<String> {
+    let host = api.life.host_of(&api.world, server.parse().unwrap()).unwrap();
+    let provider = ProviderId(api.world.fleet.uri().host_id(host).0);
+    let seen = |context: &StepContext| {
+        let all = context.views.placement.read(|view| view.ledger.providers[&provider].traits.clone());
+        all.into_iter().collect::<Vec<String>>()
+    };
+    let before = seen(api.life.context());
+    let command = LedgerCommand::SetTraits { provider, generation: None, traits: traits.clone() };
+    api.life.context().gateway.send::<LedgerRoot>(&CELL, command, Meta::system("test")).await.unwrap();
+    assert!(api.life.until(|context| seen(context) == traits).await);
+    before
 }
 
 fn attachment(volume: &str) -> Value {

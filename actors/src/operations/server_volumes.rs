@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Position};
-use chronova_events::ids::{AttachmentId, BlockDeviceId, InstanceId, ProcessId, VolumeId};
+use chronova_events::ids::{AttachmentId, BlockDeviceId, InstanceId, ProcessId, ProviderId, VolumeId};
 use chronova_events::instance::{Alive, BlockDevice, BlockLocation, BlockSource, DiskWork, status};
 use thiserror::Error;
 
@@ -64,6 +64,8 @@ pub enum ServerVolumeReject {
     SharedOnNoHost,
     #[error("the microversion of the request does not support multiattach volumes")]
     SharedUnknown,
+    #[error("the server's host cannot share the multiattach volume {volume}")]
+    SharedUnsupported { volume: VolumeId },
     #[error("volume {volume} is in zone {theirs}, but the server is in zone {own}")]
     OtherZone { volume: VolumeId, own: String, theirs: String },
     #[error("volume {volume} is {status}")]
@@ -118,6 +120,7 @@ impl Operations {
             return Err(ServerVolumeReject::NotReservable { volume: volume.id, status: volume.status });
         }
         self.check_reach(call.server, &volume)?;
+        self.check_shareable(call.server, &volume)?;
         if let Some(DiskWork::Detaching(process)) = work_on(call.server, volume.id) {
             self.until_ended(process).await?;
         }
@@ -218,7 +221,24 @@ impl Operations {
         let name = self.queries.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
         Err(ServerVolumeReject::OutOfReach { volume: volume.id, host: name.unwrap_or_else(|| only.to_string()) })
     }
+
+    /// A multiattach volume needs a host with the trait [`SHARES_VOLUMES`].
+    fn check_shareable(&self, server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
+        let Some(placed) = server.placement.as_ref().filter(|_| volume.multiattach) else { return Ok(()) };
+        let provider = ProviderId(placed.host.0);
+        let shares = self.queries.views.placement.read(|view| {
+            let known = view.ledger.providers.get(&provider);
+            known.is_some_and(|known| known.traits.contains(SHARES_VOLUMES))
+        });
+        match shares {
+            true => Ok(()),
+            false => Err(ServerVolumeReject::SharedUnsupported { volume: volume.id }),
+        }
+    }
 }
+
+/// The trait of hosts whose driver can give a volume to several guests.
+const SHARES_VOLUMES: &str = "COMPUTE_VOLUME_MULTI_ATTACH";
 
 /// Refuses shelved servers if the microversion does not allow them. This check comes before all others.
 fn check_shelved(server: &Alive, action: ServerAction, terms: VolumeTerms) -> Result<(), InstanceReject> {

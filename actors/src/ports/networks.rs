@@ -11,8 +11,9 @@
 //! | call | Neutron's part in it |
 //! |---|---|
 //! | `check`, `check_attach` | a user's `GET networks`, `ports`, `security-groups`; Chronova's `GET quotas`, `ports` |
-//! | `check_auto` | the user's `GET networks`, `auto-allocated-topology` |
+//! | `check_auto` | the user's `GET networks`, `auto-allocated-topology` with `fields=dry-run` |
 //! | `allocate`, `attach` | `POST ports` with `device_id`, `binding:host_id`, and a mark in `binding:profile` |
+//! | `allocate` of `auto` | also `GET auto-allocated-topology`, which makes a network |
 //! | `undo_attach` | `GET ports` by `device_id`, `DELETE` of the port with the process's mark |
 //! | `detach`, `release` | `DELETE` of ports with a mark, `PUT ports` without `device_id` for the others |
 //! | `rebind` | `PUT ports` with another `binding:host_id`; after `bind_destination` as `activate_destination` |

@@ -63,6 +63,17 @@ pub struct RequestedNic {
     pub tag: Option<String>,
 }
 
+impl RequestedNic {
+    /// An interface on the one network that the project can use.
+    pub const fn automatic() -> Self {
+        Self { network: None, port: None, fixed_ip: None, tag: None }
+    }
+
+    pub const fn is_automatic(&self) -> bool {
+        self.network.is_none() && self.port.is_none()
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DiskConfig {
     Auto,
@@ -72,10 +83,12 @@ pub enum DiskConfig {
 /// The requested networks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum RequestedNetworks {
-    /// `auto`, or no `networks`: the one network that the project can use.
+    /// No `networks`: the one network that the project can use, or no interface if it has none. Older events also have
+    /// this value for `auto`.
     Auto,
     /// `none`: no interface at all.
     None,
+    /// The listed interfaces. `auto` lists one [automatic](RequestedNic::automatic) interface.
     These(Vec<RequestedNic>),
     /// Like [`These`](Self::These), but an administrator sent the request. So the networks may belong to any project,
     /// and may be external (Nova's rule `network:attach_external_network`).

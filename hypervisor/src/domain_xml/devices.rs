@@ -216,6 +216,7 @@ pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts, encrypted: bool) -> El
                 .attr_if("iommu", encryption::iommu(encrypted && disk.bus == DiskBus::Virtio.name())),
         )
         .child(source)
+        .children(super::source::encryption(disk))
         .child(Element::new("target").attr("dev", &disk.device).attr("bus", &disk.bus))
         .children(disk.boot_order.map(|order| Element::new("boot").attr("order", order)))
         .children((disk.readonly || disk.kind == "cdrom").then(|| Element::new("readonly")))

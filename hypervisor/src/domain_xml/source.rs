@@ -2,7 +2,7 @@
 //! raw disk. QEMU must never read those bytes as the header of another format.
 
 use super::facts::HostFacts;
-use crate::guest::NetworkDisk;
+use crate::guest::{NetworkDisk, VolumeDisk, passphrase_secret};
 use crate::options::CacheMode;
 use crate::xml::Element;
 
@@ -95,7 +95,15 @@ pub(super) fn network(disk: &NetworkDisk, serial: &str) -> Element {
         NetworkDisk::Nfs { host, path } => {
             source("nfs", path).child(Element::new("host").attr("name", host)).child(Element::new("identity"))
         }
+        NetworkDisk::Encrypted { disk, .. } => network(disk, serial),
     }
+}
+
+/// The encryption of a disk that QEMU decrypts. `None`: the disk is not encrypted.
+pub(super) fn encryption(disk: &VolumeDisk) -> Option<Element> {
+    let uuid = disk.passphrase().and_then(|_| passphrase_secret(disk.key()))?;
+    let secret = Element::new("secret").attr("type", "passphrase").attr("uuid", uuid);
+    Some(Element::new("encryption").attr("format", "luks").child(secret))
 }
 
 /// Renders a monitor or a portal: `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.

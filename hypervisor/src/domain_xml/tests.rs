@@ -11,6 +11,7 @@ use crate::volumes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
 
+mod encrypted_volumes;
 mod encryption;
 mod foreign;
 mod found;

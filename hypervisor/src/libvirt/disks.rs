@@ -116,6 +116,13 @@ pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, facts: &HostFacts) -> D
     domain.attach_device_flags(&xml, where_to).during(CALL)
 }
 
+/// The size that the guest sees of an encrypted disk. The volume has a whole number of GiB; its header, which keeps its
+/// size, is what the guest lacks of them.
+fn payload(volume: u64, seen: u64) -> u64 {
+    const GIB: u64 = 1 << 30;
+    volume.saturating_sub(seen.next_multiple_of(GIB) - seen)
+}
+
 /// Tells the running guest the size of a disk.
 pub(super) fn resize(domain: &Domain, key: &str, size: u64) -> DriverResult<()> {
     const CALL: &str = "disk resize";
@@ -124,6 +131,10 @@ pub(super) fn resize(domain: &Domain, key: &str, size: u64) -> DriverResult<()> 
     }
     let missing = || DriverError::Failed { call: CALL, message: format!("the guest has no disk {key}") };
     let found = find(domain, LIVE, key, CALL)?.ok_or_else(missing)?;
+    let size = match found.xml.contains("<encryption ") {
+        true => payload(size, domain.block_info(&found.device, 0).during(CALL)?.capacity),
+        false => size,
+    };
     domain.block_resize(&found.device, size, sys::VIR_DOMAIN_BLOCK_RESIZE_BYTES).during(CALL)
 }
 
@@ -285,6 +296,13 @@ mod tests {
     fn key(disk: &str) -> Option<String> {
         let document = Document::parse(disk).unwrap();
         key_of(document.root_element()).map(str::to_owned)
+    }
+
+    #[test]
+    fn an_encrypted_disk_grows_by_as_much_as_its_volume() {
+        let (gib, header) = (1_u64 << 30, 2_068_480);
+        assert_eq!(payload(3 * gib, gib - header), 3 * gib - header);
+        assert_eq!(payload(3 * gib, gib), 3 * gib);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! All disks of a host use the same secret for a Ceph user. Either the operator has defined this secret, or Chronova
 //! defines it with the key of `[chronova] rbd_keyring`. libvirtd stores that secret on the host, so that a guest starts
-//! without the control plane. The CHAP secret of an iSCSI volume is only in libvirtd's memory. Chronova sets its value
+//! without the control plane. The CHAP secret of an iSCSI volume, and the passphrase of an encrypted volume, are only in
+//! libvirtd's memory. Chronova sets its value
 //! before each use, and removes the secret when no guest of the host has the volume any more. A secret for a guest that
 //! never arrived (a failed live migration) ends with libvirtd. No client of libvirtd can read a secret that Chronova has
 //! defined.
@@ -13,7 +14,7 @@ use virt::secret::Secret;
 
 use super::error::{Context, found, is};
 use crate::driver::{DriverError, DriverResult};
-use crate::guest::{NetworkDisk, VolumeDisk};
+use crate::guest::{NetworkDisk, VolumeDisk, passphrase_secret};
 use crate::options::LibvirtOptions;
 use crate::xml::Element;
 
@@ -23,9 +24,14 @@ fn failed(message: String) -> DriverError {
     DriverError::Failed { call: CALL, message }
 }
 
-/// Gives the host the secret that the disk needs.
+/// Gives the host the secrets that the disk needs.
 pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, disk: &VolumeDisk) -> DriverResult<()> {
-    match &disk.network {
+    if let Some(value) = disk.passphrase() {
+        let key = disk.key();
+        let uuid = passphrase_secret(key).ok_or_else(|| failed(format!("{key} is not the id of a volume")))?;
+        keep(connect, &uuid, &passphrase(&uuid, key), value.expose().as_bytes())?;
+    }
+    match disk.network.as_ref().map(|network| network.opened().0) {
         Some(NetworkDisk::Rbd { user: Some(user), secret: Some(secret), .. }) => {
             provide_ceph(connect, options, user, secret)
         }
@@ -56,9 +62,11 @@ fn provide_ceph(connect: &Connect, options: &LibvirtOptions, user: &str, secret:
     }
 }
 
-/// Whether the disk's secret is only in libvirtd's memory, so that it goes with the last guest that has the volume.
-pub(super) fn is_passing(disk: &VolumeDisk) -> bool {
-    matches!(disk.network, Some(NetworkDisk::Iscsi { chap: Some(_), .. }))
+/// The keys of the secrets that are only in libvirtd's memory, so that they go with the last guest that has the volume.
+pub(super) fn passing(disk: &VolumeDisk) -> Vec<&str> {
+    let Some((plain, passphrase)) = disk.network.as_ref().map(NetworkDisk::opened) else { return Vec::new() };
+    let chap = matches!(plain, NetworkDisk::Iscsi { chap: Some(_), .. }).then_some(disk.serial.as_str());
+    chap.into_iter().chain(passphrase.map(|_| disk.key())).collect()
 }
 
 fn lookup(connect: &Connect, uuid: &str) -> DriverResult<Option<Secret>> {
@@ -77,11 +85,16 @@ fn require(connect: &Connect, secret: &str, user: &str) -> DriverResult<()> {
     }
 }
 
-/// Removes the CHAP secret of a volume that no guest of the host has any more. Does nothing for other volumes. The caller
-/// holds the volume's gate, because a guest that is about to get the volume does not name it yet.
+/// Removes the CHAP secret and the passphrase of a volume that no guest of the host has any more. Does nothing for other
+/// volumes. The caller holds the volume's gate, because a guest that is about to get the volume does not name it yet.
 pub(super) fn forget(connect: &Connect, serial: &str) -> DriverResult<()> {
-    // Only a secret of Chronova's has the id of a volume. A host may have no secrets at all.
-    let Ok(Some(secret)) = lookup(connect, serial) else { return Ok(()) };
+    // Only a secret of Chronova's has the id of a volume, or an id made from it. A host may have no secrets at all.
+    let of_volume = [Some(serial.to_owned()), passphrase_secret(serial)];
+    let known = |uuid: String| lookup(connect, &uuid).ok().flatten();
+    let secrets: Vec<Secret> = of_volume.into_iter().flatten().filter_map(known).collect();
+    if secrets.is_empty() {
+        return Ok(());
+    }
     for domain in connect.list_all_domains(0).during(CALL)? {
         match domain.xml_desc(0) {
             Ok(xml) if !xml.contains(serial) => {}
@@ -90,7 +103,7 @@ pub(super) fn forget(connect: &Connect, serial: &str) -> DriverResult<()> {
             _ => return Ok(()),
         }
     }
-    found(CALL, secret.undefine()).map(drop)
+    secrets.iter().try_for_each(|secret| found(CALL, secret.undefine()).map(drop))
 }
 
 /// Sets the value of a secret. Defines the secret if the host does not have it. An operator's own definition stays.
@@ -113,6 +126,11 @@ fn chap(uuid: &str, target: &str) -> Element {
     secret(uuid, "yes", usage)
 }
 
+fn passphrase(uuid: &str, volume: &str) -> Element {
+    let usage = Element::new("usage").attr("type", "volume").child(Element::leaf("volume", volume));
+    secret(uuid, "yes", usage)
+}
+
 fn secret(uuid: &str, ephemeral: &str, usage: Element) -> Element {
     Element::new("secret")
         .attr("ephemeral", ephemeral)
@@ -124,6 +142,7 @@ fn secret(uuid: &str, ephemeral: &str, usage: Element) -> Element {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guest::DiskPassword;
 
     #[test]
     fn a_secret_is_never_read_again() {
@@ -132,5 +151,46 @@ mod tests {
         assert!(kept.contains("ephemeral='no' private='yes'") && kept.contains("<usage type='ceph'>"), "{kept}");
         let passing = chap(uuid, "iqn.2010-10.org.openstack:volume-8").render();
         assert!(passing.contains("ephemeral='yes' private='yes'") && passing.contains("<target>iqn."), "{passing}");
+        let opening = passphrase(uuid, "volume").render();
+        assert!(
+            opening.contains("ephemeral='yes' private='yes'") && opening.contains("<usage type='volume'>"),
+            "{opening}"
+        );
+    }
+
+    #[test]
+    fn an_encrypted_disk_has_a_secret_of_its_own_beside_that_of_its_target() {
+        let serial = "457eb676-33da-42ec-9a8c-9293d545c337";
+        let target = NetworkDisk::Iscsi {
+            portal: "h:3260".to_owned(),
+            target: "iqn.2010-10.org.openstack:volume-8".to_owned(),
+            lun: 1,
+            initiator: "iqn.h".to_owned(),
+            chap: Some(("u".to_owned(), DiskPassword::new("p"))),
+        };
+        let mut disk = VolumeDisk {
+            serial: serial.to_owned(),
+            pool: "p".to_owned(),
+            volume: "1".to_owned(),
+            network: Some(target.clone()),
+            format: "raw".to_owned(),
+            readonly: false,
+            shareable: false,
+            device: "vdb".to_owned(),
+            bus: "virtio".to_owned(),
+            kind: "disk".to_owned(),
+            boot_order: None,
+        };
+        assert_eq!(passing(&disk), [serial]);
+        disk.network = Some(NetworkDisk::Encrypted { disk: Box::new(target), passphrase: DiskPassword::new("00ff") });
+        assert_eq!(passing(&disk), [serial, serial], "the password and the passphrase");
+        assert_ne!(passphrase_secret(serial).as_deref(), Some(serial), "libvirt knows a secret by its UUID");
+        assert_eq!(passphrase_secret("1"), None);
+        assert!(!format!("{disk:?}").contains("00ff"), "a passphrase is shown");
+        // After Cinder has moved the volume, the source's name has another id.
+        disk.volume = "volume-00000000-0000-4000-8000-000000000007".to_owned();
+        assert_eq!(passing(&disk), [serial, "00000000-0000-4000-8000-000000000007"]);
+        disk.network = Some(NetworkDisk::Nfs { host: "h".to_owned(), path: "/p".to_owned() });
+        assert_eq!(passing(&disk), [""; 0]);
     }
 }

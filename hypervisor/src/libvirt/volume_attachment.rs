@@ -45,11 +45,10 @@ impl LibvirtDriver {
         call: &'static str,
         deadline: Duration,
     ) -> DriverResult<Vec<GatePermit>> {
-        let serials: BTreeSet<&String> =
-            disks.iter().filter(|disk| secrets::is_passing(disk)).map(|disk| &disk.serial).collect();
-        let mut held = Vec::with_capacity(serials.len());
-        for serial in serials {
-            held.push(self.volumes.enter(serial, call, deadline).await?);
+        let keys: BTreeSet<String> = disks.iter().flat_map(secrets::passing).map(str::to_owned).collect();
+        let mut held = Vec::with_capacity(keys.len());
+        for key in &keys {
+            held.push(self.volumes.enter(key, call, deadline).await?);
         }
         Ok(held)
     }
@@ -95,8 +94,10 @@ impl VolumeAttachment for LibvirtDriver {
                 result => result,
             };
             attached.map_err(|error| explained(error, &disk)).inspect_err(|_| {
-                if let Err(error) = secrets::forget(connect, &disk.serial) {
-                    tracing::debug!(%error, "the secret of a volume stays on its host");
+                for key in BTreeSet::from([disk.serial.as_str(), disk.key()]) {
+                    if let Err(error) = secrets::forget(connect, key) {
+                        tracing::debug!(%error, "the secret of a volume stays on its host");
+                    }
                 }
             })
         })

@@ -1,14 +1,17 @@
-//! The key managers: the embedded one for secrets of servers, and real Barbican for the certificates of signed images.
+//! The key managers: the embedded one for secrets of servers, and real Barbican or Vault for the certificates of signed
+//! images.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+use chronova_actors::ports::UserToken;
 use chronova_actors::ports::keys::{CertificateKeeper, KeyManager, NoKeyManager};
 use chronova_actors::services::embedded::keys::EmbeddedKeyManager;
 use chronova_actors::services::external::barbican::BarbicanCertificates;
 use chronova_actors::services::external::http::{CallOptions, ServiceClient, TlsTrust};
 use chronova_actors::services::external::keystone::{CalledService, ServicePlace, SharedUserTokens};
+use chronova_actors::services::external::vault::{VaultCertificates, VaultLogin, VaultStore};
 use chronova_web::App;
 use serde_json::json;
 
@@ -20,48 +23,95 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a call is repeated when Barbican cannot be reached.
 const RETRIES: u32 = 2;
 
+/// The key manager with the certificates of signed images.
+enum OpenedCertificates {
+    /// There is no Keystone, and so no Barbican.
+    None,
+    Barbican(Arc<BarbicanCertificates>),
+    Vault(Arc<VaultCertificates>),
+}
+
 /// The key managers of this cloud.
 pub(super) struct OpenedKeyManagers {
     pub keys: Arc<dyn KeyManager>,
-    /// `None`: there is no Keystone, and so no Barbican.
-    barbican: Option<Arc<BarbicanCertificates>>,
+    certificates: OpenedCertificates,
 }
 
 impl OpenedKeyManagers {
     pub(super) fn open(config: &Config, identity: &OpenedIdentity, users: &SharedUserTokens) -> Result<Self> {
-        let barbican = match identity {
-            OpenedIdentity::Embedded(_) => None,
+        let certificates = match identity {
+            _ if config.key_manager.is_vault() => OpenedCertificates::Vault(vault(config)?),
+            OpenedIdentity::Embedded(_) => OpenedCertificates::None,
             OpenedIdentity::Keystone { accounts, .. } => {
                 let place = place(config);
                 let service = CalledService::new(calls(config), place, accounts.clone()).context("[barbican]")?;
-                Some(BarbicanCertificates::new(service, Arc::clone(users)))
+                OpenedCertificates::Barbican(BarbicanCertificates::new(service, Arc::clone(users)))
             }
         };
-        Ok(Self { keys: keys(config)?, barbican })
+        Ok(Self { keys: keys(config)?, certificates })
     }
 
     pub(super) fn certificates(&self) -> Option<Arc<dyn CertificateKeeper>> {
-        self.barbican.clone().map(|barbican| barbican as _)
+        match &self.certificates {
+            OpenedCertificates::None => None,
+            OpenedCertificates::Barbican(barbican) => Some(Arc::clone(barbican) as _),
+            OpenedCertificates::Vault(vault) => Some(Arc::clone(vault) as _),
+        }
     }
 
     /// The clients of other services, for metrics.
     pub(super) fn clients(&self) -> Vec<Arc<ServiceClient>> {
-        self.barbican.iter().flat_map(|barbican| barbican.service().clients().to_vec()).collect()
+        match &self.certificates {
+            OpenedCertificates::None => Vec::new(),
+            OpenedCertificates::Barbican(barbican) => barbican.service().clients().to_vec(),
+            OpenedCertificates::Vault(vault) => vec![Arc::clone(vault.client())],
+        }
     }
 
-    /// Adds the report of `/healthz` about Barbican. If Barbican does not answer, this member stays healthy, because
-    /// only signed images need Barbican.
+    /// Adds the report of `/healthz` about Barbican or Vault. If it does not answer, this member stays healthy, because
+    /// only signed images need it.
     pub(super) fn serve(self, mut app: App) -> App {
-        let Some(barbican) = self.barbican else { return app };
-        let (service, place) = (Arc::clone(barbican.service()), barbican.service().address());
+        let clients = self.clients();
+        let (service, place) = match &self.certificates {
+            OpenedCertificates::None => return app,
+            OpenedCertificates::Barbican(barbican) => ("barbican", barbican.service().address()),
+            OpenedCertificates::Vault(vault) => ("vault", vault.address().to_owned()),
+        };
         let tell = move || {
-            let trouble = service.clients().iter().find_map(|client| client.trouble());
+            let trouble = clients.iter().find_map(|client| client.trouble());
             let state = trouble.unwrap_or_else(|| "no trouble".to_owned());
-            json!({"service": "barbican", "place": place, "state": state})
+            json!({"service": service, "place": place, "state": state})
         };
         app.health = std::mem::take(&mut app.health).telling("key manager", Arc::new(tell));
-        app.with_user_tokens(Arc::clone(barbican.users()))
+        match self.certificates {
+            OpenedCertificates::Barbican(barbican) => app.with_user_tokens(Arc::clone(barbican.users())),
+            OpenedCertificates::Vault(_) | OpenedCertificates::None => app,
+        }
     }
+}
+
+fn vault(config: &Config) -> Result<Arc<VaultCertificates>> {
+    let section = &config.vault;
+    let timeout = Duration::try_from_secs_f64(section.timeout).context("[vault] timeout")?;
+    let tls = TlsTrust { ca_file: section.ssl_ca_crt_file.clone(), insecure: false, certificate: None };
+    let client =
+        ServiceClient::new(CallOptions { name: "vault", timeout, retries: RETRIES, tls }).context("[vault]")?;
+    let store = VaultStore {
+        url: section.vault_url.clone(),
+        mountpoint: section.kv_mountpoint.clone(),
+        path: section.kv_path.clone(),
+        has_versions: section.kv_version > 1,
+        namespace: section.namespace.clone(),
+    };
+    let login = match (&section.root_token_id, &section.approle_role_id) {
+        (Some(token), _) => VaultLogin::Token(UserToken::new(token)),
+        (None, Some(role)) => {
+            let secret = section.approle_secret_id.as_ref().map(UserToken::new);
+            VaultLogin::Role { role: UserToken::new(role), secret }
+        }
+        (None, None) => bail!("[vault] root_token_id or approle_role_id is missing"),
+    };
+    Ok(VaultCertificates::new(client, store, login))
 }
 
 fn place(config: &Config) -> ServicePlace {

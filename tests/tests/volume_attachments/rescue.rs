@@ -1,28 +1,10 @@
 //! Rescues of servers on root volumes.
 
-use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
-use chronova_actors::process::context::StepContext;
-use chronova_events::envelope::Meta;
-use chronova_events::ids::ProviderId;
 use chronova_tests::compute_api::Api;
 use serde_json::json;
 
 use super::{act, on_volumes, status};
-
-/// Replaces the traits of the server's host, and returns the old ones.
-async fn set_traits(api: &Api, server: &str, traits: Vec<String>) -> Vec<String> {
-    let host = api.life.host_of(&api.world, server.parse().unwrap()).unwrap();
-    let provider = ProviderId(api.world.fleet.uri().host_id(host).0);
-    let seen = |context: &StepContext| {
-        let all = context.views.placement.read(|view| view.ledger.providers[&provider].traits.clone());
-        all.into_iter().collect::<Vec<String>>()
-    };
-    let before = seen(api.life.context());
-    let command = LedgerCommand::SetTraits { provider, generation: None, traits: traits.clone() };
-    api.life.context().gateway.send::<LedgerRoot>(&CELL, command, Meta::system("test")).await.unwrap();
-    assert!(api.life.until(|context| seen(context) == traits).await);
-    before
-}
+use crate::set_traits;
 
 #[actix_rt::test]
 async fn a_rescue_leaves_the_volumes_in_their_places() {

@@ -84,11 +84,12 @@ fn instance(event: &InstanceEvent) -> Option<String> {
         InstanceEvent::BuildRequested(asked) => {
             let image = asked.image.as_ref().map_or("no image", |image| image.name.as_str());
             let networks = match &asked.networks {
-                RequestedNetworks::Auto => "networks auto".to_owned(),
                 RequestedNetworks::None => "no network".to_owned(),
-                RequestedNetworks::These(these) | RequestedNetworks::OfAnyProject(these) => {
-                    format!("{} interfaces", these.len())
-                }
+                listed => match listed.listed() {
+                    [] => "networks auto".to_owned(),
+                    [only] if only.is_automatic() => "networks auto".to_owned(),
+                    several => format!("{} interfaces", several.len()),
+                },
             };
             format!("\"{}\": {}, {image}, {networks}", asked.name, flavor(&asked.flavor))
         }

@@ -11,14 +11,15 @@ pub(super) fn signatures(config: &Config) -> Vec<Clash> {
     let mut clashes = Vec::new();
     let mut found = |is: bool, clash: Clash| clashes.extend(is.then_some(clash));
     let backend = &config.key_manager.backend;
+    let is_vault = config.key_manager.is_vault();
     found(
-        !config.key_manager.is_barbican(),
+        !config.key_manager.is_barbican() && !is_vault,
         Clash {
             severity: Severity::Error,
             at: ("key_manager", "backend"),
             message: format!(
-                "[key_manager] backend = {backend} is not supported: set barbican, or remove the option if no image is \
-                 signed"
+                "[key_manager] backend = {backend} is not supported: set barbican or vault, or remove the option if no \
+                 image is signed"
             )
             .into(),
         },
@@ -37,18 +38,37 @@ pub(super) fn signatures(config: &Config) -> Vec<Clash> {
             "[barbican] barbican_endpoint is no address; write it as http://controller:9311",
         ),
     );
-    let keyless = config.keystone_authtoken.auth_url.is_none() || config.api.auth_strategy == "noauth2";
+    let of_vault = if is_vault { vault(config) } else { Vec::new() };
+    of_vault.into_iter().for_each(|clash| found(true, clash));
+    let without_keystone = config.keystone_authtoken.auth_url.is_none() || config.api.auth_strategy == "noauth2";
+    let keyless = without_keystone && !is_vault;
     for (is, name) in [
         (glance.verify_glance_signatures, "verify_glance_signatures"),
         (glance.enable_certificate_validation, "enable_certificate_validation"),
     ] {
         let message = format!(
             "[glance] {name} is on and this cloud has no key manager with certificates: set [keystone_authtoken] auth_url \
-             to a Keystone that has Barbican in its catalogue, or set {name} to false"
+             to a Keystone that has Barbican in its catalogue, set [key_manager] backend to vault, or set {name} to false"
         );
         found(is && keyless, Clash { severity: Severity::Error, at: ("glance", name), message: message.into() });
     }
     warnings(config, keyless, found);
+    clashes
+}
+
+/// The options of Vault, if it is the key manager.
+fn vault(config: &Config) -> Vec<Clash> {
+    let vault = &config.vault;
+    let mut clashes = Vec::new();
+    if !is_address(&vault.vault_url) {
+        let words = "[vault] vault_url is no address; write it as https://controller:8200";
+        clashes.push(error(("vault", "vault_url"), words));
+    }
+    if vault.root_token_id.is_none() && vault.approle_role_id.is_none() {
+        let words =
+            "[key_manager] backend = vault needs an account in Vault: set [vault] root_token_id or approle_role_id";
+        clashes.push(error(("key_manager", "backend"), words));
+    }
     clashes
 }
 
@@ -89,7 +109,7 @@ fn warnings(config: &Config, keyless: bool, mut found: impl FnMut(bool, Clash)) 
         glance.unchecked_certificates && !keyless,
         warning(
             "unchecked_certificates",
-            "[glance] unchecked_certificates has no effect: certificates are verified with Barbican",
+            "[glance] unchecked_certificates has no effect: certificates are verified with the key manager",
         ),
     );
 }

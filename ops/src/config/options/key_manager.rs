@@ -9,8 +9,8 @@ section! {
     KeyManager = "key_manager" from Nova {
         backend: String => here {
             default: Text("barbican"), deprecated: &[("key_manager", "api_class")],
-            help: "Key manager with the certificates of signed images. Only barbican is supported: another value stops the \
-                   start. Secrets of emulated TPMs are elsewhere, see [chronova] key_manager.",
+            help: "Key manager with the certificates of signed images: barbican or vault. Another value stops the start. \
+                   Secrets of emulated TPMs are elsewhere, see [chronova] key_manager.",
         }
     }
 }
@@ -18,8 +18,59 @@ section! {
 impl KeyManager {
     /// Whether the backend is Barbican: by its short name, or by the name of castellan's class.
     pub fn is_barbican(&self) -> bool {
-        let class = "barbican_key_manager.BarbicanKeyManager";
-        self.backend == "barbican" || self.backend == class || self.backend.ends_with(&format!(".{class}"))
+        self.is("barbican", "barbican_key_manager.BarbicanKeyManager")
+    }
+
+    /// Whether the backend is Vault.
+    pub fn is_vault(&self) -> bool {
+        self.is("vault", "vault_key_manager.VaultKeyManager")
+    }
+
+    fn is(&self, name: &str, class: &str) -> bool {
+        self.backend == name || self.backend == class || self.backend.ends_with(&format!(".{class}"))
+    }
+}
+
+section! {
+    /// Vault, if it is the key manager. Chronova reads certificates there with this account.
+    Vault = "vault" from Nova {
+        vault_url: String => here {
+            default: Text("http://127.0.0.1:8200"),
+            help: "Address of Vault.",
+        }
+        root_token_id: Option<String> => here {
+            secret: true,
+            help: "Token with which Chronova reads. It may be any token that may read the secrets.",
+        }
+        approle_role_id: Option<String> => here {
+            secret: true,
+            help: "Role of Vault's AppRole, with which Chronova logs in if root_token_id is unset.",
+        }
+        approle_secret_id: Option<String> => here {
+            secret: true,
+            help: "Secret of that role.",
+        }
+        kv_mountpoint: String => here {
+            default: Text("secret"),
+            help: "Mount point of the key-value store in Vault.",
+        }
+        kv_path: Option<String> => here {
+            help: "Folder of the secrets in the store. Unset: the store's root.",
+        }
+        kv_version: u32 => here {
+            default: Text("2"), min: Some(1.0), max: Some(2.0),
+            help: "Version of the key-value store.",
+        }
+        ssl_ca_crt_file: Option<PathBuf> => here {
+            help: "File with certificates (PEM) of authorities that sign Vault's. Unset: the system's.",
+        }
+        namespace: Option<String> => here {
+            help: "Namespace in Vault Enterprise.",
+        }
+        timeout: f64 => here {
+            default: Text("60.0"), min: Some(0.1), max: Some(3600.0), unit: "seconds",
+            help: "How long one answer of Vault may take.",
+        }
     }
 }
 

@@ -204,6 +204,7 @@ configuration! {
     glance: services::Glance,
     key_manager: key_manager::KeyManager,
     barbican: key_manager::Barbican,
+    vault: key_manager::Vault,
     neutron: neutron::Neutron,
     neutron_tunnel: physnets::NeutronTunnel,
     physnet_groups: physnets::PhysnetGroups,

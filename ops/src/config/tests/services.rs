@@ -200,9 +200,14 @@ fn checks_of_images_need_a_key_manager() {
 }
 
 #[test]
-fn only_barbican_is_a_key_manager() {
+fn barbican_and_vault_are_key_managers() {
     for (text, words) in [
-        ("[key_manager]\nbackend = vault\n", "backend = vault is not supported: set barbican"),
+        ("[key_manager]\nbackend = vault\n", "backend = vault needs an account in Vault"),
+        (
+            "[key_manager]\nbackend = vault\n[vault]\nroot_token_id = t\nvault_url = controller\n",
+            "write it as https://",
+        ),
+        ("[key_manager]\nbackend = vault\n[vault]\nroot_token_id = t\nkv_version = 3\n", "kv_version"),
         ("[key_manager]\napi_class = nova.keymgr.conf_key_mgr.ConfKeyManager\n", "is not supported: set barbican"),
         ("[barbican]\nbarbican_api_version = v2\n", "set v1"),
         ("[barbican]\nbarbican_endpoint = controller\n", "write it as http://controller:9311"),
@@ -216,6 +221,12 @@ fn only_barbican_is_a_key_manager() {
                  [barbican]\nbarbican_endpoint = https://controller:9311/\nbarbican_api_version = v1\n\
                  barbican_endpoint_type = internal\nbarbican_region_name = here\nverify_ssl = false\n";
     assert_eq!(problems_in(&[right]), [""; 0]);
+    // Vault needs no Keystone.
+    let vault = "[key_manager]\nbackend = castellan.key_manager.vault_key_manager.VaultKeyManager\n\
+                 [vault]\nvault_url = https://controller:8200/\napprole_role_id = r\napprole_secret_id = s\n\
+                 kv_mountpoint = kv\nkv_path = nova\nkv_version = 1\nnamespace = n\ntimeout = 2.5\n\
+                 [glance]\nverify_glance_signatures = true\n";
+    assert_eq!(problems_in(&[vault]), [""; 0]);
     let others = "[barbican]\nauth_endpoint = http://controller:5000\nretry_delay = 3\n";
     assert!(problems_in(&[others]).iter().all(|line| line.contains(": note: ")), "{:?}", problems_in(&[others]));
 }

@@ -39,6 +39,9 @@ pub(in crate::compute) fn server_volume(id: InstanceId, reject: ServerVolumeReje
             Fault::bad_request("Attaching multiattach volumes is not supported for shelved-offloaded instances.")
         }
         ServerVolumeReject::SharedUnknown => multiattach(),
+        ServerVolumeReject::SharedUnsupported { volume } => {
+            Fault::conflict(format!("Volume {volume} has 'multiattach' set, which is not supported for this instance."))
+        }
         ServerVolumeReject::OtherZone { volume, own, theirs } => Fault::bad_request(format!(
             "Invalid volume: Instance {id} and volume {volume} are not in the same availability_zone. Instance is in {own}. \
              Volume is in {theirs}"

@@ -191,7 +191,8 @@ impl ServiceAnswer {
     pub fn complaint(&self) -> String {
         const LONGEST: usize = 200;
         let said = self.json().and_then(|body| {
-            let message = body.pointer("/error/message").or_else(|| body.get("message"))?;
+            let message =
+                body.pointer("/error/message").or_else(|| body.get("message")).or_else(|| body.pointer("/errors/0"))?;
             message.as_str().map(str::to_owned)
         });
         let said = said.or_else(|| text_of_page(std::str::from_utf8(&self.body).ok()?));

@@ -87,7 +87,7 @@ impl NeutronNetworks {
         wanted: &InterfacesRequest,
         meta: &Arc<Meta>,
     ) -> Result<Vec<NicInfo>, PortError> {
-        let automatic = [RequestedNic { network: None, port: None, fixed_ip: None, tag: None }];
+        let automatic = [RequestedNic::automatic()];
         let nics = match &wanted.networks {
             RequestedNetworks::None => return Ok(vec![]),
             RequestedNetworks::Auto => &automatic[..],
@@ -109,7 +109,12 @@ impl NeutronNetworks {
                 Some(port) => Some(self.take(port, &owner, wanted.grants.of(port), asker).await?),
                 None => {
                     let mark = place(wanted.instance, index);
-                    let made = self.make(nic, mark, &owner, groups.as_deref(), &known, asker).await?;
+                    let mut made = self.make(nic, mark, &owner, groups.as_deref(), &known, asker).await?;
+                    if made.is_none() && !matches!(wanted.networks, RequestedNetworks::Auto) {
+                        let network = Some(self.make_topology(&wanted.project, asker).await?);
+                        let nic = RequestedNic { network, ..nic.clone() };
+                        made = self.make(&nic, mark, &owner, groups.as_deref(), &known, asker).await?;
+                    }
                     made.map(|port| requests_nothing(port, wanted.instance)).transpose()?
                 }
             };

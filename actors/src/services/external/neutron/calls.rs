@@ -206,7 +206,7 @@ impl NeutronCalls {
             let call = |root: &str| ServiceRequest::get(format!("{root}/{resource}?{query}{next}"));
             let answer = self.ask(asker, call).await?;
             let mut body = answer.json().unwrap_or_default();
-            let page: Vec<Value> = serde_json::from_value(body[key].take()).map_err(|_| no_sense(resource))?;
+            let page: Vec<Value> = serde_json::from_value(taken(&mut body, key)).map_err(|_| no_sense(resource))?;
             let more = page.last().and_then(|last| last["id"].as_str()).map(str::to_owned);
             for one in page {
                 found.push(serde_json::from_value(one).map_err(|_| no_sense(resource))?);
@@ -250,7 +250,19 @@ impl NeutronCalls {
         key: &str,
         id: &str,
     ) -> NeutronResult<T> {
-        let call = |root: &str| ServiceRequest::get(format!("{root}/{resource}/{}", encoded(id)));
+        self.show_by(asker, resource, key, id, "").await
+    }
+
+    /// One resource, with a query such as `?fields=id`.
+    pub(super) async fn show_by<T: DeserializeOwned>(
+        &self,
+        asker: NeutronCaller<'_>,
+        resource: &str,
+        key: &str,
+        id: &str,
+        query: &str,
+    ) -> NeutronResult<T> {
+        let call = |root: &str| ServiceRequest::get(format!("{root}/{resource}/{}{query}", encoded(id)));
         read(&self.ask(asker, call).await?, key)
     }
 
@@ -325,7 +337,12 @@ fn wrapped(key: &str, body: Map<String, Value>) -> Value {
 
 fn read<T: DeserializeOwned>(answer: &ServiceAnswer, key: &str) -> NeutronResult<T> {
     let mut body = answer.json().unwrap_or_default();
-    serde_json::from_value(body[key].take()).map_err(|_| no_sense(key))
+    serde_json::from_value(taken(&mut body, key)).map_err(|_| no_sense(key))
+}
+
+/// A field of an answer; null if the answer is no object.
+fn taken(body: &mut Value, key: &str) -> Value {
+    body.get_mut(key).map(Value::take).unwrap_or_default()
 }
 
 fn no_sense(what: &str) -> NeutronError {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use chronova_events::ids::{NetworkId, PortId, ProjectId};
 use chronova_events::instance::{RequestedNetworks, RequestedNic};
 use chronova_events::security_group::DEFAULT;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::NeutronNetworks;
@@ -51,6 +52,22 @@ impl From<NeutronError> for NicRefusal {
     }
 }
 
+/// Neutron's networks that it makes for projects without one.
+const TOPOLOGIES: &str = "auto-allocated-topology";
+const TOPOLOGY: &str = "auto_allocated_topology";
+
+fn unable(project: &ProjectId) -> PortError {
+    PortError::Invalid(format!("Unable to automatically allocate a network for project {project}"))
+}
+
+/// Neutron answers 409 if it cannot make a network, for example because it has no default external network.
+fn no_topology(error: NeutronError, project: &ProjectId) -> PortError {
+    match error.status() {
+        409 => unable(project),
+        _ => error.into(),
+    }
+}
+
 impl NeutronNetworks {
     pub(super) async fn check_all(
         &self,
@@ -81,24 +98,33 @@ impl NeutronNetworks {
         security_groups.iter().filter(|name| *name != DEFAULT).try_for_each(|name| choose(&all, name).map(drop))
     }
 
-    /// Checks an explicit `auto`: the project must have a network that it can use. If it has none, Neutron creates one:
-    /// Neutron's `GET` of an auto-allocated topology creates a topology that is missing.
+    /// Checks an explicit `auto`: the project must have a network that it can use, or Neutron must be able to make one.
+    /// As in Nova, the server's build makes it.
     pub(super) async fn check_topology(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
         let asker = NeutronCaller::of(caller);
         if self.automatic(project, asker).await?.is_some() {
             return Ok(());
         }
-        let unable = || PortError::Invalid(format!("Unable to automatically allocate a network for project {project}"));
-        if !self.calls.has_extension(asker, "auto-allocated-topology").await? {
-            return Err(unable());
+        if !self.calls.has_extension(asker, TOPOLOGIES).await? {
+            return Err(unable(project));
         }
-        let id = project.as_str();
-        let made = self.calls.show::<Value>(asker, "auto-allocated-topology", "auto_allocated_topology", id).await;
-        match made {
-            Ok(_) => Ok(()),
-            Err(error) if error.status() < 500 => Err(unable()),
-            Err(error) => Err(error.into()),
+        let only_checked = "?fields=dry-run";
+        let checked = self.calls.show_by::<Value>(asker, TOPOLOGIES, TOPOLOGY, project.as_str(), only_checked).await;
+        checked.map(drop).map_err(|error| no_topology(error, project))
+    }
+
+    /// The network of the project's auto-allocated topology. Neutron's `GET` of a missing topology makes it.
+    pub(super) async fn make_topology(
+        &self,
+        project: &ProjectId,
+        asker: NeutronCaller<'_>,
+    ) -> Result<NetworkId, PortError> {
+        #[derive(Deserialize)]
+        struct Topology {
+            id: NetworkId,
         }
+        let made = self.calls.show::<Topology>(asker, TOPOLOGIES, TOPOLOGY, project.as_str()).await;
+        made.map(|topology| topology.id).map_err(|error| no_topology(error, project))
     }
 
     pub(super) async fn check_one(

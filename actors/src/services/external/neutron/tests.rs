@@ -6,6 +6,7 @@ mod bindings;
 mod devices;
 mod late;
 mod port_resources;
+mod topology;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -61,6 +62,10 @@ struct NeutronState {
     requests: Option<Value>,
     /// Whether new ports on the network have the request.
     has_policy: bool,
+    /// The body of each answer of the Network API.
+    nonsense: Option<&'static str>,
+    /// The project has no network. Neutron answers requests for a topology with this status.
+    topology: Option<u16>,
 }
 
 type SharedState = Arc<Mutex<NeutronState>>;
@@ -78,6 +83,9 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
     let (method, path) = call.line.split_once(' ').unwrap();
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let parts: Vec<&str> = path.trim_start_matches("/v2.0/").split('/').collect();
+    if let (Some(body), true) = (state.nonsense, path.starts_with("/v2.0/")) {
+        return StubAnswer::Says(200, body.to_owned());
+    }
     match (method, parts.as_slice()) {
         ("POST", ["", "v3", "auth", "tokens"]) => {
             let endpoint = json!({"interface": "internal", "region_id": "RegionOne", "url": url});
@@ -93,7 +101,12 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
             }
             let several = state.others.iter().map(|_| json!({"alias": "binding-extended"}));
             let requests = state.requests.iter().map(|_| json!({"alias": "port-resource-request"}));
-            says(200, &json!({"extensions": several.chain(requests).collect::<Vec<_>>()}))
+            let topologies = state.topology.iter().map(|_| json!({"alias": "auto-allocated-topology"}));
+            says(200, &json!({"extensions": several.chain(requests).chain(topologies).collect::<Vec<_>>()}))
+        }
+        ("GET", ["auto-allocated-topology", _]) => topology::answer(&state, query),
+        ("GET", ["networks"]) if state.topology.is_some() && query.contains("shared=") => {
+            says(200, &json!({"networks": []}))
         }
         ("GET", ["networks"]) => {
             let owner = if state.external { "ffffffffffffffffffffffffffffffff" } else { PROJECT };
@@ -441,6 +454,18 @@ async fn a_missing_port_or_network_is_404_for_an_existing_server() {
     neutron.state.lock().unwrap().refuses = Some("A field of the request could not be found.");
     let refused = neutron.networks.check_attach(&project, &port, &caller).await;
     assert!(matches!(refused, Err(PortError::Invalid(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn nonsense_of_neutron_s_is_no_answer() {
+    let neutron = NeutronStub::start().await;
+    for nonsense in ["", "<html>", "null", "[]", "7", "{}", r#"{"ports": {}, "port": []}"#] {
+        neutron.state.lock().unwrap().nonsense = Some(nonsense);
+        let port = neutron.networks.find_ports(&[PortId::random()], &ServiceCaller::system("test")).await;
+        assert!(matches!(port, Err(PortError::Unavailable(_))), "{nonsense}: {port:?}");
+        let made = neutron.networks.allocate(wanted(vec![on_network()]), meta()).await;
+        assert!(matches!(made, Err(PortError::Unavailable(_))), "{nonsense}: {made:?}");
+    }
 }
 
 #[tokio::test]

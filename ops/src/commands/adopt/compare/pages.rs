@@ -51,7 +51,7 @@ impl ListedEntries {
 
     /// Appends the entries of a page. `false` if the page has no new entry: a server may ignore `marker`.
     fn append(&mut self, page: &mut Value) -> bool {
-        let Value::Array(page) = page[self.list.key].take() else { return false };
+        let Some(Value::Array(page)) = page.get_mut(self.list.key).map(Value::take) else { return false };
         let before = self.entries.len();
         for entry in page {
             if self.names.insert(self.list.name(&entry)) {

@@ -156,7 +156,7 @@ async fn list(
 async fn servers(comparison: &mut NovaComparison, version: &str) -> Result<Vec<Value>, CommandFailure> {
     let path = "/servers/detail?all_tenants=1&sort_key=uuid&sort_dir=asc";
     let all = list(comparison, "servers/detail", path, version, SERVERS).await?;
-    Ok(match all.map(|mut all| all["servers"].take()) {
+    Ok(match all.and_then(|mut all| all.get_mut("servers").map(Value::take)) {
         Some(Value::Array(servers)) => servers,
         _ => Vec::new(),
     })

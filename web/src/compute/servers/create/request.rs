@@ -144,6 +144,9 @@ fn image(server: &Map<String, Value>, mappings: &BlockDeviceMappings) -> Result<
 fn networks(ctx: &Ctx, server: &Map<String, Value>) -> Result<RequestedNetworks, Fault> {
     let list = match server.get("networks") {
         Some(Value::String(word)) if word == "none" => return Ok(RequestedNetworks::None),
+        Some(Value::String(word)) if word == "auto" => {
+            return Ok(RequestedNetworks::These(vec![RequestedNic::automatic()]));
+        }
         Some(Value::Array(list)) if !list.is_empty() => list,
         _ => return Ok(RequestedNetworks::Auto),
     };

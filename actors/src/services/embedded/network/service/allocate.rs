@@ -63,7 +63,7 @@ impl EmbeddedNetworks {
 
     /// The port and the network of each interface. Continues the work of an earlier, interrupted call.
     fn plan(&self, wanted: &InterfacesRequest) -> Result<Vec<PlannedInterface>, PortError> {
-        let automatic = [RequestedNic { network: None, port: None, fixed_ip: None, tag: None }];
+        let automatic = [RequestedNic::automatic()];
         let nics = match &wanted.networks {
             RequestedNetworks::None => return Ok(vec![]),
             RequestedNetworks::Auto => &automatic[..],
