@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod database;
-
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,8 +13,9 @@ use chronova_events::store::postgres::{PostgresOptions, PostgresStore, ReadOnlyP
 use chronova_events::store::sqlite::verify::VerifyOptions;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, Expected};
-use database::Postgres;
 use tempfile::TempDir;
+
+use crate::database::Postgres;
 
 /// More than two batches of a copy.
 const EVENTS: u64 = 2_500;

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-mod child;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -18,6 +16,8 @@ use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
 
 use crate::child::{kill_after, log_and_run, say, spawn};
 
+/// The full name of the test [`child`].
+const CHILD: &str = "crash::child";
 const WRITERS: usize = 16;
 /// The number of events in one append.
 const EVENTS_PER_APPEND: usize = 3;
@@ -94,7 +94,7 @@ async fn killed_at_any_moment_it_keeps_what_it_acknowledged() {
             folder = tempfile::tempdir().unwrap();
             path = folder.path().join("log.db");
         }
-        let mut child = spawn(&path, run);
+        let mut child = spawn(CHILD, &path, run);
         // The first kills hit the log while it is being created.
         let after = usize::try_from(run * 37 % 211).unwrap();
         acknowledged.extend(kill_after(&mut child, after));
@@ -115,7 +115,7 @@ async fn killed_at_any_moment_it_keeps_what_it_acknowledged() {
 async fn the_error_of_a_second_process_names_the_process_that_holds_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.db");
-    let mut child = spawn(&path, 0);
+    let mut child = spawn(CHILD, &path, 0);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "open"));
     let refused = open(&path).unwrap_err();
@@ -145,7 +145,7 @@ fn only_one_of_concurrent_processes_opens_a_log_and_the_others_name_it() {
     let races = rounds(4, 200);
     for race in 0..races {
         // The lock file names the previous process, which was killed.
-        let mut children: Vec<Child> = (0..4).map(|_| spawn(&path, race)).collect();
+        let mut children: Vec<Child> = (0..4).map(|_| spawn(CHILD, &path, race)).collect();
         let first_words: Vec<_> = children.iter_mut().map(first_word).collect();
         let winners: Vec<u32> = children
             .iter()

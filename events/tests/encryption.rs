@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod database;
-
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,7 +12,8 @@ use chronova_events::store::conformance::event;
 use chronova_events::store::levels::EventLevels;
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore, ReadOnlyPostgres};
 use chronova_events::store::{EventStore as _, Expected};
-use database::Postgres;
+
+use crate::database::Postgres;
 
 /// A database that listens on the loopback address, and the folder of its certificates.
 struct SecureDatabase {

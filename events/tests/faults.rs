@@ -204,7 +204,7 @@ fn play(scene: &str) {
         }
     };
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["faults::child", "--exact", "--nocapture", "--test-threads=1"])
         .env(LOG, folder.path().join("log.db"))
         .env(SCENE, scene)
         .env(FAULT, folder.path().join("fault"))

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod database;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +11,8 @@ use chronova_events::store::postgres::{
     ClusterMember, LeaderProcess, MemberName, PostgresConnection, PostgresOptions, PostgresStore, admin,
 };
 use chronova_events::store::{AppendError, Appended, EventStore, Expected, StoreError};
-use database::Postgres;
+
+use crate::database::Postgres;
 
 /// Only a store that hangs makes a test reach this limit.
 const LONG: Duration = Duration::from_mins(1);

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod database;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +10,8 @@ use chronova_events::store::conformance::event;
 use chronova_events::store::levels::EventLevels;
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
 use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
-use database::Postgres;
+
+use crate::database::Postgres;
 
 /// Longer than any test takes. Only a member that waits for ever would wait so long.
 const LONG: Duration = Duration::from_hours(1);

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod database;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +16,8 @@ use chronova_events::store::conformance::event;
 use chronova_events::store::levels::{EventLevels, lines};
 use chronova_events::store::postgres::{ClusterMember, MemberName, PostgresOptions, PostgresStore};
 use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
-use database::Postgres;
+
+use crate::database::Postgres;
 
 /// The number of lines of each released level in `levels.txt`, from level 1 on.
 const RELEASED: [usize; 1] = [352];

@@ -5,8 +5,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-mod child;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,6 +19,8 @@ use chronova_events::store::{EventStore, Expected, StoreError};
 
 use crate::child::{kill_after, log_and_run, say, spawn};
 
+/// The full name of the test [`child`].
+const CHILD: &str = "onlookers::child";
 const WRITERS: usize = 8;
 /// The number of kills of one log.
 const EVERY: u64 = 10;
@@ -157,7 +157,7 @@ async fn a_log_killed_beside_readers_of_its_file_keeps_acknowledged_appends() {
         // The log is created before any program reads it, because SQLite's shell would create a file of its own.
         drop(open(&path).unwrap());
         let onlookers = Onlookers::at(&path);
-        let mut child = spawn(&path, run);
+        let mut child = spawn(CHILD, &path, run);
         let after = usize::try_from(200 + run * 97 % 900).unwrap();
         acknowledged.extend(kill_after(&mut child, after));
         // The programs continue while the log is opened again. One of them may have been the last user of the old file.
@@ -184,7 +184,7 @@ async fn a_log_killed_beside_readers_of_its_file_keeps_acknowledged_appends() {
 async fn a_log_last_closed_by_another_program_is_not_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.db");
-    let mut child = spawn(&path, 0);
+    let mut child = spawn(CHILD, &path, 0);
     let acknowledged = kill_after(&mut child, 300);
     for mut command in looks(&path, &path.with_file_name("copy")) {
         assert!(command.status().unwrap().success());

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod database;
-
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,9 +12,10 @@ use chronova_events::store::conformance::{Backend, event, text};
 use chronova_events::store::levels::EventLevels;
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
 use chronova_events::store::{EventStore, Expected, StoreError, StreamSnapshot};
-use database::Postgres;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
+
+use crate::database::Postgres;
 
 fn options(database: &Postgres) -> PostgresOptions {
     PostgresOptions {

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod database;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +9,10 @@ use chronova_events::envelope::{Position, StreamId};
 use chronova_events::store::conformance::{event, text};
 use chronova_events::store::postgres::{ClusterMember, MemberName, PostgresOptions, PostgresStore};
 use chronova_events::store::{AppendError, Appended, EventStore, Expected};
-use database::Postgres;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
+
+use crate::database::Postgres;
 
 /// Only a store that hangs makes a test reach this limit.
 const LONG: Duration = Duration::from_mins(1);

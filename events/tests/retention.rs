@@ -1,6 +1,7 @@
 //! A log whose first events left its file: every read gives the same events as before, after a crash at any step, too.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "s3/mod.rs"]
 mod s3;
 
 use std::collections::BTreeSet;

@@ -1,15 +1,14 @@
 //! Tests with the real binary that follow, page and erase the log, over HTTP and from the command line.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod cloud;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use cloud::{Client, Cloud};
 use serde_json::{Value, json};
+
+use crate::cloud::{Client, Cloud};
 
 /// One live feed, read line by line from a plain socket.
 struct Feed {
@@ -28,7 +27,7 @@ impl Feed {
     fn open_at(cloud: &Cloud, who: &str, path: &str, last: Option<u64>) -> Self {
         let address = cloud.address();
         let mut socket = TcpStream::connect(&address).unwrap();
-        socket.set_read_timeout(Some(cloud::PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(crate::cloud::PATIENCE)).unwrap();
         let resume = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
         write!(
             socket,
@@ -260,7 +259,7 @@ fn files_with(folder: &Path, needle: &str) -> Vec<String> {
     found
 }
 
-fn server(cloud: &mut Cloud, furniture: &cloud::Furniture, name: &str, user_data: &str) -> String {
+fn server(cloud: &mut Cloud, furniture: &crate::cloud::Furniture, name: &str, user_data: &str) -> String {
     // The server has a network, so that a port gets the server's host name.
     let more =
         json!({"user_data": user_data, "metadata": {"owner": name}, "description": name, "key_name": "annas-key"});

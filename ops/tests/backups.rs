@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
-mod cloud;
 #[path = "backups/in_s3.rs"]
 mod in_s3;
 #[path = "backups/upkeep.rs"]
@@ -16,8 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use cloud::{Client, Cloud, Furniture, pause};
 use serde_json::{Value, json};
+
+use crate::cloud::{Client, Cloud, Furniture, pause};
 
 const FLEET: &str = "sim://2?vcpus=512&memory_mib=1048576&disk_gib=100000";
 const IMAGE: [u8; 512] = [9; 512];
@@ -433,7 +433,7 @@ fn erased_data_stays_erased_in_older_backups() {
     assert!(!shown(&restored(&dir, &["--at", &before.to_string()])), "the older backup still shows the erased data");
 }
 
-fn client_created(answer: &cloud::Answer) {
+fn client_created(answer: &crate::cloud::Answer) {
     assert!((200..300).contains(&answer.status), "{}", answer.body);
 }
 

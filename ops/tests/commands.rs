@@ -1,9 +1,11 @@
 //! The output of operators' commands, compared with golden files (`EXPECTORATE=overwrite cargo test` rewrites them).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "anchored/mod.rs"]
 mod anchored;
+#[path = "forwarding/mod.rs"]
 mod forwarding;
-mod log;
+#[path = "past/mod.rs"]
 mod past;
 
 use chronova::commands::list_form::ListFormArgs;
@@ -19,7 +21,7 @@ use chronova_projections::runner::catch_up;
 use chronova_projections::views::Views;
 use std::sync::Arc;
 
-use log::{DB, NOON, WEB, filled};
+use crate::log::{DB, NOON, WEB, filled};
 
 const NOW: Timestamp = Timestamp(NOON + 60_000_000);
 

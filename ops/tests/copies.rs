@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
-mod cloud;
-
 use std::path::Path;
 use std::process::Command;
 
-use cloud::{Cloud, Furniture};
 use serde_json::{Value, json};
+
+use crate::cloud::{Cloud, Furniture};
 
 const FLEET: &str = "sim://2";
 

@@ -6,13 +6,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
-mod cloud;
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cloud::{Client, Cloud, Furniture, pause};
 use serde_json::{Value, json};
+
+use crate::cloud::{Client, Cloud, Furniture, pause};
 
 const COUNT: usize = 50;
 const FLEET: &str = "sim://2?latency_ms=1&vcpus=512&memory_mib=1048576&disk_gib=100000";

@@ -1,9 +1,6 @@
 //! Tests that an export and an archive can be verified, and that a changed byte is found.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[allow(dead_code, reason = "shared with other tests")]
-mod log;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -20,8 +17,9 @@ use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, Expected};
-use log::{NOON, WEB, filled};
 use serde_json::Value;
+
+use crate::log::{NOON, WEB, filled};
 
 const NOW: Timestamp = Timestamp(NOON + 60_000_000);
 

@@ -3,13 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 #![allow(dead_code, reason = "of the cloud of all tests, some use this and some that")]
 
-mod cloud;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cloud::{Answer, Client, Cloud};
 use serde_json::{Value, json};
+
+use crate::cloud::{Answer, Client, Cloud};
 
 const FLEET: &str = "sim://1?latency_ms=1";
 

@@ -5,17 +5,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_debug_implementations, unreachable_pub)]
 
-mod cloud;
-mod tls;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use cloud::Cloud;
 use serde_json::{Value, json};
-use tls::{certificates, curl};
+
+use crate::cloud::Cloud;
+use crate::tls::{certificates, curl};
 
 fn skipped(folder: &Path) -> bool {
     if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {

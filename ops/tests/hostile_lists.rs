@@ -18,25 +18,18 @@
     dead_code
 )]
 
-mod cloud;
-#[path = "isolation/probes.rs"]
-mod probes;
-#[path = "isolation/resources.rs"]
-mod resources;
-#[path = "isolation/tenant_user.rs"]
-mod tenant_user;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::time::Duration;
 
 use chronova_web::microversion::Microversion;
 use chronova_web::route::{Method, Route};
-use cloud::Cloud;
-use probes::Random;
-use resources::TenantResources;
 use serde_json::json;
-use tenant_user::{Request, TenantUser};
+
+use crate::cloud::Cloud;
+use crate::isolation::probes::{self, Random};
+use crate::isolation::resources::{self, TenantResources};
+use crate::isolation::tenant_user::{Request, TenantUser};
 
 const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 const CONFIG: &str = "[volume]\nshared = true\n";

@@ -19,22 +19,22 @@
 
 #[path = "isolation/answer_rules.rs"]
 mod answer_rules;
-mod cloud;
 #[path = "isolation/probes.rs"]
-mod probes;
+pub(crate) mod probes;
 #[path = "isolation/resources.rs"]
-mod resources;
+pub(crate) mod resources;
 #[path = "isolation/tenant_user.rs"]
-mod tenant_user;
+pub(crate) mod tenant_user;
 
 use std::collections::BTreeMap;
 
 use answer_rules::{Secrets, VictimView, canonical};
-use cloud::Cloud;
 use probes::{Generator, Probe};
 use resources::TenantResources;
 use serde_json::json;
 use tenant_user::TenantUser;
+
+use crate::cloud::Cloud;
 
 const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 

@@ -10,7 +10,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
-mod cloud;
 #[path = "kills/model.rs"]
 mod model;
 #[path = "kills/operator.rs"]
@@ -22,9 +21,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cloud::{Client, Cloud, pause};
 use serde_json::{Value, json};
 use traffic::Goods;
+
+use crate::cloud::{Client, Cloud, pause};
 
 const FLEET: &str = "sim://4?latency_ms=1&vcpus=512&memory_mib=1048576&disk_gib=100000";
 const CLIENTS: u64 = 3;

@@ -5,7 +5,6 @@
 
 #[path = "manage/claims.rs"]
 mod claims;
-mod cloud;
 #[path = "manage/limits.rs"]
 mod limits;
 #[path = "manage/servers.rs"]

@@ -5,11 +5,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
-mod cloud;
-#[path = "../../events/tests/database/mod.rs"]
-mod database;
-mod load;
-mod tls;
 #[path = "members/upgrades.rs"]
 mod upgrades;
 
@@ -21,10 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use cloud::{Client, Cloud, Furniture, pause};
-use database::Postgres;
-use load::{Load, Told};
 use serde_json::{Value, json};
+
+use crate::cloud::{Client, Cloud, Furniture, pause};
+use crate::database::Postgres;
+use crate::load::{Load, Told};
 
 const FLEET: &str = "sim://2?latency_ms=1&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -61,7 +57,7 @@ impl Members {
     fn start_as(version: &dyn Fn(&mut Cloud), change: impl FnOnce(&Cloud)) -> Self {
         let database = Postgres::new();
         let first = Cloud::new(FLEET);
-        tls::certificates(first.folder.path()).expect("openssl makes certificates");
+        crate::tls::certificates(first.folder.path()).expect("openssl makes certificates");
         let url = database.url();
         first.configure(&format!(
             "[chronova]\nevent_store = {url}\nevent_store_lease = 10\nevent_store_asynchronous = true\n"
@@ -97,7 +93,7 @@ impl Members {
                 return leader;
             }
             let logs = || self.all.iter().map(Cloud::log).collect::<Vec<_>>().join("\n---\n");
-            let is_late = begun.elapsed() >= cloud::PATIENCE;
+            let is_late = begun.elapsed() >= crate::cloud::PATIENCE;
             assert!(!is_late, "nobody leads\n{}", logs());
             pause(20);
         }
@@ -227,7 +223,7 @@ fn only_members_with_a_certificate_of_the_authority_are_heard() {
     let url = format!("https://{}/-/head", members.peers[leader]);
     let asked = |certificate: &[&str]| {
         let arguments = [&["--cacert", "authority.pem", "--include"], certificate].concat();
-        tls::curl(&folder, &arguments, &url)
+        crate::tls::curl(&folder, &arguments, &url)
     };
     let (code, told) = asked(&["--cert", "client.pem", "--key", "client.key"]);
     assert!(code == 0 && told.contains("x-chronova-acknowledged"), "{code} {told}");
@@ -245,7 +241,7 @@ fn only_members_with_a_certificate_of_the_authority_are_heard() {
     let follower = members.followers()[0];
     let forwarded = ["--cacert", "authority.pem", "--cert", "client.pem", "--key", "client.key", "--include"];
     let url = format!("https://{}/compute/v2.1/servers", members.peers[follower]);
-    let (_, told) = tls::curl(&folder, &forwarded, &url);
+    let (_, told) = crate::tls::curl(&folder, &forwarded, &url);
     assert!(told.starts_with("HTTP/1.1 421") || told.starts_with("HTTP/2 421"), "{told}");
 
     // A member with a certificate of another authority does not start.
@@ -275,7 +271,7 @@ fn curl_json(folder: &std::path::Path, method: &str, token: &str, body: &Value, 
     let (token, body) = (format!("X-Auth-Token: {token}"), body.to_string());
     let kind = "Content-Type: application/json";
     let arguments = ["--include", "-X", method, "-H", &token, "-H", kind, "--data", &body];
-    tls::curl(folder, &arguments, url).1
+    crate::tls::curl(folder, &arguments, url).1
 }
 
 #[test]
@@ -323,7 +319,7 @@ fn the_leader_authenticates_a_forwarded_request_again() {
             .chain(["Content-Type: application/json"])
             .flat_map(|header| ["-H", header]);
         let arguments: Vec<&str> = member.into_iter().chain(headers).chain(["-X", "POST", "--data", &body]).collect();
-        let told = tls::curl(&folder, &arguments, &url).1;
+        let told = crate::tls::curl(&folder, &arguments, &url).1;
         told.lines().next().unwrap_or_default().to_owned()
     };
     let accepted = forwarded(&token, "ours");
@@ -341,7 +337,7 @@ fn the_leader_authenticates_a_forwarded_request_again() {
     let subject = format!("X-Subject-Token: {token}");
     let mine = format!("X-Auth-Token: {token}");
     let arguments = ["--include", "-X", "DELETE", "-H", &mine, "-H", &subject];
-    let (_, revoked) = tls::curl(&folder, &arguments, &at(one, "/identity/v3/auth/tokens"));
+    let (_, revoked) = crate::tls::curl(&folder, &arguments, &at(one, "/identity/v3/auth/tokens"));
     assert!(revoked.starts_with("HTTP/1.1 204"), "{revoked}");
     for nth in [other, one, members.leader()] {
         assert_eq!(members.client(nth).get_as(&token, groups).unwrap().status, 401, "at {nth}");
@@ -423,7 +419,7 @@ fn strike(members: &mut Members, path: &str, numbers: &Arc<AtomicU64>, fault: im
     let begun = Instant::now();
     let probe = json!({"quota": {"port": -1}});
     while !clients[0].put("/network/v2.0/quotas/admin", &probe).is_ok_and(|answer| answer.status == 200) {
-        let is_late = begun.elapsed() >= cloud::PATIENCE;
+        let is_late = begun.elapsed() >= crate::cloud::PATIENCE;
         assert!(!is_late, "writes do not come back\n{}", members.all[survivors[0]].log());
     }
     let outage = begun.elapsed().as_millis();
@@ -461,7 +457,7 @@ fn an_operator_lets_another_member_lead() {
         if code == 1 && told.contains("leader        nobody") {
             break;
         }
-        let is_late = begun.elapsed() >= cloud::PATIENCE;
+        let is_late = begun.elapsed() >= crate::cloud::PATIENCE;
         assert!(!is_late, "somebody leads: {told}");
     }
 }

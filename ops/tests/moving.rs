@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
-mod cloud;
-#[path = "../../events/tests/database/mod.rs"]
-mod database;
-
-use cloud::{Cloud, Furniture};
-use database::Postgres;
 use serde_json::json;
+
+use crate::cloud::{Cloud, Furniture};
+use crate::database::Postgres;
 
 const FLEET: &str = "sim://2?latency_ms=1&vcpus=512&memory_mib=1048576&disk_gib=100000";
 const HEAD: &str = "SELECT position || ':' || encode(hash, 'hex') FROM chronova_head";

@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
-mod cloud;
-mod tls;
-
 use std::path::Path;
 
-use cloud::{Cloud, Furniture};
 use serde_json::{Value, json};
-use tls::{certificates, curl};
+
+use crate::cloud::{Cloud, Furniture};
+use crate::tls::{certificates, curl};
 
 const SERVERS: &str = "/compute/v2.1/servers";
 

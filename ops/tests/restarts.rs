@@ -10,8 +10,6 @@
     dead_code
 )]
 
-mod cloud;
-
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -20,8 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronova_events::sealed::keys::KeyRing;
 use chronova_projections::checkpoint::{CheckpointFile, CheckpointOptions, Checkpoints, relabel};
-use cloud::{Client, Cloud, Furniture, pause};
 use serde_json::{Value, json};
+
+use crate::cloud::{Client, Cloud, Furniture, pause};
 
 const LIST: &str = "/compute/v2.1/servers/detail?all_tenants=1";
 

@@ -2,13 +2,12 @@
 //! still reads them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
-mod cloud;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cloud::{Cloud, pause};
 use serde_json::{Value, json};
+
+use crate::cloud::{Cloud, pause};
 
 const LIST: &str = "/compute/v2.1/servers/detail?all_tenants=1";
 const PRUNE: [&str; 4] = ["log", "prune", "--older-than", "0s"];

@@ -12,12 +12,10 @@ use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
 
-mod volume_attachments {
-    mod at_creation;
-    mod on_volumes;
-    mod quiesced;
-    mod shared;
-}
+mod at_creation;
+mod on_volumes;
+mod quiesced;
+mod shared;
 
 const OWNER: &str = "u:p";
 

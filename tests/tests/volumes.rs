@@ -3,7 +3,5 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod volumes {
-    mod api;
-    mod processes;
-}
+mod api;
+mod processes;

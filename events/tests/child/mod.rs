@@ -1,4 +1,4 @@
-//! Starts a child process that appends until it is killed. The child is this test program with only the test `child`.
+//! Starts a child process that appends until it is killed. The child is this test program with only one test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -20,9 +20,10 @@ pub(crate) fn say(line: &str) {
     writeln!(out, "\n{line}").and_then(|()| out.flush()).unwrap();
 }
 
-pub(crate) fn spawn(path: &Path, run: u64) -> Child {
+/// `test` is the full name of the test that the child runs, for example `crash::child`.
+pub(crate) fn spawn(test: &str, path: &Path, run: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(LOG, path)
         .env(RUN, run.to_string())
         .stdout(Stdio::piped())

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::NOW;
 use super::forwarding::request;
-use super::log::{self, WEB, filled};
+use crate::log::{self, WEB, filled};
 
 /// A folder with a key and the file of anchors.
 struct AnchorFolder(tempfile::TempDir);

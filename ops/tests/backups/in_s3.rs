@@ -6,8 +6,8 @@ mod object_server;
 
 use object_server::{BUCKET, ObjectServer};
 
-use super::cloud::Cloud;
 use super::{FLEET, at_rest, chronova, count, create, done, head, images_are_whole, restored, run, servers};
+use crate::cloud::Cloud;
 
 /// The first key with this beginning and this end.
 fn key(server: &ObjectServer, begin: &str, end: &str) -> String {

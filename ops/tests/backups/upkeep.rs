@@ -5,11 +5,11 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::cloud::Cloud;
 use super::{
     FLEET, IMAGE, at_rest, backups, chronova, count, create, done, every_flipped_byte_is_located, files, fragile, head,
     images_are_whole, restored, run, servers,
 };
+use crate::cloud::Cloud;
 
 /// If an image and the manifest of an older backup are damaged, everything else is restored.
 #[test]

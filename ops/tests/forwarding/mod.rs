@@ -16,8 +16,8 @@ use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::{EventStore, Expected};
 use serde_json::Value;
 
-use super::log::{self, WEB, filled};
 use super::{NOW, audited, positions};
+use crate::log::{self, WEB, filled};
 
 /// The receiver's reaction to a request.
 #[derive(Debug, Clone, Copy)]

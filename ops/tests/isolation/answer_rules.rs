@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::Findings;
+use super::Findings;
+use super::resources::{SharedResources, TenantResources};
+use super::tenant_user::{Request, Response, TenantUser};
 use crate::cloud::Cloud;
-use crate::resources::{SharedResources, TenantResources};
-use crate::tenant_user::{Request, Response, TenantUser};
 
 /// The ids and words of the victim.
 pub struct Secrets {

@@ -8,8 +8,8 @@ use chronova_web::route::{BodySpec, Method, Route};
 use chronova_web::service::Service;
 use chronova_web::tables;
 
-use crate::resources::{SharedResources, TenantResources};
-use crate::tenant_user::Request;
+use super::resources::{SharedResources, TenantResources};
+use super::tenant_user::Request;
 
 /// One attack.
 pub struct Probe {

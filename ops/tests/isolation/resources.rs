@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use serde_json::json;
 
+use super::tenant_user::TenantUser;
 use crate::cloud::Cloud;
-use crate::tenant_user::TenantUser;
 
 /// Resources of no project, and shared resources.
 pub struct SharedResources {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
+use super::{Random, Told, asked};
 use crate::cloud::{Client, pause};
-use crate::{Random, Told, asked};
 
 /// The services of all hosts; `None` without a good answer.
 fn services(client: &Client) -> Option<Vec<Value>> {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
+use super::{Random, Told, asked};
 use crate::cloud::{Client, Cloud, Furniture, pause};
-use crate::{Random, Told, asked};
 
 /// The most servers of one client at the same time.
 const MAX_SERVERS: usize = 12;

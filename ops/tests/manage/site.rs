@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::cloud::{Client, Cloud, Furniture};
+use crate::cloud::{Client, Cloud, Furniture};
 
 pub const CELL0: &str = "00000000-0000-0000-0000-000000000000";
 pub const CELL1: &str = "c3110001-0000-4000-8000-000000000001";

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use super::cloud::Cloud;
 use super::site::ManagedCloud;
+use crate::cloud::Cloud;
 
 #[test]
 fn an_upgrade_check_is_a_table_and_an_exit_code() {

@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicU64;
 
 use serde_json::{Value, json};
 
+use super::{Members, NAMES, NOWHERE, check, role};
 use crate::cloud::{Client, Cloud, PROGRAM, pause};
 use crate::load::{Load, Told};
-use crate::{Members, NAMES, NOWHERE, check, role};
 
 /// The events that the newer version knows, and the older version does not know.
 const NEWER: &str = "server_group.created@1 ledger.aggregates_replaced@2";

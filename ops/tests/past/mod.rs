@@ -21,7 +21,7 @@ use chronova_projections::views::Views;
 use serde_json::Value;
 
 use super::NOW;
-use super::log::{DB, WEB, filled};
+use crate::log::{DB, WEB, filled};
 
 /// Runs the commands on a log with checkpoints.
 struct PastAsker<'a> {

@@ -11,7 +11,7 @@ use chronova_events::store::EventStore as _;
 use chronova_tests::compute_api::{ADMIN, contract, read};
 use serde_json::{Value, json};
 
-use crate::world::{Cloud, Operation, minor, operations};
+use super::world::{Cloud, Operation, minor, operations};
 
 /// Operations with another check before the schema, and why.
 const EXCEPTIONS: &[(&str, &str)] = &[];

@@ -2,7 +2,7 @@
 //! succeed in any test.
 //!
 //! Other tests check every operation (its versions by `compute_operations`, policy and codes by
-//! [`crate::policy_matrix`], broken bodies by [`crate::bodies`], schemas by `chronova-web`, samples by
+//! [`super::policy_matrix`], broken bodies by [`super::bodies`], schemas by `chronova-web`, samples by
 //! `compute_samples`). This test checks that none is left out.
 
 use std::collections::{BTreeMap, BTreeSet};

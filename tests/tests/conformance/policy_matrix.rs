@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use chronova_tests::compute_api::{contract, read};
 use serde_json::Value;
 
-use crate::rules::{PEOPLE, Person, Rules};
-use crate::world::{Cloud, Operation, minor, operations};
+use super::rules::{PEOPLE, Person, Rules};
+use super::world::{Cloud, Operation, minor, operations};
 
 /// Operations whose answer differs from their own rule, with the reasons.
 const EXCEPTIONS: &[(&str, &str)] = &[

@@ -10,7 +10,7 @@ use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
 
-use super::super::{OWNER, attachment, call, volume};
+use super::{OWNER, attachment, call, volume};
 
 mod local_disks;
 

@@ -13,7 +13,7 @@ use chronova_tests::world::World;
 use chronova_web::compute::{ComputeConfig, ComputeState};
 use serde_json::{Value, json};
 
-use super::super::{OWNER, attachment, call, volume};
+use super::{OWNER, attachment, call, volume};
 
 /// Creates a server with a root volume from an image, and an empty second volume.
 async fn on_volumes(api: &Api) -> String {

@@ -8,7 +8,7 @@ use chronova_tests::compute_api::{Api, NETWORK};
 use chronova_tests::world::World;
 use serde_json::json;
 
-use super::super::{OWNER, call};
+use super::{OWNER, call};
 
 /// Cuts a host off while a guest on it is quiesced. Returns the host and the guest. The image fails without the host.
 async fn cut_off_while_quiesced(api: &Api) -> (usize, InstanceId) {

@@ -3,8 +3,8 @@
 use chronova_tests::compute_api::Api;
 use serde_json::json;
 
+use super::super::set_traits;
 use super::{act, on_volumes, status};
-use crate::set_traits;
 
 #[actix_rt::test]
 async fn a_rescue_leaves_the_volumes_in_their_places() {

@@ -4,7 +4,7 @@ use chronova_tests::compute_api::{ADMIN, Api};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
 
-use super::super::{OWNER, attachment, call, set_traits};
+use super::{OWNER, attachment, call, set_traits};
 
 /// A driver that cannot share a volume does not report the trait.
 #[actix_rt::test]

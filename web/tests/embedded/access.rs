@@ -14,7 +14,7 @@ use chronova_web::access::budget::AccessRates;
 use chronova_web::config::WebConfig;
 use serde_json::{Value, json};
 
-use crate::world::{PASSWORD, World, request};
+use super::world::{PASSWORD, World, request};
 
 /// The records after `position`.
 async fn records(world: &World, position: Position) -> Vec<Arc<Recorded>> {

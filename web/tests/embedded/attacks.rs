@@ -11,7 +11,7 @@ use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_web::config::WebConfig;
 use serde_json::{Value, json};
 
-use crate::world::{Answer, PASSWORD, World, request};
+use super::world::{Answer, PASSWORD, World, request};
 
 #[actix_web::test]
 async fn headers_of_clients_do_not_change_the_addresses_in_the_index() {

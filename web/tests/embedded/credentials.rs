@@ -10,7 +10,7 @@ use chronova_events::store::EventStore as _;
 use chronova_events::store::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::world::{Answer, World, id_of, request};
+use super::world::{Answer, World, id_of, request};
 
 const TOKENS: &str = "/identity/v3/auth/tokens";
 const ME: &str = "/identity/v3/auth/projects";

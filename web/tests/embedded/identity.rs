@@ -5,7 +5,7 @@ use chronova_actors::ports::identity::{IdentityProvider as _, TokenQuestion};
 use chronova_web::auth::TokenClaim;
 use serde_json::{Value, json};
 
-use crate::world::{PASSWORD, World, id_of, request};
+use super::world::{PASSWORD, World, id_of, request};
 
 const ME: &str = "/identity/v3/auth/projects";
 

@@ -7,7 +7,7 @@ use chronova_events::ids::{ImageId, ProjectId, UploadId};
 use chronova_events::store::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::world::{Answer, GOLDEN, IMAGE_LIMIT, World, id_of, request};
+use super::world::{Answer, GOLDEN, IMAGE_LIMIT, World, id_of, request};
 
 async fn announce(world: &World, token: &str, body: Value) -> String {
     id_of(&world.call(token, "POST", "/image/v2/images", Some(body)).await.expect(201))

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{PASSWORD, World, id_of};
+use super::world::{PASSWORD, World, id_of};
 
 const REGISTERED: &str = "/identity/v3/registered_limits";
 const LIMITS: &str = "/identity/v3/limits";

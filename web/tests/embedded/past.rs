@@ -4,7 +4,7 @@ use chronova_events::envelope::Position;
 use chronova_events::store::EventStore as _;
 use serde_json::json;
 
-use crate::world::{Answer, PASSWORD, World, id_of};
+use super::world::{Answer, PASSWORD, World, id_of};
 
 async fn at(world: &World, token: &str, path: &str, moment: Position) -> Answer {
     world.call(token, "GET", &format!("{path}?as_of={moment}"), None).await

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use super::world::World;
 
 const ADMIN: &str = "admin:admin";
 const BOB: &str = "bob:blue";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use super::world::World;
 
 const BOB: &str = "bob:blue";
 

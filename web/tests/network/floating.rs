@@ -6,7 +6,7 @@ use chronova_actors::runtime::{Leadership, Member};
 use chronova_events::store::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use super::world::World;
 
 const ADMIN: &str = "admin:admin";
 const BOB: &str = "bob:blue";

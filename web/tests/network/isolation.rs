@@ -4,7 +4,7 @@ use chronova_events::store::memory::MemoryStore;
 use chronova_web::config::WebConfig;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use super::world::World;
 
 const ADMIN: &str = "admin:admin";
 const BOB: &str = "bob:blue";

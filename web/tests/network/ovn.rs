@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::world::World;
+use super::world::World;
 
 const ADMIN: &str = "admin:admin";
 /// Only a hang reaches the limit.

@@ -6,7 +6,7 @@ use chronova_events::store::memory::MemoryStore;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use super::world::World;
 
 const ADMIN: &str = "admin:admin";
 const BOB: &str = "bob:blue";

@@ -19,7 +19,7 @@ use chronova_projections::security_groups::SecurityGroupsView;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::world::World;
+use super::world::World;
 
 const BOB: &str = "bob:blue";
 

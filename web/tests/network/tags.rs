@@ -7,7 +7,7 @@ use chronova_events::store::EventStore;
 use chronova_events::store::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use super::world::World;
 
 const BOB: &str = "bob:blue";
 

@@ -2,9 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, unreachable_pub)]
 
 mod access;
-#[path = "../../../tests/src/answers.rs"]
-#[allow(missing_debug_implementations, reason = "the crate of the integration tests allows it")]
-mod answers;
 mod attacks;
 mod credentials;
 mod identity;

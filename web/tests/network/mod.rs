@@ -1,9 +1,6 @@
 //! The embedded network service from the outside: its API, and the port through which servers get their interfaces.
 #![allow(clippy::unwrap_used, clippy::expect_used, unreachable_pub)]
 
-#[path = "../../../tests/src/answers.rs"]
-#[allow(missing_debug_implementations, reason = "the crate of the integration tests allows it")]
-mod answers;
 mod api;
 mod cost;
 mod floating;
