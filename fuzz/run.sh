@@ -23,8 +23,8 @@ command -v c++ >/dev/null || { echo "there is no compiler of C++, which libFuzze
 logs=$(mktemp -d "${TMPDIR:-/tmp}/chronova-fuzz.XXXXXX")
 corpus=$top/fuzz/corpus
 # Writes the seed inputs and the dictionary of each search.
-CHRONOVA_FUZZ_CORPUS=$corpus cargo test --quiet --manifest-path "$top/Cargo.toml" --locked -p chronova-tests --test fuzz \
-  -- --exact the_seed_corpus_is_written >"$logs/seeds.log" 2>&1 || { tail -n 30 "$logs/seeds.log"; exit 1; }
+CHRONOVA_FUZZ_CORPUS=$corpus cargo test --quiet --manifest-path "$top/Cargo.toml" --locked -p chronova-tests --test api \
+  -- --exact fuzz::the_seed_corpus_is_written >"$logs/seeds.log" 2>&1 || { tail -n 30 "$logs/seeds.log"; exit 1; }
 # Builds in a subfolder of CARGO_TARGET_DIR if that is set, because code with coverage counters must not mix with other
 # builds.
 options=(--dev --sanitizer none --fuzz-dir "$top/fuzz")

@@ -21,7 +21,7 @@ use chronova_projections::runner::catch_up;
 use chronova_projections::views::Views;
 use std::sync::Arc;
 
-use crate::log::{DB, NOON, WEB, filled};
+use crate::log::{self, DB, NOON, WEB, filled};
 
 const NOW: Timestamp = Timestamp(NOON + 60_000_000);
 

@@ -2,8 +2,9 @@
 //!
 //! `tests/golden/logs` has one compressed log of each released version and file format. `heads.txt` has the head of
 //! each log (position and hash), which every later version must confirm. If personal fields are sealed, the keys are
-//! beside the log. A release adds its own log with `CHRONOVA_BLESS=1 cargo test -p chronova-tests --test log_corpus`:
-//! every kind of event, and a short life of a cloud on simulated hosts. Existing logs are never overwritten.
+//! beside the log. A release adds its own log: every kind of event, and a short life of a cloud on simulated hosts.
+//! `CHRONOVA_BLESS=1 cargo test -p chronova-tests --test engine log_corpus` writes it. Existing logs are never
+//! overwritten.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 

@@ -4,11 +4,13 @@
 //! `EXPECTORATE=overwrite`, the test rewrites the file. So there is one way to produce a page, and ordinary test runs
 //! notice stale pages. The names of these tests begin with `generated_`, so that the command finds them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
+
+use crate::layers;
 
 pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<bool> {
     let mut tests = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -46,7 +48,7 @@ pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<bool> {
 enum Target {
     /// The unit tests of the libraries.
     Libraries,
-    /// The file or folder of this name under a package's `tests/`.
+    /// The test program of this name.
     Integration(String),
 }
 
@@ -59,20 +61,24 @@ fn targets_with_references(root: &Path) -> anyhow::Result<BTreeSet<Target>> {
         .output()
         .context("git cannot be started")?;
     let files = String::from_utf8_lossy(&listing.stdout);
-    let targets: BTreeSet<Target> = files.lines().filter_map(target_of).collect();
+    let programs = layers::programs_of_tests(root)?;
+    let targets: BTreeSet<Target> = files.lines().filter_map(|path| target_of(path, &programs)).collect();
     if targets.is_empty() {
         bail!("no test that makes a reference was found");
     }
     Ok(targets)
 }
 
-/// `tests/tests/harness/rows.rs` is part of the test `harness`; files under `src` are tests of a library.
-fn target_of(path: &str) -> Option<Target> {
+/// Files under `src` are tests of a library. `programs` names the test programs of the packages that list them. In other
+/// packages, each file is a program: `hypervisor/tests/real_libvirt.rs` is `real_libvirt`.
+fn target_of(path: &str, programs: &BTreeMap<String, Vec<String>>) -> Option<Target> {
     let (package, rest) = path.split_once('/')?;
     match rest.strip_prefix("tests/") {
         Some(rest) => {
-            let name = rest.split('/').next()?;
-            Some(Target::Integration(name.strip_suffix(".rs").unwrap_or(name).to_owned()))
+            let file = rest.split('/').next()?;
+            let unlisted = file.strip_suffix(".rs").unwrap_or(file);
+            let name = programs.get(path).and_then(|names| names.first()).map_or(unlisted, String::as_str);
+            Some(Target::Integration(name.to_owned()))
         }
         None if rest.starts_with("src/") && package != "xtask" => Some(Target::Libraries),
         None => None,

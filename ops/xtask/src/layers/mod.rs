@@ -15,12 +15,14 @@ mod prose;
 mod recipes;
 mod rules;
 mod source;
+mod test_programs;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod walls;
 mod words;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,7 +32,7 @@ use source::Source;
 use tree::{Finding, Text, has_extension, text};
 
 /// The other rules, each in a file of its own, with their reasons.
-const LISTED: [(&str, &str); 10] = [
+const LISTED: [(&str, &str); 11] = [
     (manifest::NAME, manifest::WHY),
     (oversize::NAME, oversize::WHY),
     (words::NAME, words::WHY),
@@ -41,6 +43,7 @@ const LISTED: [(&str, &str); 10] = [
     (prose::NAME, prose::WHY),
     (walls::NAME, walls::WHY),
     (recipes::NAME, recipes::WHY),
+    (test_programs::NAME, test_programs::WHY),
 ];
 
 /// Prints every rule with its reason.
@@ -63,6 +66,11 @@ pub(crate) fn prose(root: &Path) -> anyhow::Result<bool> {
 /// Compares the files that differ from `base` with those that a recipe of CONTRIBUTING.md names.
 pub(crate) fn recipe(root: &Path, word: &str, base: &str) -> anyhow::Result<bool> {
     recipes::compare(root, word, base)
+}
+
+/// The names of the test programs that contain each file, by the file's path.
+pub(crate) fn programs_of_tests(root: &Path) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+    Ok(test_programs::programs(&read_tree(root)?))
 }
 
 /// Checks the whole tree and prints the findings. Returns whether there are none.
@@ -125,6 +133,7 @@ fn judge(files: &[Text]) -> Vec<Finding> {
         findings.extend(oversize::check(file));
     }
     findings.extend(recipes::check(files));
+    findings.extend(test_programs::check(files));
     let sources = sources(files);
     findings.extend(cycles::check(&cycles::largest(&sources), text(files, cycles::LIST)));
     findings.extend(handlers::check(&handlers::long(&sources), text(files, handlers::LIST)));
