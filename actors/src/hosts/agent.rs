@@ -241,8 +241,8 @@ impl Agent {
                 Err(error) => tracing::error!(%error, "the identity of the log cannot be read"),
             }
         }
-        // The first event identifies the log, so an empty log has no identity. It may drive the host, because the
-        // registration of the host may become the first event.
+        // The first event identifies the log, so an empty log has no identity. An empty log may drive the host, because
+        // the registration of the host may become its first event.
         let Some(LogIdentity { owner, .. }) = self.identity else { return self.store.head() == Position::START };
         let (uri, fleet) = (self.driver.uri(), &self.context.fleet);
         let (asked, patience) = (Instant::now(), self.context.options.heartbeat);

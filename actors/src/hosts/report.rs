@@ -187,7 +187,7 @@ impl HostReporter<'_> {
         warn_of_old_libvirt(found, name, host.libvirt_version);
     }
 
-    /// The bytes to reserve for the image cache. If reading the cache fails, the last known number.
+    /// The bytes to reserve for the image cache. If the cache cannot be read, this is the last known number.
     async fn look_at_cache(&self) -> u64 {
         let Some(member) = self.member.filter(|_| self.context.image_cache.reserve_disk) else {
             return 0;

@@ -85,7 +85,7 @@ pub(super) fn release_of_port(state: &Ledger, server: ConsumerId, port: PortId) 
     with_these(state, server, host, left)
 }
 
-/// The server has these devices from now on, and the allocations that go with them.
+/// From now on, the server has these devices and their allocations.
 fn with_these(state: &Ledger, server: ConsumerId, host: ProviderId, devices: Vec<HeldPciDevice>) -> Vec<LedgerEvent> {
     let mut events = Vec::new();
     if let Some(known) = state.consumers.get(&server) {

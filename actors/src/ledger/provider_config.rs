@@ -71,7 +71,7 @@ fn refuse_clash(
 }
 
 /// The classes and traits that an entry has added to a provider, without those that PCI devices have in this provider.
-/// A device can have come after the entry.
+/// The host may have reported a device after the entry was applied.
 fn without_devices(state: &Ledger, host: ProviderId, former: &ProviderAdditions) -> FormerAdditions {
     let known = state.pci.get(&host).into_iter().flat_map(|known| &known.devices);
     let devices: Vec<_> = known.filter(|device| device.provider == Some(former.provider)).collect();
