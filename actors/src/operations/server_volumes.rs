@@ -229,8 +229,8 @@ fn check_shelved(server: &Alive, action: ServerAction, terms: VolumeTerms) -> Re
     }
 }
 
-/// Refuses a volume that the server already has and keeps. Refuses a volume of another server, too, unless it is
-/// multiattach.
+/// Refuses a volume that the server already has, unless it is being detached. Refuses a volume that any server has,
+/// unless the volume is multiattach.
 fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
     let holders: Vec<_> = volume.attachments.iter().filter_map(|attachment| attachment.instance).collect();
     if !volume.multiattach && !holders.is_empty() {
@@ -243,7 +243,7 @@ fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeRej
     }
 }
 
-/// The work of a process on the disk that the volume is.
+/// The work of a process on the server's disk that is this volume.
 fn work_on(server: &Alive, volume: VolumeId) -> Option<DiskWork> {
     server.disk_of(volume).and_then(|disk| disk.work)
 }

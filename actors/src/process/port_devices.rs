@@ -42,8 +42,8 @@ pub(super) async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<Dev
     }
 }
 
-/// The devices that the server's ports have on the host, with the host's names of them. A host that is down tells no
-/// names; then no guest gets the devices, but the ports can be bound to the host.
+/// The devices that the server's ports have on the host, with the host's names of them. A host that is down does not
+/// report these names. Then no guest gets the devices, but the ports can be bound to the host.
 pub(super) async fn held(
     work: &StepRun,
     host: HostId,
@@ -131,7 +131,7 @@ pub(super) fn give(devices: &[PortDevice], nics: &mut [Nic]) -> Result<(), StepE
     Ok(())
 }
 
-/// The devices of a server's ports on its host, for callers without a process. The host answers.
+/// The devices of a server's ports on its host, for callers without a process. Only for a host that answers.
 pub(crate) async fn of_server(
     views: &Views,
     driver: &Arc<dyn Driver>,
