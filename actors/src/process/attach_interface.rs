@@ -2,7 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `claim_device` | if the port needs a PCI device: claims its resources, then a device of the host | releasing the device |
+//! | `claim_device` | if the port needs a PCI device: claims its resources, then the device | releasing the device |
 //! | `allocate_port` | claims the port's resources, creates or binds the port | releasing them, deleting or unbinding it |
 //! | `plug` | creates network and filter on the host, attaches the interface to the guest | detaching it |
 //!

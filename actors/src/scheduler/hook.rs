@@ -2,7 +2,7 @@
 //!
 //! One question has all hosts that suit one request, best first, at most `[scheduler_hook] max_hosts`. The servers of
 //! one request share the question. The answers become a part of the request ([`HookAnswers`]), and the decision follows
-//! with the newest read models. So a host that came into question only meanwhile is refused.
+//! with the newest read models. So a host that fits only since the question is refused.
 
 use chronova_events::ids::HostId;
 use chronova_events::instance::ImageSnapshot;

@@ -204,8 +204,8 @@ impl Scheduler {
         Err(SelectionError::not_now(format!("every host that seemed to fit was taken meanwhile: {last}")))
     }
 
-    /// Waits until all read models show the server. The servers may be ahead of the server groups while a batch of events
-    /// is being folded, and a group that is not shown yet would restrict nothing.
+    /// Waits until all read models show the server. While a batch of events is being folded, the read model of servers
+    /// may be ahead of that of server groups. A group that is not shown yet would restrict nothing.
     async fn until_shown(&self, server: InstanceId) {
         poll_until(|| self.views.servers.read(|servers| servers.get(server).is_some())).await;
         let seen = self.views.position();
@@ -221,8 +221,8 @@ impl Scheduler {
         }
         let mut request = request.clone();
         request.hook = None;
-        // If no host suits the server, there is nothing to ask. A host that comes into question meanwhile must wait for
-        // the next question.
+        // If no host suits the server, there is nothing to ask. A host that begins to fit meanwhile must wait for the
+        // next question.
         request.hook = match self.question(&request, servers) {
             Some(question) => question.ask(options).await.map(Arc::new),
             None => Some(Arc::new(HookAnswers::Given(BTreeMap::new()))),

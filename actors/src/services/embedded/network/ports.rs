@@ -54,7 +54,7 @@ pub(super) fn create(
         None => vec![],
     };
     let settings = PortSettings { port_security, security_groups, ..wanted.settings };
-    // Neutron's ML2 asks for no address, in spite of the words of the refusal.
+    // As in Neutron's ML2, the port needs no address for this, although the text of the refusal says so.
     if !settings.security_groups.is_empty() && !port_security {
         return Err(NetworkReject::GroupsNeedSecurity);
     }
