@@ -104,9 +104,9 @@ pub async fn state_of<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Res
 /// The result of [`keep_state`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateKeeping {
-    /// A snapshot has it.
+    /// A snapshot has the state.
     Kept,
-    /// Nothing loads it any more, so it needs no snapshot.
+    /// The aggregate has ended, or the stream has no aggregate. So nothing needs a snapshot.
     NotNeeded,
 }
 

@@ -26,8 +26,8 @@ pub enum NetworkCarrier {
 }
 
 impl NetworkCarrier {
-    /// `None`: nothing is known that carries the network. Both are Neutron's words: `provider:network_type` and
-    /// `provider:physical_network`.
+    /// `None`: the carrier of the network is unknown. Both arguments are attributes in Neutron: `provider:network_type`
+    /// and `provider:physical_network`.
     pub fn of(network_type: &str, physical_network: Option<&str>) -> Option<Self> {
         match (physical_network, network_type) {
             (Some(name), _) => Some(Self::Physical(name.to_owned())),

@@ -28,7 +28,7 @@ pub(super) struct TopologyWish {
 impl TopologyWish {
     pub(super) fn parse<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Self {
         let count = |name: String| get(&name).and_then(|value| value.trim().parse().ok()).filter(|n: &u32| *n > 0);
-        // For each part, the flavor precedes the image.
+        // For each part, the flavor takes precedence over the image.
         let part = |name: &str| count(format!("hw:cpu_{name}")).or_else(|| count(format!("hw_cpu_{name}")));
         let nodes = count("hw:numa_nodes".to_owned()).or_else(|| count("hw_numa_nodes".to_owned()));
         let is_even = get("hw:numa_cpus.0").is_none() && get("hw_numa_cpus.0").is_none();

@@ -266,7 +266,7 @@ fn persistent_memory_is_in_the_first_node_which_is_made_if_there_is_none() {
     let pinning = Pinning { nodes: vec![node(0, 0), node(1, 1)], ..Pinning::default() };
     let xml = render(&GuestSpec { pinning, ..guest.clone() }, &with_pmem()).unwrap();
     assert_eq!((xml.matches("<cell id='").count(), xml.matches("<node>0</node>").count()), (2, 3), "{xml}");
-    // On another file system, QEMU must not rely on it.
+    // If the host's memory is not persistent for QEMU, the definition must not have `<pmem/>`.
     let mut trial = with_pmem();
     trial.guests.pmem.is_persistent = false;
     assert!(!render(&guest, &trial).unwrap().contains("<pmem/>"));

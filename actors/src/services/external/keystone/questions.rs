@@ -60,7 +60,8 @@ impl TokenQuestions {
 impl Drop for WaitingForToken {
     fn drop(&mut self) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        // The map and this request have it; the turn's guard, which is dropped first, had it, too.
+        // If nobody else waits, only the map and this value still refer to the lock. The turn's guard was dropped
+        // before.
         if Arc::strong_count(&self.lane) <= 2 {
             lanes.remove(&self.token);
         }
