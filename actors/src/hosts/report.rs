@@ -35,7 +35,7 @@ impl HostReporter<'_> {
     /// Registers a host that has connected.
     ///
     /// # Errors
-    /// The operator's options do not fit the host, or a command was refused.
+    /// The operator's options do not fit the host, or a command failed.
     pub(super) async fn report(&self, found: &HostCapabilities) -> Result<(), String> {
         let known = self.known(found.host);
         // The capacity comes first, because the scheduler may choose a host as soon as it is up.

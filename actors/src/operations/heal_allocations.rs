@@ -118,8 +118,8 @@ impl Operations {
     /// Heals the allocations of one server. Read models at the returned position show the heal.
     ///
     /// # Errors
-    /// There is no such server, its host has no provider, its flavor or a port needs unknown nested providers, its
-    /// flavor cannot be read, or the network service or the ledger refuses.
+    /// There is no such server, or its host has no provider. The flavor cannot be read. The flavor or a port needs
+    /// nested providers that cannot be determined. Or the network service or the ledger refuses.
     pub async fn heal_allocations(
         &self,
         server: InstanceId,

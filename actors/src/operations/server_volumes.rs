@@ -95,8 +95,8 @@ impl Operations {
     /// Requests the attachment of a volume. Read models at the returned position show the device's name.
     ///
     /// # Errors
-    /// The state of the server or of the volume does not allow the attachment. Or the server cannot reach the volume,
-    /// or the log is not available.
+    /// The state of the server or of the volume does not allow the attachment. Or the server cannot reach the volume.
+    /// Or the volume service refuses, or the log is not available.
     pub async fn attach_volume(
         &self,
         meta: Arc<Meta>,
@@ -129,7 +129,8 @@ impl Operations {
     /// Requests the detachment of a volume.
     ///
     /// # Errors
-    /// The server does not have the volume, or cannot release it now; or the log is not available.
+    /// The server does not have the volume, or cannot release it, for example because it is the root disk. Or the
+    /// volume service refuses, or the log is not available.
     pub async fn detach_volume(
         &self,
         meta: Arc<Meta>,
@@ -158,7 +159,8 @@ impl Operations {
     /// Requests that `new` replaces `old` in the guest, with a copy of the content.
     ///
     /// # Errors
-    /// The server does not have the old volume, or cannot have the new one; or the log is not available.
+    /// The server does not have the old volume, or cannot have the new one. Or the volume service refuses, or the log
+    /// is not available.
     pub async fn swap_volume(
         &self,
         meta: Arc<Meta>,

@@ -140,7 +140,7 @@ impl PciAliases {
     /// request to Placement has one resource class.
     ///
     /// # Errors
-    /// The value that cannot be read, and why.
+    /// The value that cannot be read, and why. Or values with the same name that contradict each other.
     pub fn read(texts: &[String], in_placement: bool) -> Result<Self, String> {
         let mut aliases: BTreeMap<String, PciAlias> = BTreeMap::new();
         for text in texts {

@@ -77,7 +77,7 @@ fn model(device: &HostPciDevice) -> (&str, &str) {
 /// The devices of a host that guests may get. `reports`: whether they are in Placement.
 ///
 /// # Errors
-/// The device specs contradict each other on this host.
+/// The device specs do not fit the devices of this host, or contradict each other there.
 pub fn offered(
     found: &HostPci,
     specs: &[DeviceSpec],
