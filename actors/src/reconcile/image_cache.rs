@@ -118,7 +118,8 @@ fn images_of(server: &Alive) -> impl Iterator<Item = String> {
     images.into_iter().flatten().map(|image| image.checksum.clone())
 }
 
-/// Checks the cache of every host that answers. A shared cache is checked once.
+/// Checks the cache of every host that answers. A shared cache is checked once, and left alone if another control
+/// plane's host shares it.
 async fn sweep(context: &ReconcileContext) -> usize {
     // Views that have caught up show the processes from before the start-up.
     if !context.views.wait_for(context.log.head(), context.host_options.resync).await {

@@ -1,6 +1,6 @@
 //! Asks the scheduler hook, the operator's own program that judges hosts.
 //!
-//! One question has all hosts that suit one request, best first, at most `[scheduler_hook] max_hosts`. The servers of
+//! One question has the hosts that suit one request, best first, at most `[scheduler_hook] max_hosts`. The servers of
 //! one request share the question. The answers become a part of the request ([`HookAnswers`]), and the decision follows
 //! with the newest read models. So a host that fits only since the question is refused.
 

@@ -90,7 +90,7 @@ pub enum SelectionError {
     NotNow(SharedError),
 }
 
-/// Shows a pending decision to later decisions. Dropping it removes the decision.
+/// Shows a pending decision to later decisions. Dropping it before the placement is recorded removes the decision.
 #[derive(Debug)]
 pub struct PendingClaimGuard {
     scheduler: Arc<Scheduler>,
@@ -161,7 +161,7 @@ impl Scheduler {
     /// Finds a host for a server and claims it.
     ///
     /// # Errors
-    /// No host fits, or the log is not available.
+    /// No host fits, every host that seemed to fit was taken meanwhile, or the log is not available.
     pub async fn place(self: &Arc<Self>, asked: &SelectionRequest) -> Result<Selection, SelectionError> {
         self.until_shown(asked.server).await;
         release_stale_claim(self, asked).await?;
@@ -212,8 +212,8 @@ impl Scheduler {
         poll_until(|| self.views.steady().is_some() || self.views.position() > seen).await;
     }
 
-    /// The request with the answers of the scheduler hook, if there is a hook. A forced host skips it, as it skips the
-    /// filters.
+    /// The request with the answers of the scheduler hook, if there is a hook. A forced host skips the hook, as it
+    /// skips most filters.
     pub(super) async fn consult<'a>(&self, request: &'a RequestSpec, servers: u32) -> Cow<'a, RequestSpec> {
         let options = &self.options.hook;
         if options.program.is_none() || request.forced_host.is_some() {
