@@ -1,4 +1,4 @@
-//! Digests of image content, computed with other hash methods than that of the checksum. If two members placed images,
+//! Digests of image content. Their hash method is not the one of the image's checksum. If two members placed images,
 //! each would have to learn a digest by a download of its own.
 //!
 //! A digest is valid for all content with the same checksum, in any image, on any host and in any project. A restart

@@ -187,8 +187,8 @@ impl Agent {
         }
     }
 
-    /// Warns of hosts with a common directory whose emulators have different accounts: a guest that moves between them may
-    /// not open its disks.
+    /// Warns of hosts that share the directory of guests' disks, but run their emulators under different accounts.
+    /// After a move between such hosts, a guest may be unable to open its disks.
     fn compare_accounts(&self, found: &HostCapabilities) {
         let own = found.emulator_account.as_deref();
         for (other, theirs) in self.context.fleet.note_account(found.host, own) {

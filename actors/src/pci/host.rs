@@ -38,8 +38,8 @@ pub fn warn_of_kept(ledger: &Ledger, host: ProviderId, name: &str, found: &HostP
     }
 }
 
-/// The first libvirt (8.1.0) that goes on if a card refuses to clear the VLAN of a virtual function. A card with its own
-/// control plane does refuse, so an older libvirt cannot start the guest.
+/// The first libvirt (8.1.0) that starts the guest although a card refuses to clear the VLAN of a virtual function. A
+/// card with its own control plane does refuse, so an older libvirt cannot start the guest.
 const REFUSED_VLAN_TOLERATED: u32 = 8_001_000;
 
 /// Warns of remote-managed devices on a host whose libvirt may not start guests that have them.

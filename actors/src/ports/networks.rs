@@ -186,8 +186,8 @@ pub trait NetworkService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
-    /// The resources that these ports request. Ports that request none are left out, and so are unknown ids. The service
-    /// is asked for Chronova, because users cannot see requests.
+    /// The resources that these ports request. Unknown ids and ports that request none are left out. The service is
+    /// asked for Chronova, because users cannot see requests.
     async fn resource_requests(
         &self,
         _ports: &[PortId],

@@ -111,8 +111,8 @@ pub enum StateKeeping {
 }
 
 /// Writes a snapshot of the state that all events of `stream` fold into, and compares what the store gives back. If the
-/// present snapshot `is_proved`, the fold begins there: it was compared before the stream's first events left the file,
-/// and a fold from the first event would read the archive for each stream again.
+/// present snapshot `is_proved`, the fold begins there. Such a snapshot was compared before the stream's first events
+/// left the file. A fold from the first event would read the archive again for each stream.
 ///
 /// # Errors
 /// The log cannot be read or written, or the snapshot is not the state.

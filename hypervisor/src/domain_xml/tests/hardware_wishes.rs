@@ -96,7 +96,7 @@ fn memory_is_locked_and_a_card_and_ports_are_as_requested() {
     let xml = golden("wished", &with(&wished), &host());
     assert!(xml.contains("<locked/>") && xml.contains("vram='16384'"), "{xml}");
     assert_eq!(xml.matches("<serial ").count(), 3);
-    // The console's log is that of the first port, which alone shows the boot.
+    // The console log is from the first port, because only that port shows the boot.
     let (first, others) = xml.split_once("<target port='0'/>").unwrap();
     assert!(first.contains("_console.log'") && !others.contains("<log "), "{xml}");
 }
