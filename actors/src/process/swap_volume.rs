@@ -77,8 +77,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
 
 /// Called when this process does not own the disk's task any more. Either the swap was recorded before a crash, or the
 /// server is being deleted. Releases the old volume. If the server does not have the new volume, releases the new
-/// volume, too. Before that, it tells the service that the exchange succeeded, because the guest has written to the new
-/// volume, so the service must keep that volume.
+/// volume, too. Before that, it tells the service that the exchange succeeded. The guest has written to the new volume,
+/// so the service must keep that volume.
 async fn give_up_swap(work: &StepRun) -> Result<(), StepError> {
     let (disk, (_, attachment)) = (task(work)?, new(work)?);
     let server = work.server().await?;

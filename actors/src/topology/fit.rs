@@ -33,8 +33,8 @@ impl Default for FitLimits {
 /// The most assignments of nodes to cells that are tried for the guest's PCI devices and networks. A search without a
 /// bound could keep the ledger busy.
 const MOST_TRIED: usize = 1_000;
-/// The most nodes that the search places on a cell. An image can describe nodes of which each fits somewhere, but not
-/// all together; then the number of partial assignments grows exponentially with the number of cells.
+/// The most nodes that the search places on a cell. An image can describe nodes each of which fits somewhere, although
+/// they do not fit all together. Then the number of partial assignments grows exponentially with the number of cells.
 const MOST_PLACED: usize = 10_000;
 
 /// The free PCI devices of the host, if it has some, and those that the guest requests.
