@@ -76,7 +76,8 @@ impl ConnectedHost {
         *self.usage.write().unwrap_or_else(PoisonError::into_inner) = (usage, at);
     }
 
-    /// Computes the metrics of a heartbeat from its times and those of the last heartbeat. Call it before `beat`.
+    /// Computes the metrics of a heartbeat from its times and the times of the heartbeat before it. Call it before
+    /// `beat`.
     pub(crate) fn measure(&self, usage: &HostUsage) {
         let (last, _) = self.usage();
         if let Some(found) = usage.cpu.and_then(|now| metrics::of_cpu(last.cpu.unwrap_or_default(), now)) {

@@ -33,8 +33,9 @@ impl Default for FitLimits {
 /// The most assignments of nodes to cells that are tried for the guest's PCI devices and networks. A search without a
 /// bound could keep the ledger busy.
 const MOST_TRIED: usize = 1_000;
-/// The most nodes that the search places on a cell. An image can describe nodes each of which fits somewhere, although
-/// they do not fit all together. Then the number of partial assignments grows exponentially with the number of cells.
+/// The most times that one search places a node on a cell. An image can describe nodes each of which fits somewhere,
+/// although they do not fit all together. Then the number of partial assignments grows exponentially with the number of
+/// cells.
 const MOST_PLACED: usize = 10_000;
 
 /// The free PCI devices of the host, if it has some, and those that the guest requests.
@@ -214,7 +215,7 @@ fn fit_node(
 }
 
 /// Checks that the cell has enough shared processors and memory. One node has at most as many floating CPUs as the cell
-/// has shared processors. All guests together may exceed this number by the allocation ratio.
+/// has shared processors. All guests together have at most this number times the allocation ratio.
 fn shared_room(node: &GuestNumaNode, cell: &NumaCellUsage<'_>, bounds: FitLimits) -> Result<(), String> {
     let (wants, has) = (node.floating.len(), cell.is.shared.len());
     if wants > has {
