@@ -91,8 +91,8 @@ fn fixed_of(port: &Port, wanted: Option<IpAddr>) -> Result<FixedAddress, Floatin
     found.ok_or(FloatingIpTargetReject::NoSuchAddress { port: id, address })
 }
 
-/// A router with a gateway in the external network and an interface in the subnet. If several
-/// such routers exist, the one that is the subnet's gateway is chosen, or else the first.
+/// A router with a gateway in the external network and an interface in the subnet. If several such routers exist, the
+/// subnet's gateway is chosen, or else the first router.
 fn router_between(view: &NetworksView, external: NetworkId, port: &Port, fixed: FixedAddress) -> Option<RouterId> {
     let gateway = view.subnet(fixed.subnet)?.added.settings.gateway;
     let mut first = None;

@@ -1,7 +1,7 @@
 //! The rows that OVN's northbound database should have.
 //!
 //! Each row of Chronova has a mark in `external_ids` with the row's key, for example `port/ID`. The key names what the
-//! row stands for, so it is the same in each run. A reference names the key of its row.
+//! row stands for, so it is the same in each run. A reference names the key of the row that it leads to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
