@@ -2,7 +2,7 @@
 //!
 //! A claim in the ledger has amounts by provider, and does not say for which port each amount is. The providers of each
 //! group are found from these amounts. If several choices fit, each of them is right, because they only exchange ports
-//! that request the same amounts. A port that its binding already ties to a provider stays with that provider.
+//! that request the same amounts. A port whose binding already names a provider stays with that provider, if possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::successors;

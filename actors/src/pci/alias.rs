@@ -104,7 +104,7 @@ impl AliasSpec {
 pub enum PciNumaPolicy {
     /// On a cell of the guest.
     Required,
-    /// On a cell of the guest, or on a cell that the host does not report.
+    /// On a cell of the guest. A device whose cell the host does not report is good enough, too.
     Legacy,
     /// Anywhere; on a cell of the guest, if possible.
     Preferred,

@@ -161,9 +161,9 @@ impl CinderVolumes {
         true
     }
 
-    /// Only administrators of Cinder may make this call by default. The user is Cinder's own account, or an
-    /// administrator of Compute, who may have no right in Cinder. So Chronova's own account makes the call if Cinder
-    /// refuses the user's token.
+    /// Only administrators of Cinder may make this call by default. The exchange was requested by Cinder's own account,
+    /// or by an administrator of Compute, who may have no right in Cinder. So Chronova's own account makes the call if
+    /// Cinder refuses the user's token.
     async fn complete_migration(
         &self,
         exchange: &VolumeExchange,
