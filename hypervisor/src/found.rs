@@ -1,6 +1,7 @@
 //! A guest as its host has it defined. A new log learns from it which guests a lost log had.
 //!
-//! A definition does not tell everything about a server. A missing part is `None` here, and never a default.
+//! A definition does not tell everything about a server. A missing part is `None` here (0 for an MTU), unless libvirt
+//! itself has a default for it.
 
 use std::collections::BTreeSet;
 

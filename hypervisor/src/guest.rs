@@ -50,8 +50,8 @@ pub struct GuestSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RescueDisk {
     pub image: ImageRef,
-    /// `None`: the guest has two disks, the rescue disk and then its root disk. Otherwise the guest keeps all its disks
-    /// in place and boots from the additional rescue disk.
+    /// `None`: the guest has two local disks, the rescue disk and then its root disk. Otherwise the guest keeps all its
+    /// disks in place and boots from the additional rescue disk.
     pub stable: Option<RescuePlace>,
 }
 
