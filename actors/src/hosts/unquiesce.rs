@@ -38,7 +38,7 @@ pub(super) fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Drive
     }
 }
 
-/// Waits until no process works on the server, because that process may be the one that has quiesced the guest.
+/// Waits until no process works on the server, because that process may have quiesced the guest.
 async fn thaw(views: Arc<Views>, host: HostId, driver: Arc<dyn Driver>, instance: InstanceId) {
     loop {
         let row = views.servers.read(|servers| servers.get(instance).cloned());

@@ -84,7 +84,7 @@ pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
 }
 
 /// The event that moves the part of the cells from `from` to `to`. `to` loses a part that it had, even if `from` has
-/// none: the part belonged to the flavor that the server leaves. `None` if neither has a part.
+/// none: the part belonged to the flavor that the server leaves. `None` if neither `from` nor `to` has a part.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let theirs = state.fitting(from).map(|fitting| (fitting.host, fitting.cells.to_vec()));
     let (provider, cells) = theirs.or_else(|| state.fitting(&to).map(|own| (own.host, Vec::new())))?;

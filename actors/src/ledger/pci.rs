@@ -101,7 +101,7 @@ fn with_these(state: &Ledger, server: ConsumerId, host: ProviderId, devices: Vec
 }
 
 /// The event that moves the devices of `from` to `to`. `to` loses its own devices, even if `from` has none. `None` if
-/// neither has devices.
+/// neither `from` nor `to` has devices.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let theirs = state.pci_claims.of(from).map(|(provider, devices)| (provider, devices.to_vec()));
     let none = || state.pci_claims.of(&to).map(|(provider, _)| (provider, Vec::new()));

@@ -83,7 +83,7 @@ pub struct Selection {
 pub enum SelectionError {
     NoHost {
         reasons: SchedulingReasons,
-        /// Hosts that fitted, but whose claim the ledger refused.
+        /// Hosts that fitted, but for which the ledger refused the claim.
         lost: Vec<RefusedHost>,
     },
     /// The scheduler could not decide. The same request may be repeated.
@@ -205,7 +205,7 @@ impl Scheduler {
     }
 
     /// Waits until all read models show the server. While a batch of events is being folded, the read model of servers
-    /// may be ahead of that of server groups. A group that is not shown yet would restrict nothing.
+    /// may be ahead of the read model of server groups. A group that is not shown yet would restrict nothing.
     async fn until_shown(&self, server: InstanceId) {
         poll_until(|| self.views.servers.read(|servers| servers.get(server).is_some())).await;
         let seen = self.views.position();
@@ -364,7 +364,7 @@ fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost
     ServerClaim { claim, group, guest }
 }
 
-/// The cards of the host from whose providers the server's ports get their resources.
+/// The cards of the host that give the server's ports their resources.
 fn cards_of_ports(
     scheduler: &Scheduler,
     asked: &SelectionRequest,

@@ -2,7 +2,7 @@
 //!
 //! Each node of the guest needs its own cell, and the cell must have all resources of the node. The search tries the
 //! cells in an order that packs or spreads guests; cells near the guest's networks come first. If the guest needs all
-//! cells, the order is that of their numbers.
+//! cells, the search tries them in the order of their numbers.
 
 use chronova_events::ledger::FittedNumaCell;
 
@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 /// The limits of a fit, apart from the cells.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FitLimits {
-    /// The allocation ratio of shared processors, and that of memory.
+    /// The allocation ratios of shared processors and of memory.
     pub cpu_ratio: f64,
     pub memory_ratio: f64,
     /// `[compute] packing_host_numa_cells_allocation_strategy`.

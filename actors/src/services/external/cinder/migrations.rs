@@ -1,8 +1,8 @@
 //! The end of Cinder's own migration of an attached volume, or of its retype to another back end.
 //!
-//! Cinder makes a new volume. The `migration_status` of the new volume is `target:` and the id of the old volume, and
-//! that of the old volume is `migrating`. Cinder then asks the Compute API to exchange the volumes, and waits for the
-//! call `os-migrate_volume_completion` on the old volume:
+//! Cinder makes a new volume. The `migration_status` of the new volume is `target:` and the id of the old volume. The
+//! `migration_status` of the old volume is `migrating`. Cinder then asks the Compute API to exchange the volumes, and
+//! waits for the call `os-migrate_volume_completion` on the old volume:
 //!
 //! | `migration_status` of the old volume | means |
 //! |---|---|
