@@ -198,8 +198,8 @@ impl Operations {
     }
 
     /// The resources of the server's ports, with the providers that give them. The binding of a port names its
-    /// providers. If it does not, the providers are those where the server already holds the port's resources, or else
-    /// the only ones of the host that fit.
+    /// providers. If it does not, the providers are those where the server already holds the port's resources. If the
+    /// server holds none, the providers are the only ones of the host that fit.
     async fn ports_of(
         &self,
         server: InstanceId,

@@ -283,7 +283,7 @@ pub trait NetworkService: Send + Sync + 'static {
         caller: &ServiceCaller,
     ) -> Result<Vec<FloatingAddress>, PortError>;
 
-    /// Those of these ports that need a PCI device of their host. Other ids are left out. Chronova's own account asks
+    /// The ports among these that need a PCI device of their host. Other ids are left out. Chronova's own account asks
     /// the service, because users cannot see the physical networks of networks.
     async fn device_ports(&self, _ports: &[PortId], _meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
         Ok(Vec::new())

@@ -2,7 +2,7 @@
 //! host.
 //!
 //! The volume service cannot remove the host from an attachment. So when a server leaves its host, a step first makes a
-//! second attachment, which reserves the volume for the server, and then ends the host's attachment. A repeated step
+//! second attachment, which reserves the volume for the server. Then it ends the host's attachment. A repeated step
 //! finds its own attachments, because the proposed ids derive from the process and its attempt. Cinder chooses its own
 //! ids, so its client returns the server's open reservation instead. If the server is being deleted, the step releases
 //! the attachments that were not recorded.

@@ -5,7 +5,7 @@
 //! when the image is unused. So the time while the control plane is down is included. Hosts with shared storage have
 //! one cache, so an image is in use if one of them uses it.
 //!
-//! Before an image is removed, these checks ensure that no disk needs it, in this order:
+//! Before an image is removed, these checks ensure that no disk needs it. They are made in this order:
 //!
 //! 1. no unfinished process has fetched the image in a completed step. A process from before the start-up has no hold,
 //!    because it continues with its next step;

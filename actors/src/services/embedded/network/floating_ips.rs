@@ -60,7 +60,7 @@ pub fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -
 ///
 /// # Errors
 /// The port does not have the named address, or the named address is not IPv4. Or no address is named, and the port has
-/// no IPv4 address or several. Or no router connects the external network with the subnet of the fixed address.
+/// no IPv4 address, or has several. Or no router connects the external network with the subnet of the fixed address.
 pub fn association(
     view: &NetworksView,
     external: NetworkId,

@@ -1,5 +1,5 @@
-//! Requests with the same token ask Keystone once, and share a failure. A request never waits for one with another
-//! token, unless too many questions are open.
+//! Requests with the same token ask Keystone once, and share a failure. Requests with different tokens wait for each
+//! other only if too many questions are open.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
