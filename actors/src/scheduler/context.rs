@@ -125,8 +125,8 @@ impl<'a> SchedulingContext<'a> {
         HostState { context: self, slot, row: self.fleet.row(slot) }
     }
 
-    /// The message for users if no host has the PCI devices. It names the error in the request. Without an error, it
-    /// says whether only the flavor requests devices, or ports, too.
+    /// The message for users if no host has the PCI devices. If the request for devices has an error, the message is
+    /// that error. Otherwise it says whether only the flavor requests devices, or ports do so, too.
     pub fn lacks_devices(&self) -> String {
         let asking = match &self.devices {
             Err(reason) => return reason.clone(),

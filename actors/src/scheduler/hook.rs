@@ -54,7 +54,8 @@ impl HookQuestion {
         &self.document
     }
 
-    /// Asks the program. Returns `None` if it gives no valid answer and the options do without one.
+    /// Asks the program. Returns `None` if the options name no program. It does so, too, if the program gives no valid
+    /// answer and the options allow a decision without it.
     pub(super) async fn ask(self, options: &HookOptions) -> Option<HookAnswers> {
         let program = options.program.as_ref()?;
         let answer = program.0.ask(&self.document).await;
