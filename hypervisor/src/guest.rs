@@ -52,8 +52,8 @@ pub struct GuestSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RescueDisk {
     pub image: ImageRef,
-    /// `None`: the guest has two disks, the rescue disk and then its root disk. Otherwise the guest keeps all its disks
-    /// in place and boots from the additional rescue disk.
+    /// `None`: the guest has two local disks, the rescue disk and then its root disk. Otherwise the guest keeps all its
+    /// disks in place and boots from the additional rescue disk.
     pub stable: Option<RescuePlace>,
 }
 
@@ -433,8 +433,9 @@ pub struct HostCapabilities {
     pub emulates_because: Option<String>,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,
-    /// The CPU flags that the hypervisor can present to guests beside those of the CPU model's name, sorted. An operator
-    /// reads here whether guests get flags against flaws of processors, and whether they can run guests of their own.
+    /// The CPU flags that the hypervisor can present to guests in addition to those that the name of the CPU model
+    /// implies, sorted. An operator reads here whether guests get flags against flaws of processors, and whether they
+    /// can run guests of their own.
     pub guest_flags: Vec<String>,
     /// How many guests with encrypted memory the host can have at a time; 0: none.
     pub encrypted_guests: u32,

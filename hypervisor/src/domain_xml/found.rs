@@ -134,7 +134,8 @@ impl<'a, 'i> FoundSource<'a, 'i> {
     }
 }
 
-/// The port has the id in Open vSwitch, or else the id that begins as the tap device's name.
+/// The port's id comes from the parameters of Open vSwitch. Without them, it is the id in `ports` that begins with the
+/// characters after `tap` in the name of the tap device.
 fn nic(node: Node<'_, '_>, ports: &[PortId]) -> Option<FoundNic> {
     let tap = part(node, "target", "dev").and_then(|name| name.strip_prefix("tap"));
     let of_tap = || {
