@@ -80,7 +80,7 @@ struct ViewsComparison {
 enum LogVerdict {
     Whole,
     Damaged,
-    /// A quick check compares the pages with their seals, and there are no usable seals.
+    /// A quick check was requested. It compares the pages with their seals, but there are no usable seals.
     NotChecked,
 }
 

@@ -113,7 +113,7 @@ impl LoadedCloud {
         Ok(begun.elapsed())
     }
 
-    /// Whether the server listens; requests then wait until the read models are complete.
+    /// Whether the server listens. A request that comes before the read models are complete waits for them.
     fn answers(&self) -> bool {
         std::net::TcpStream::connect(self.address).is_ok()
     }
@@ -128,7 +128,8 @@ impl LoadedCloud {
 
     fn login(&self) -> Result<String> {
         let mut client = self.client();
-        // The server answers this request as soon as it is ready, and then the file with the credentials exists.
+        // The server answers this request only when the server is ready. By then it has written the file with the
+        // credentials.
         client.get("/identity/v3")?;
         let path = self.data().join("clouds.yaml");
         let yaml = std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;

@@ -14,8 +14,8 @@ use crate::nova::dump;
 use crate::nova::live::{LiveChange, LiveDatabase, LiveReadError, ReadLimit};
 use crate::nova::schema::{API_TABLES, CELL_TABLES, NovaTableUse, PLACEMENT_TABLES};
 
-/// A dump, or the address of a database. The command line does not check the address, because its message would repeat
-/// the password in it.
+/// A dump, or the address of a database. The parser of the command line accepts any address, because its error message
+/// would show the password in the address.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AdoptionSource {
     Dump(PathBuf),
