@@ -236,7 +236,7 @@ fn a_legal_hold_keeps_events_in_the_file_and_refuses_their_erasure() {
     assert!(answer.contains(&of_server), "{answer}");
     cloud.stop();
     remove(&cloud, &of_server);
-    // The requests of a project and of a user began before the floor, and go on after it.
+    // The project and the user have events on both sides of the first position in the file, so their holds stop a move.
     for of in ["project", "user"] {
         let held = hold(&cloud, &[&format!("--{of}"), "admin"]);
         let told = done(&cloud, &PRUNE);
@@ -244,7 +244,7 @@ fn a_legal_hold_keeps_events_in_the_file_and_refuses_their_erasure() {
         refused(&cloud, &format!("{of} admin"));
         remove(&cloud, &held);
     }
-    // A range holds the personal data that it has.
+    // A hold on a range of positions also keeps the personal data in these events.
     let last = *listed.last().unwrap();
     let range = hold(&cloud, &["--positions", &format!("{}-{last}", listed[0])]);
     refused(&cloud, &format!("positions {} to {last}", listed[0]));

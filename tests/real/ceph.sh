@@ -2,9 +2,9 @@
 # A cloud whose disks, volumes and images are in one real Ceph, with real Keystone, Glance and Cinder and two hosts. A
 # guest's root disk is a clone of Glance's image: nothing is downloaded. The guest has a volume of Cinder, which another
 # guest reads, and which grows while it is in use. Images are made of the running guest. The guest migrates live, and is
-# evacuated after a power failure of its host: disk and volume keep their words, and the old attachment is ended.
-# With CHRONOVA_SOAK=1 also: an image of a stopped guest and of another format, a resize with revert, a rescue, a shelve,
-# a rebuild, images from Ceph for disks that are files, and a wrong key.
+# evacuated after a power failure of its host: the disk and the volume keep what was written on them, and the old
+# attachment is ended. With CHRONOVA_SOAK=1 also: an image of a stopped guest and of another format, a resize with
+# revert, a rescue, a shelve, a rebuild, images from Ceph for disks that are files, and a wrong key.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 TESTBED=$HERE
@@ -38,7 +38,7 @@ house_last() {
   bash "$TESTBED/glance.sh" down "$CLOUD/glance"
   bash "$TESTBED/ceph.sh" down "$CLOUD/ceph"
   bash "$TESTBED/keystone.sh" down "$CLOUD/keystone"
-  # The hosts' network has Ceph's address, so it goes last.
+  # Ceph listens at an address of the hosts' network, so the hosts are stopped last.
   hosts down >/dev/null 2>&1
   [ $FAILED -gt 0 ] || rm -rf "$CLOUD"
 }

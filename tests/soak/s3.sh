@@ -2,8 +2,8 @@
 # Archives and backups of a log in a real object store: Ceph's gateway for S3 (radosgw) on a Ceph of one OSD. Old events
 # leave the log for a bucket, and every command still reads them there. A move is killed at many moments and repeated. The
 # gateway dies and comes back, and the control plane starts without it. A backup goes to the bucket, in parts too, is
-# verified, and is restored elsewhere. A wrong key, an unknown bucket and a gateway that is away are told with what to
-# change.
+# verified, and is restored elsewhere. With a wrong key, an unknown bucket, or a gateway that does not answer, the error
+# says what to change.
 #
 #   CHRONOVA_BIN   the binary
 set -uo pipefail

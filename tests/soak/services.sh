@@ -39,7 +39,7 @@ SEED=${CHRONOVA_SEED:-$RANDOM} RANDOM=$SEED STANDING='' BUILT='' FRESH='' SHOT='
 # ------------------------------------------------------------------------------------------------------------- requests
 
 wanted() { echo "{\"server\": {\"name\": \"$1\", \"flavorRef\": \"$FLAVOR\", \"imageRef\": \"$2\", \"networks\": [{\"uuid\": \"$INNER\"}]}}"; } # name, image
-# Requests that no fault meets.
+# Sends a request while no fault strikes.
 plain() { ask "$1" "$API$2" "${@:3}" >"$WORK/status"; } # token, path, more...
 act() { plain "$1" "/$STANDING/action" -d "{\"$2\": null}"; } # token, action
 # Sends a request in the background. The status of its answer gets into $WORK/asked, and the answer into $WORK/said.

@@ -1,5 +1,5 @@
 //! A volume service that migrates attached volumes itself, as Cinder does. Every exchange of a server's volume is the end
-//! of such a migration. Afterwards the old volume has the content of the new one, which is gone. The first answer about
+//! of such a migration. Afterwards the new volume is gone, and the old volume has its content. The first answer about
 //! each migration is lost.
 
 use std::collections::BTreeMap;

@@ -16,12 +16,12 @@
 #   * libvirtd and QEMU as Debian has them: QEMU's account libvirt-qemu, its mount namespace, cgroups;
 #   * SSH, for root with a key. root of one host also logs in at the others. `qemu+ssh` is the only way to libvirtd.
 #
-# What it cannot do: there is no SmartNIC, no vDPA device, no mediated device, no device with a driver for live migration,
-# and no apparmor. A network card with SR-IOV needs QEMU 8, which device-host/emulator.sh gets from Debian's backports.
-# Guests run with KVM, because QEMU emulates AMD's SVM, too; a boot takes half a minute on a quiet machine. Without KVM
-# (TESTBED_CPU=max,-svm) it takes many minutes. Times mean nothing, and timeouts of seconds are too short. Run nothing else
-# meanwhile: beside a build all takes four times as long. A host whose kernel dies stays off. That happened once on QEMU 10:
-# its SVM let an interrupt through right after the exit of a guest.
+# A host has no SmartNIC, no vDPA device, no mediated device, no device with a driver for live migration, and no
+# apparmor. A network card with SR-IOV needs QEMU 8, which device-host/emulator.sh gets from Debian's backports. Guests
+# run with KVM, because QEMU emulates AMD's SVM, too; a boot takes half a minute on a quiet machine. Without KVM
+# (TESTBED_CPU=max,-svm) it takes many minutes. Times mean nothing, and timeouts of seconds are too short. Run nothing
+# else meanwhile: beside a build, everything takes four times as long. A host whose kernel dies stays off. That happened
+# once on QEMU 10: its SVM let an interrupt through right after the exit of a guest.
 #
 #   image            builds the disk of the hosts, if what it is made of has changed (device-host/image.sh); `up` does so
 #   up N             starts N hosts (default: 2), and writes $STATE/hosts.env (shell variables d1_SSH: the URI)

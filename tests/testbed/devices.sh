@@ -50,7 +50,7 @@ house_last() { devices_close; }
 
 # ------------------------------------------------------------------------------------------------------------- devices
 
-# The driver that has a device of a host.
+# Prints the driver to which a device of a host is bound.
 driver_of() { shell "$1" "basename \$(readlink /sys/bus/pci/devices/$2/driver) 2>/dev/null"; } # host, address
 driver_is() { [ "$(driver_of "$1" "$2")" = "$3" ]; }
 # The addresses of the devices that a guest has, as its definition names them.

@@ -8,7 +8,7 @@
 #   web COMMAND...                 runs the client as the member
 #   network PATH, port ID NAME..., server ID NAME...   answers of Neutron and of the control plane, and fields of them
 #   session_of SERVICE             prints the file with the session's id of keystone, glance or neutron, for `signal`
-#   keystone_up, glance_up, neutron_up   start a service again that was killed
+#   keystone_up, glance_up, neutron_up   start the service again after a kill
 #   fresh_image NAME               uploads an image that no host has, and prints its id
 #   recovers SERVICE FAULT         brings the fault about, and then starts the service again: `kill` (down for 10 s), `hang`
 #                                  (stopped for longer than PATIENCE, the time limit of calls), `slow` (for 60 s)

@@ -53,7 +53,7 @@ house_last() {
   bash "$TESTBED/cinder.sh" down "$CLOUD/cinder"
   bash "$TESTBED/keystone.sh" down "$CLOUD/keystone"
   server_down
-  # The hosts' network has the server's address, so it goes last.
+  # The server listens at an address of the hosts' network, so the hosts are stopped last.
   hosts down >/dev/null 2>&1
   [ $FAILED -gt 0 ] || rm -rf "$CLOUD"
 }

@@ -562,7 +562,7 @@ async fn notifications_begin_where_they_are_turned_on() {
         [&data["uuid"], &data["instance_uuid"]].contains(&&json!(id))
     };
     assert!(kept.iter().all(mine), "{kept:?}");
-    // A publisher that runs without a transport ends the notifications. They continue only after a new beginning.
+    // A publisher that runs without a transport turns notifications off: the outbox forgets its position.
     let off = NotificationOptions::default();
     NotificationPublisher { transport: None, ..publisher(&api.life, off, &broker) }.run().await;
     let outbox = api.life.context().gateway.look::<NotificationOutboxRoot>(&NotificationOutboxId).await.unwrap();

@@ -52,7 +52,7 @@ depmod -b "$ROOT" "$VERSION"
 printf '#!/bin/sh\nmount -o ro /dev/vdb /seed\nexec /seed/init\n' >"$ROOT/sbin/device-host-init"
 chmod 755 "$ROOT/sbin/device-host-init"
 mkdir -p "$ROOT/seed" "$ROOT/run/sshd"
-# Debian's defaults, but for polkit, which needs the system bus.
+# These are Debian's defaults, except that libvirtd does not ask polkit, because polkit needs the system bus.
 cat >>"$ROOT/etc/libvirt/libvirtd.conf" <<'C'
 auth_unix_ro = "none"
 auth_unix_rw = "none"
