@@ -201,8 +201,8 @@ pub struct RunningService {
 }
 
 impl AdoptionReading {
-    /// The services that may still run. A reading may take minutes, so the age of a report is its age at the moment
-    /// when the database was read. The clock is that of the database.
+    /// The services that may still run. A reading may take minutes, so the age of a report is measured at the moment
+    /// when the database was read, by the database's own clock.
     pub fn running(&self, read: &NovaDatabases) -> Vec<RunningService> {
         let mut running = Vec::new();
         for (database, tables) in self.databases.iter().zip(read.all()) {

@@ -28,7 +28,7 @@ use super::super::{CommandFailure, Exit};
 
 /// The number of streams whose states are kept at the same time, so that their snapshots share transactions.
 const AT_ONCE: usize = 32;
-/// The same while the events are read from the archive, so that half of the log's readers stay free for others.
+/// The number while the events are read from the archive, so that half of the log's readers stay free for others.
 const AT_ONCE_FROM_ARCHIVE: usize = 2;
 
 /// A stream, and whether its present snapshot is proved.

@@ -17,7 +17,7 @@
 //! if the collector is slow or away, spans are lost.
 //!
 //! The crates of OpenTelemetry are not used. The exporter needs one small, stable message of the protocol
-//! (`ExportTraceServiceRequest`), and they would bring another version of tonic and prost.
+//! (`ExportTraceServiceRequest`), and those crates would bring another version of tonic and prost.
 
 mod layer;
 mod otlp;

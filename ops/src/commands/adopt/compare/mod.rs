@@ -111,7 +111,7 @@ struct NovaComparison {
     found: AnswerDifferences,
     /// The number of answers that were compared.
     compared: usize,
-    /// The requests that Nova does not answer, with its statuses.
+    /// The requests that Nova answers with a status of [`NOT_OFFERED`]. They are not compared.
     unanswered: Vec<String>,
     /// The requests that Nova refuses to this account.
     refused: BTreeSet<String>,
@@ -186,7 +186,7 @@ struct ComparisonResult {
 }
 
 impl ComparisonResult {
-    /// The differences with the reasons of the list, and those without one.
+    /// The differences that the list explains, with the reasons, and the differences that it does not explain.
     fn sorted(&self) -> (Vec<(String, String)>, Vec<String>) {
         let known = known_differences();
         let (mut explained, mut unexplained) = (Vec::new(), Vec::new());

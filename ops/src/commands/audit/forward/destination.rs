@@ -70,7 +70,7 @@ impl Destination {
         Ok(Self { receiver, personal: args.personal })
     }
 
-    /// Sends the batch once. The outer error is one of the log.
+    /// Sends the batch once. The outer error means that an event of the log cannot be decoded.
     pub(super) fn send(&mut self, batch: &[Arc<Recorded>]) -> Result<Result<(), Undelivered>, CommandFailure> {
         let personal = self.personal;
         match &mut self.receiver {
