@@ -1,9 +1,9 @@
 #!/bin/bash
 # Networks of the embedded network service that span hosts: with `[network] backend = ovn`, Chronova writes OVN's
 # northbound database itself. Guests on two real hosts reach each other, get their addresses by OVN's DHCP, and obey
-# their security groups. A floating address leads to one of them, also after a live migration. Somebody
-# else's changes of the database are mended, and a database that was away gets what changed meanwhile.
-# With CHRONOVA_SOAK=1 also: more migrations, an aborted one, and interfaces of a running guest.
+# their security groups. A floating address leads to one of them, also after a live migration. Chronova repairs changes
+# of the database by others. If the database does not answer for a while, it gets the missed changes afterwards. With
+# CHRONOVA_SOAK=1 also: more migrations, an aborted one, and interfaces of a running guest.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed

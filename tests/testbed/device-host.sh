@@ -7,7 +7,7 @@
 #   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor and 1.5 GiB each,
 #     of which 240 MiB are huge pages;
 #   * an NVMe controller with SR-IOV at node 1: four virtual functions, each in an IOMMU group of its own, online, and with
-#     the host's driver. All functions see one namespace, of which the file is $STATE/di/functions.img;
+#     the host's driver. All functions see one namespace, whose data is $STATE/di/functions.img;
 #   * with TESTBED_CARD=1, a network card with SR-IOV at node 1 (igb): four virtual functions with the host's driver. The
 #     cards of both hosts are on one wire;
 #   * an NVMe controller without SR-IOV at node 0, with the namespace $STATE/di/plain.img;
@@ -173,7 +173,7 @@ up() {
     echo "[127.0.0.1]:$(cat "$STATE/$h/port") $(cut -d ' ' -f 1-2 "$STATE/$h/host_key.pub")" >>"$STATE/known_hosts"
     printf '%s\n' "Host $h" '  HostName 127.0.0.1' "  Port $(cat "$STATE/$h/port")" >>"$STATE/ssh_config"
   done
-  # libvirt's URI has no place for the file of the known hosts, so its ssh is this one.
+  # A URI of libvirt cannot name the file of known hosts. So the hosts' URIs name this program as ssh.
   printf '%s\n' 'Host *' '  User root' "  IdentityFile $STATE/key" '  IdentitiesOnly yes' "  UserKnownHostsFile $STATE/known_hosts" \
     '  StrictHostKeyChecking yes' '  BatchMode yes' '  ConnectTimeout 60' >>"$STATE/ssh_config"
   printf '#!/bin/sh\nexec ssh -F %s "$@"\n' "$STATE/ssh_config" >"$STATE/ssh"

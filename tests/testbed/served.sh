@@ -11,7 +11,7 @@
 #
 #   moves_live                the first guest migrates live from h1 to h2 with the volume
 #   moves_in_cinder           Cinder moves the volume in use on h1 to its other back end
-#   writes_and_leaves         it writes on h2, and the volume is detached
+#   writes_and_leaves         the first guest writes on the volume on h2, and the volume is detached
 #   other_guest_reads         the second guest gets the volume and reads the word
 #   spoilt NAME               makes another volume, whose id is SPOILT afterwards
 #   refused NAME WORDS        the second guest does not get that volume, and the action's reason is like WORDS

@@ -2,8 +2,8 @@
 # image.sh DIRECTORY   builds what a host of device-host.sh boots: the disk `root.img`, `vmlinuz` and `initrd`
 #
 # A Debian 12 with libvirt, QEMU, an SSH server and Debian's ordinary kernel, from the packages of debootstrap's mirror.
-# `init` of this folder becomes its first program; there is no systemd. Only the builds of the kernel's modules that no such
-# host needs are left out. Takes about 3 minutes, and leaves about 1.5 GB.
+# `init` of this folder becomes its first program; there is no systemd. Left out are only kernel modules that no such
+# host needs, documentation and translations. Takes about 3 minutes, and leaves about 1.5 GB.
 set -euo pipefail
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin
 OUT=$1
