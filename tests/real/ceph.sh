@@ -1,10 +1,10 @@
 #!/bin/bash
 # A cloud whose disks, volumes and images are in one real Ceph, with real Keystone, Glance and Cinder and two hosts. A
 # guest's root disk is a clone of Glance's image: nothing is downloaded. The guest has a volume of Cinder, which another
-# guest reads, and which grows while it is in use. Images are made of the running guest. The guest migrates live, and is
-# evacuated after a power failure of its host: the disk and the volume keep what was written on them, and the old
-# attachment is ended. With CHRONOVA_SOAK=1 also: an image of a stopped guest and of another format, a resize with
-# revert, a rescue, a shelve, a rebuild, images from Ceph for disks that are files, and a wrong key.
+# guest reads, and which grows while it is in use. With CHRONOVA_SOAK=1 also: images are made of the running guest, of a
+# stopped guest, and in another format. The guest migrates live, and is evacuated after a power failure of its host: the
+# disk and the volume keep what was written on them, and the old attachment is ended. Then follow a resize with revert,
+# a rescue, a shelve, a rebuild, images from Ceph for disks that are files, and a wrong key.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 TESTBED=$HERE

@@ -64,7 +64,8 @@ impl LoadedCloud {
     /// Sets the hosts for the next start.
     pub(crate) fn configure(&self, fleet: &str) -> Result<()> {
         let unlimited: String = ["instances", "cores", "ram"].map(|name| format!("{name} = -1\n")).concat();
-        // Tokens are valid for longer than the longest run. All other options have their defaults.
+        // The quotas are unlimited, and tokens are valid for longer than the longest run. All other options have their
+        // defaults.
         let config = format!("[chronova]\nhypervisors = {fleet}\n[quota]\n{unlimited}[token]\nexpiration = 864000\n");
         std::fs::write(self.folder.path().join("chronova.conf"), config).context("the configuration cannot be written")
     }
