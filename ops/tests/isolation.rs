@@ -163,9 +163,9 @@ struct Tally {
     unauthorized: u64,
     /// Attacks in which the two answers about unknown resources differed, so the comparison says nothing.
     unsteady: u64,
-    /// How often the test compared everything that the victim sees.
+    /// How many times the test compared everything that the victim sees.
     views: u64,
-    /// How often the attacker had to create its own resources again.
+    /// How many times the attacker had to create its own resources again.
     rebuilt: u64,
 }
 

@@ -104,7 +104,8 @@ impl LogVerdict {
     }
 }
 
-/// Verifies the log, and reports its damage. If the log is whole and the arguments allow it, compares the read models.
+/// Verifies the log, and reports its damage. If the log is whole and the arguments allow it, also compares the read
+/// models and the index.
 pub async fn run(args: &VerifyArgs, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let options = options(args)?;
     let progress = options.progress.clone();

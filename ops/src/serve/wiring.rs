@@ -300,7 +300,8 @@ fn host_gate(event_log: &EventLog) -> HostGate {
 
 /// The parts of the APIs that depend on the member's role.
 struct ServingParts {
-    /// `None` on a member that follows, which may not append.
+    /// `None` if requests are not recorded: on a member that follows, which may not append, or if the configuration
+    /// turns the records off.
     access: Option<Arc<AccessLog>>,
     operations: Arc<Operations>,
     reconcilers: Vec<Arc<ReconcilerTally>>,

@@ -26,7 +26,7 @@ use super::super::stats::{Latencies, median};
 
 /// How many servers exist at the same time.
 const FLEET: usize = 10_000;
-/// How often each server is stopped and started.
+/// How many times each server is stopped and started.
 const CYCLES: u32 = 2;
 /// How many events the read models fold at once.
 const BATCH: usize = 4_096;

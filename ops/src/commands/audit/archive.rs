@@ -1,9 +1,9 @@
 //! `chronova audit archive`: old events in compressed files that can be verified and listed without the log.
 //!
-//! [`chronova_events::archive`] describes the files. A manifest may be signed. This command only copies: an archive can
-//! be verified by itself. `chronova log prune` ([`super::super::retention`]) also removes the archived events from the
-//! log's file. Personal fields are sealed in the archive under the same keys as in the log, so an erasure reaches the
-//! archive, too.
+//! [`chronova_events::archive`] describes the files. A manifest may be signed. This command only copies events. The
+//! copy can be verified without the log. `chronova log prune` ([`super::super::retention`]) also removes the archived
+//! events from the log's file. Personal fields are sealed in the archive under the same keys as in the log, so an
+//! erasure reaches the archive, too.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -173,7 +173,7 @@ pub(super) fn run(
     }
 }
 
-/// The one cell that has servers, as Nova's messages name a cell.
+/// The cell with hosts, in the form that a cell has in Nova's messages.
 pub(super) fn identity() -> String {
     format!("{CELL1}({CELL1_NAME})")
 }
@@ -416,7 +416,7 @@ fn list_hosts(cell: Option<&str>, cloud: &RunningCloud<'_>, out: &mut dyn Write)
 
 /// The order of the checks is Nova's. Deployment tools give the addresses in every run. So the sub-command accepts an
 /// address, and says that it does not keep it. As in Nova, it refuses the address that the other cell has. Both cells
-/// have the same addresses here, so that is the present address of either cell.
+/// have the same addresses here. So the sub-command refuses the present address of the cell, too.
 fn update_cell(
     args: &ChangedCellArgs,
     cloud: &RunningCloud<'_>,

@@ -17,7 +17,7 @@ use super::super::audit::archive::first_at;
 /// The number of streams in one search.
 const STREAMS: usize = 200;
 
-/// The events that leave the file. One reason suffices.
+/// Which events leave the file. An event leaves if `before` or `keep_bytes` names it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RetentionPolicy {
     /// Events that were recorded before this time.

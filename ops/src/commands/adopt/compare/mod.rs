@@ -140,7 +140,7 @@ impl NovaComparison {
         Ok(Some(theirs))
     }
 
-    /// The answers of both sides. If one side gives none, notes this and returns `None`.
+    /// The answers of both sides; `None` unless both have the status 200. Notes a refusal, and statuses that differ.
     async fn both(&mut self, request: &ComparedRequest) -> Result<Option<(Value, Value)>, CommandFailure> {
         let ComparedRequest { service, name, path, version } = request;
         let (their_status, theirs) = self.nova.get(*service, path, version)?;

@@ -98,7 +98,7 @@ pub trait TreeParts {
     }
 }
 
-/// The largest power of two below `n`, which is at least 2.
+/// The largest power of two below `n`. `n` is at least 2.
 fn split(n: u64) -> u64 {
     1 << (n - 1).ilog2()
 }

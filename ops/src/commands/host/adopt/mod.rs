@@ -4,8 +4,8 @@
 //! It records each guest as a server, with its host, its allocations, its disks and its interfaces. The operator tells
 //! the rest in a file. Nothing on the hosts changes, because the command only reads there.
 //!
-//! Like `chronova adopt`, the command is complete or does nothing: one obstacle stops it, unless the operator leaves the
-//! guest out. Without `--write` it only reports. A repetition skips the guests that the log knows.
+//! As with `chronova adopt`, one obstacle stops the whole adoption, unless the operator leaves the guest out. Without
+//! `--write` it only reports. A repetition skips the guests that the log knows.
 
 mod devices;
 mod facts;
