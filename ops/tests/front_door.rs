@@ -112,7 +112,7 @@ fn with_an_authority_for_clients_only_its_certificates_are_accepted() {
     cloud.stop();
 }
 
-/// As Nova's `self.pem`, one file has the certificate and the key.
+/// As in Nova's `self.pem`, one file has the certificate and the key.
 #[test]
 fn the_listener_of_consoles_has_its_own_certificate() {
     let mut cloud = Cloud::new("sim://1");

@@ -12,8 +12,8 @@
 //!    sees as the owner of the shared network.
 //!
 //! The requests come from the route tables, so a new route is tested without a change here. `CHRONOVA_SEED` seeds the
-//! random choices. `CHRONOVA_PROBES` sets the number of attacks, each of at least three requests; `CHRONOVA_SOAK`
-//! raises it.
+//! random choices. `CHRONOVA_PROBES` sets the number of attacks. Each attack has three requests. `CHRONOVA_SOAK` raises
+//! the default number.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 

@@ -187,7 +187,8 @@ fn there_is_one_cell_and_novas_cell0() {
     assert!(said.contains("start it with `chronova serve`"), "{said}");
 }
 
-/// The order of Nova's installation guide. Before the first start, the one cell is as good as new.
+/// The sub-commands come in the order of Nova's installation guide. Before the first start, `create_cell` succeeds for
+/// the one cell.
 #[test]
 fn a_new_deployment_is_set_up_in_novas_order() {
     let mut site = ManagedCloud::stopped();
@@ -202,7 +203,7 @@ fn a_new_deployment_is_set_up_in_novas_order() {
         assert!(cells.contains(&format!("| {name} | {id} |")), "{cells}");
     }
     assert_eq!(cells.matches(" none:/// ").count(), 2, "{cells}");
-    // A second cell, or one that takes no servers, is never created.
+    // Chronova creates neither a second cell nor a disabled cell.
     site.manage("cell_v2 create_cell --name north", 2);
     site.manage("cell_v2 create_cell --name cell1 --disabled", 2);
     assert_eq!(site.manage("cell_v2 create_cell", 0), "", "only --verbose prints the id");

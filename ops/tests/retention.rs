@@ -76,7 +76,7 @@ fn archived_events_are_read_by_every_command_and_by_the_api() {
     assert!(done(&cloud, &["audit", "verify-archive"]).starts_with("valid: "));
     assert!(done(&cloud, &["rebuild"]).starts_with("equal: "));
     assert!(done(&cloud, &PRUNE).contains("nothing to move"));
-    // The next start folds the archive, because its checkpoints are lost.
+    // The next start folds the archive, because the checkpoints are lost.
     std::fs::remove_dir_all(cloud.data().join("views")).unwrap();
     cloud.start();
     let as_of = format!("{LIST}&as_of={position}");
@@ -286,7 +286,7 @@ fn verify_names_the_place_of_a_flipped_byte_in_the_archive() {
     let place = told.split("position ").nth(1).and_then(|rest| rest.split([' ', ':']).next()).unwrap();
     assert!((1..=end).contains(&place.parse().unwrap()), "{told}");
     std::fs::write(&file, whole).unwrap();
-    // The archive may be moved, if the log is told.
+    // The archive may be moved, if `log prune --archives` then notes the new place in the log.
     let listing = done(&cloud, &["audit"]);
     let elsewhere = cloud.folder.path().join("elsewhere");
     std::fs::rename(cloud.data().join("archive"), &elsewhere).unwrap();

@@ -51,7 +51,7 @@ fn backups_in_an_object_store_are_listed_verified_pruned_and_restored() {
     cloud.stop();
     let mut again = restored(&place, &[]);
     run(&mut again, |client| assert!(servers(client).iter().any(|(id, _)| *id == first)));
-    // Nothing of a backup is left beside the log but the folder for drafts.
+    // Beside the log, the commands leave only the folder for drafts, with the lock.
     let drafts = std::fs::read_dir(cloud.data().join("backups.s3")).unwrap();
     let names: Vec<String> = drafts.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(names, ["lock"]);
