@@ -206,8 +206,7 @@ async fn each_change_is_notified_in_both_forms_and_in_order() {
     api.life.stop().await;
 }
 
-/// Each decision of the scheduler has a notification at its start and one at its end. If no host is found, there is no
-/// notification at the end.
+/// The scheduler notifies the start of each decision. It notifies the end only if the decision found a host.
 #[actix_rt::test]
 async fn the_scheduler_notifies_the_beginning_and_the_end_of_each_decision() {
     let api = Api::start_of(World::new(2), "", None).await;

@@ -1,5 +1,5 @@
 //! Every row of docs/requirements has a unique id and a valid status. The tests that a status names exist, and ran.
-//! If only a long run has a test or check, its last result in `tests/soak.txt` counts.
+//! If only a long run has a test or check, the result of the last long run in `tests/soak.txt` counts.
 //!
 //! `CHRONOVA_RAN` is the folder in which `ops/test.sh` gathers what ran. Without it only the texts are compared.
 

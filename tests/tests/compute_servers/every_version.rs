@@ -1,4 +1,5 @@
-//! Walks through all microversions: each of them answers, and a document changes only at the versions that say so.
+//! Walks through all microversions: each of them answers, and a document changes only at the versions in the tables
+//! below.
 //!
 //! Source: the history of the Compute API.
 
