@@ -1,10 +1,10 @@
 #!/bin/bash
 # The switch from a real Nova to Chronova: a Nova Zed with the real libvirt driver, Keystone, Glance, Neutron and Cinder
-# (volumes in Ceph) runs servers in each state on two hosts. `chronova adopt` compares the answers of the running Nova,
-# and takes the servers over when Nova's services have ended. Chronova continues with the same hosts at the same address.
-# The guests count on their consoles, and no number may be missing. Then Chronova reboots, migrates, resizes and deletes
-# servers whose disk Nova made from an image, and a server with volumes. Only a long run (CHRONOVA_SOAK=1) has time for
-# this.
+# (volumes in Ceph) runs servers in several states on two hosts. `chronova adopt` compares the answers of the running
+# Nova, and takes the servers over when Nova's services have ended. Chronova continues with the same hosts at the same
+# address. The guests count on their consoles, and no number may be missing. Then Chronova reboots, migrates, resizes
+# and deletes servers whose disk Nova made from an image, and a server with volumes. Only a long run (CHRONOVA_SOAK=1)
+# has time for this.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
@@ -188,7 +188,7 @@ adopt_it() {
     'allow_resize_to_same_host = false' '[chronova]' "rbd_keyring = $CLOUD/ceph/ceph.client.cinder.keyring" >>"$CONF"
 }
 
-# ------------------------------------------------------------------------- the guests' consoles, which no API is asked for
+# -------------------------------------------------------------------------- the guests' consoles, from the hosts' files
 
 # Prints Nova's file first, and then Chronova's two files on the host to which the guest has moved. The file `.0` is the
 # older one.
@@ -311,7 +311,7 @@ goes_live() { # uuid, what
   same "$2: libvirt runs it on one host" "$(runs "$1")" 1
 }
 goes_live "$ROOMY" "a server with volumes and two ports"
-# The destination gets the image from Glance, which has the MD5 that Nova recorded.
+# The destination gets the image from Glance. Glance shows the MD5 that Nova recorded.
 goes_live "$PAUSED" "a server with a disk of Nova's"
 within 30 "the books of Placement equal the domains of libvirt after the migrations" balanced
 

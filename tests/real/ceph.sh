@@ -123,7 +123,8 @@ same "the first guest reads the word from another host" "$(read_on h1 "$FIRST" "
 expect "the volume is extended while the guest has it" asked --os-volume-api-version 3.42 volume set --size 2 data
 within 60 "the running guest sees the volume's new size" eval '[ "$(at h1 "$FIRST" cat /sys/block/$DISK/size)" = 4194304 ]'
 long_run || { expect "the servers with disks in Ceph are deleted" asked server delete --wait "$ONE" "$TWO"; verdict; }
-# From 3.66 on, Cinder needs no force. The client of this release does not send one either.
+# From microversion 3.66 on, Cinder makes a snapshot of a volume in use without the option `force`. The client of this
+# release does not send that option, either.
 snapshot_data() {
   curl -sf -m 60 -o "$WORK/did" -H "X-Auth-Token: $(token admin admin)" -H 'OpenStack-API-Version: volume 3.66' \
     -H 'Content-Type: application/json' "$CINDER/v3/$ADMIN_PROJECT/snapshots" \

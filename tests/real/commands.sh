@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the compute commands of the client, each at least once, on a simulated fleet.
+# Runs the compute commands of the client on a simulated fleet.
 #
 # The list of commands comes from the client. A command that is neither run nor excused with a reason fails the script.
 set -uo pipefail

@@ -45,7 +45,7 @@ taps() { neutron in "$1" ovs-vsctl --bare --columns=name find Interface type='""
 TABLES="Logical_Switch Logical_Switch_Port Logical_Router Logical_Router_Port Logical_Router_Static_Route NAT Gateway_Chassis DHCP_Options Port_Group ACL"
 rows() { for table in $TABLES; do nb --columns=external_ids list "$table" | grep -oE 'chronova:row"?="?[^",}]*' | sed "s|.*=\"\\?|$table |"; done; }
 no_rows() { nb list NB_Global >/dev/null && [ -z "$(rows)" ]; }
-# No pipe: grep ends at the first match, and then the listing fails.
+# Does not use a pipe, because `grep -q` ends at the first match, and then the listing fails.
 has_row() { grep -qx "$1" <<<"$(rows)"; } # table and key
 no_row() { nb list NB_Global >/dev/null && ! has_row "$1"; }
 

@@ -82,7 +82,8 @@ more_interfaces() {
   curl -s -m 60 -H "X-Auth-Token: $ADMIN" "$API/$STANDING/os-interface" \
     | python3 -c 'import json, sys; print(*[row["port_id"] for row in json.load(sys.stdin)["interfaceAttachments"]][1:])'
 }
-# Prints the differences between Chronova's servers and the services, and the servers and images of no operation.
+# Prints the differences between Chronova's servers and the services. Also prints the servers and images that belong to
+# no operation.
 strays() {
   TOKEN=$ADMIN python3 "$TESTBED/leaks.py" "$URL/compute" "$URL/placement" "$NEUTRON" "$GLANCE" 2>&1
   curl -s -m 60 -H "X-Auth-Token: $ADMIN" "$API?all_tenants=1" \

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Ports of real guests are virtual functions of real network cards: each of the two hosts of device-host.sh has a card with
-# SR-IOV (igb), and both cards are on one wire. Ports of the kinds direct and macvtap are given to servers at their
-# creation and later, and are taken from them. Their servers are suspended, and move cold and live.
+# Ports of real guests are virtual functions of network cards. Each of the two hosts of device-host.sh has an emulated
+# card with SR-IOV (igb), and both cards are on one wire. Ports of the kinds direct and macvtap are given to servers at
+# their creation and later, and are taken from them. Their servers are suspended, and move cold and live.
 #
 # No packets go over the functions: the driver of a function (igbvf) waits only a millisecond for the host's driver to answer
 # its reset. Emulated hosts are slower, so the guest's card has a random MAC address and no link. The script reads the MAC

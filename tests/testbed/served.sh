@@ -1,7 +1,7 @@
 # A cloud with two hosts, a real Keystone, and a real Cinder whose volumes are files that a server on this machine gives
 # to the hosts; sourced by tests/soak/iscsi.sh and nfs.sh. The script sets SERVED_BY (a class of served_volumes.py) and
-# defines `server_up`, which starts the server and exports SERVED_FOLDER and SERVED_ADDRESS, and `server_down`. With
-# SERVED_SECOND, Cinder has a second back end of this name; both keep their files in the same folder.
+# defines `server_up` and `server_down`. `server_up` starts the server, and exports SERVED_FOLDER and SERVED_ADDRESS.
+# With SERVED_SECOND, Cinder has a second back end of this name; both back ends keep their files in the same folder.
 #
 #   served_open NAME ID NET   starts all of it, boots two guests on h1 (ONE) and h2 (TWO), and makes the volume `data`
 #   attach SERVER UUID HOST   attaches the volume and waits until the guest sees it as vdb
