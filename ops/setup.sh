@@ -201,7 +201,7 @@ wait_for() {
   done
 }
 
-# Without udev /dev/kvm does not get the group of QEMU. Then libvirt does not trust its cached QEMU capabilities and
+# Without udev, /dev/kvm does not get the group of QEMU. Then libvirt does not trust its cached QEMU capabilities and
 # probes them again (10 to 15 seconds) whenever it defines a guest.
 kvm_permit() {
   [ -c /dev/kvm ] && [ ! -d /run/udev/data ] && getent group kvm >/dev/null || return 0

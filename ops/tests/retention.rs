@@ -76,7 +76,7 @@ fn archived_events_are_read_by_every_command_and_by_the_api() {
     assert!(done(&cloud, &["audit", "verify-archive"]).starts_with("valid: "));
     assert!(done(&cloud, &["rebuild"]).starts_with("equal: "));
     assert!(done(&cloud, &PRUNE).contains("nothing to move"));
-    // The next start folds the archive, because its checkpoints are lost.
+    // The next start folds the archive, because the checkpoints are lost.
     std::fs::remove_dir_all(cloud.data().join("views")).unwrap();
     cloud.start();
     let as_of = format!("{LIST}&as_of={position}");
@@ -236,7 +236,7 @@ fn a_legal_hold_keeps_events_in_the_file_and_refuses_their_erasure() {
     assert!(answer.contains(&of_server), "{answer}");
     cloud.stop();
     remove(&cloud, &of_server);
-    // The requests of a project and of a user began before the floor, and go on after it.
+    // The project and the user have events on both sides of the first position in the file, so their holds stop a move.
     for of in ["project", "user"] {
         let held = hold(&cloud, &[&format!("--{of}"), "admin"]);
         let told = done(&cloud, &PRUNE);
@@ -244,7 +244,7 @@ fn a_legal_hold_keeps_events_in_the_file_and_refuses_their_erasure() {
         refused(&cloud, &format!("{of} admin"));
         remove(&cloud, &held);
     }
-    // A range holds the personal data that it has.
+    // A hold on a range of positions also keeps the personal data in these events.
     let last = *listed.last().unwrap();
     let range = hold(&cloud, &["--positions", &format!("{}-{last}", listed[0])]);
     refused(&cloud, &format!("positions {} to {last}", listed[0]));
@@ -286,7 +286,7 @@ fn verify_names_the_place_of_a_flipped_byte_in_the_archive() {
     let place = told.split("position ").nth(1).and_then(|rest| rest.split([' ', ':']).next()).unwrap();
     assert!((1..=end).contains(&place.parse().unwrap()), "{told}");
     std::fs::write(&file, whole).unwrap();
-    // The archive may be moved, if the log is told.
+    // The archive may be moved, if `log prune --archives` then notes the new place in the log.
     let listing = done(&cloud, &["audit"]);
     let elsewhere = cloud.folder.path().join("elsewhere");
     std::fs::rename(cloud.data().join("archive"), &elsewhere).unwrap();

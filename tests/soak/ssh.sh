@@ -1,8 +1,9 @@
 #!/bin/bash
 # Chronova reaches two hosts by SSH (`qemu+ssh`), and guests migrate live between them by SSH. Each host of device-host.sh is
-# a virtual machine with a kernel of its own, so its firewall and its SSH are real. A migration to a host with a wrong key
-# fails with the words of SSH; one through a firewall that lets only SSH and the ports of QEMU through succeeds; one through
-# a closed firewall fails. The guests run with KVM and have a CPU like the host's. Then a host loses its emulator.
+# a virtual machine with a kernel of its own, so its firewall and its SSH are real. A migration to a host with a wrong
+# key fails, and the error has the words of SSH. A migration succeeds if a firewall lets only SSH and the ports of QEMU
+# through. It fails if the firewall also blocks the ports of QEMU. The guests run with KVM and have a CPU like the
+# host's. Then a host loses its emulator.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/devices.sh"
 HOUSE_CONF=$(printf '%s\n' '[libvirt]' 'live_migration_scheme = ssh' 'live_migration_inbound_addr = %s-moves')

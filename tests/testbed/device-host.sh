@@ -7,7 +7,7 @@
 #   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor and 1.5 GiB each,
 #     of which 240 MiB are huge pages;
 #   * an NVMe controller with SR-IOV at node 1: four virtual functions, each in an IOMMU group of its own, online, and with
-#     the host's driver. All functions see one namespace, of which the file is $STATE/di/functions.img;
+#     the host's driver. All functions see one namespace, whose data is $STATE/di/functions.img;
 #   * with TESTBED_CARD=1, a network card with SR-IOV at node 1 (igb): four virtual functions with the host's driver. The
 #     cards of both hosts are on one wire;
 #   * an NVMe controller without SR-IOV at node 0, with the namespace $STATE/di/plain.img;
@@ -16,12 +16,12 @@
 #   * libvirtd and QEMU as Debian has them: QEMU's account libvirt-qemu, its mount namespace, cgroups;
 #   * SSH, for root with a key. root of one host also logs in at the others. `qemu+ssh` is the only way to libvirtd.
 #
-# What it cannot do: there is no SmartNIC, no vDPA device, no mediated device, no device with a driver for live migration,
-# and no apparmor. A network card with SR-IOV needs QEMU 8, which device-host/emulator.sh gets from Debian's backports.
-# Guests run with KVM, because QEMU emulates AMD's SVM, too; a boot takes half a minute on a quiet machine. Without KVM
-# (TESTBED_CPU=max,-svm) it takes many minutes. Times mean nothing, and timeouts of seconds are too short. Run nothing else
-# meanwhile: beside a build all takes four times as long. A host whose kernel dies stays off. That happened once on QEMU 10:
-# its SVM let an interrupt through right after the exit of a guest.
+# A host has no SmartNIC, no vDPA device, no mediated device, no device with a driver for live migration, and no
+# apparmor. A network card with SR-IOV needs QEMU 8, which device-host/emulator.sh gets from Debian's backports. Guests
+# run with KVM, because QEMU emulates AMD's SVM, too; a boot takes half a minute on a quiet machine. Without KVM
+# (TESTBED_CPU=max,-svm) it takes many minutes. Times mean nothing, and timeouts of seconds are too short. Run nothing
+# else meanwhile: beside a build, everything takes four times as long. A host whose kernel dies stays off. That happened
+# once on QEMU 10: its SVM let an interrupt through right after the exit of a guest.
 #
 #   image            builds the disk of the hosts, if what it is made of has changed (device-host/image.sh); `up` does so
 #   up N             starts N hosts (default: 2), and writes $STATE/hosts.env (shell variables d1_SSH: the URI)
@@ -173,7 +173,7 @@ up() {
     echo "[127.0.0.1]:$(cat "$STATE/$h/port") $(cut -d ' ' -f 1-2 "$STATE/$h/host_key.pub")" >>"$STATE/known_hosts"
     printf '%s\n' "Host $h" '  HostName 127.0.0.1' "  Port $(cat "$STATE/$h/port")" >>"$STATE/ssh_config"
   done
-  # libvirt's URI has no place for the file of the known hosts, so its ssh is this one.
+  # A URI of libvirt cannot name the file of known hosts. So the hosts' URIs name this program as ssh.
   printf '%s\n' 'Host *' '  User root' "  IdentityFile $STATE/key" '  IdentitiesOnly yes' "  UserKnownHostsFile $STATE/known_hosts" \
     '  StrictHostKeyChecking yes' '  BatchMode yes' '  ConnectTimeout 60' >>"$STATE/ssh_config"
   printf '#!/bin/sh\nexec ssh -F %s "$@"\n' "$STATE/ssh_config" >"$STATE/ssh"

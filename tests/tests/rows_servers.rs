@@ -449,7 +449,8 @@ async fn a_soft_reboot_needs_a_running_guest_and_a_hard_one_does_not() {
     api.stop().await;
 }
 
-/// The record of the server decides. A start and a soft reboot keep the definition that the host has.
+/// A hard reboot makes the definition from the record of the server. After a rename, a soft reboot and a start keep the
+/// definition that the host has.
 #[actix_rt::test]
 async fn a_hard_reboot_makes_the_definition_again() {
     let api = Api::start().await;

@@ -180,7 +180,7 @@ fn expected(act: &Act, state: &Situation, id: &str, host: &str) -> (u16, String)
     };
     // Nova runs `check_instance_host` before it checks the state.
     let needs_host = ["start", "stop", "trigger_crash_dump", "get_diagnostics"].contains(&act.name);
-    // The server has no host until its guest is being created there.
+    // A server that is being unshelved has no host until its guest is being created on one.
     if needs_host && state.vm_state == "shelved_offloaded" {
         return (409, format!("Instance {id} is not ready"));
     }

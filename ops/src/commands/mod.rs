@@ -3,10 +3,11 @@
 //! `nova-policy` read the policy files. `adopt`, `backup restore` and `log copy` write a new log. `audit erase` appends
 //! to an existing log, `host adopt --write` adds servers to it, and `host claim` may begin a generation in it.
 //!
-//! Most commands open the log for reading only, so they work beside a running server. `audit erase`, `export nova`,
-//! `log prune` and `rebuild --replace` lock the log, so no server may run. Exit codes for scripts: 0 yes, 1 no (not
-//! found, not equal), 2 the command failed. Commands that replace Nova's tools have Nova's codes. Each command writes to
-//! a writer that its caller gives it, so that golden files can check its output.
+//! Most commands open the log for reading only, so they work while a server runs. These lock the log, so no server may
+//! run: `audit erase`, `adopt --undo`, `export nova`, `host adopt --write`, `log prune` and `rebuild --replace`. `host
+//! adopt` and `host claim` also lock it for simulated hosts. Exit codes for scripts: 0 yes, 1 no (not found, not
+//! equal), 2 the command failed. Commands that replace Nova's tools have Nova's codes. Each command writes to a writer
+//! that its caller gives it, so that golden files can check its output.
 
 pub mod adopt;
 pub mod audit;

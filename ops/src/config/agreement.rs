@@ -407,8 +407,9 @@ fn overcommits_memory(config: &Config) -> bool {
     (ratio.unwrap_or(initial) - 1.0).abs() > f64::EPSILON
 }
 
-/// Guests cannot overcommit file-backed memory, so Nova demands an allocation ratio of 1.0. The host's own programs use no
-/// memory of these files, so memory that is reserved for the host is lost. As in Nova, some must be left.
+/// Guests cannot overcommit file-backed memory, so Nova demands an allocation ratio of 1.0. The host's own programs use
+/// no memory of these files, so memory that is reserved for the host is lost. As in Nova, the reserved memory must be
+/// less than the files.
 fn memory_in_files(config: &Config) -> Vec<Clash> {
     const AT: (&str, &str) = ("libvirt", "file_backed_memory");
     if config.libvirt.file_backed_memory == 0 {

@@ -21,8 +21,8 @@ use crate::commands::retention::states;
 use crate::commands::{CommandFailure, DataDir, s3_access};
 use crate::config::Config;
 
-/// The first move comes this long after the start, when the start's own work is done. Lost snapshots are looked for as
-/// often.
+/// The first move comes this long after the start, when the start's own work is done. This is also the interval between
+/// two searches for lost snapshots.
 const FIRST: Duration = Duration::from_mins(10);
 /// Fewer events than this wait for the next move, so that the archive has no tiny segments.
 const LEAST: u64 = 10_000;
@@ -124,8 +124,8 @@ async fn keep(rules: Option<RetentionRules>, log: Arc<SqliteStore>) {
     }
 }
 
-/// Writes the snapshots of streams again that an erasure or another version of the program has made unusable. `seen`:
-/// the key of the snapshots at the last look.
+/// If an erasure or another version of the program has made snapshots of streams unusable, writes them again. `seen` is
+/// the key of the snapshots at the last call.
 async fn renew_states(log: &Arc<SqliteStore>, seen: &mut Option<KeySlot>) {
     let (handle, file, mut key) = (tokio::runtime::Handle::current(), Arc::clone(log), *seen);
     let renew = move || handle.block_on(states::renew_since(&file, &mut key)).map(|renewed| (renewed, key));

@@ -51,7 +51,7 @@ fn backups_in_an_object_store_are_listed_verified_pruned_and_restored() {
     cloud.stop();
     let mut again = restored(&place, &[]);
     run(&mut again, |client| assert!(servers(client).iter().any(|(id, _)| *id == first)));
-    // Nothing of a backup is left beside the log but the folder for drafts.
+    // Beside the log, the commands leave only the folder for drafts, with the lock.
     let drafts = std::fs::read_dir(cloud.data().join("backups.s3")).unwrap();
     let names: Vec<String> = drafts.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(names, ["lock"]);
@@ -79,7 +79,7 @@ fn a_log_with_its_archive_in_an_object_store_answers_every_command() {
     );
     assert!(done(cloud.command(&["audit", "verify-archive", &place])).starts_with("valid: "));
     assert!(!done(cloud.command(&["audit", "--archive", &place, "--server", &id])).is_empty());
-    // Anchors are objects of their own, and the next one continues the last one.
+    // Each anchor is an object. A second command finds that the last anchor is still up to date.
     let anchors = server.address("anchors", cloud.folder.path());
     let signing = cloud.folder.path().join("signing").display().to_string();
     done(chronova(&["audit", "keygen", "--out", &signing]));
@@ -89,7 +89,7 @@ fn a_log_with_its_archive_in_an_object_store_answers_every_command() {
     let public = format!("{signing}.pub");
     let told = done(cloud.command(&["audit", "verify-anchors", &anchors, "--public-key", &public]));
     assert!(told.starts_with("valid: 1 anchors, up to position "), "{told}");
-    // The archive moves to a folder, and the log is told.
+    // The archive moves to a folder, and `log prune --archives` notes the new place in the log.
     let folder = cloud.folder.path().join("here");
     std::fs::create_dir(&folder).unwrap();
     for key in server.keys().into_iter().filter(|key| key.starts_with("archive/")) {
@@ -131,7 +131,7 @@ fn a_start_needs_no_object_store() {
     std::fs::remove_file(cloud.folder.path().join("s3.key")).unwrap();
     let (code, told) = cloud.command(&["audit", "--without-index"]);
     assert!(code == 2 && told.contains(&format!("s3://{BUCKET}/archive")), "{told}");
-    // The actors went on where the archived events end.
+    // With the store back, the whole log is valid: the actors continued where the archived events end.
     ObjectServer::key_file(cloud.folder.path());
     assert!(done(cloud.command(&["audit", "verify"])).contains("the log is whole"));
 }

@@ -228,7 +228,7 @@ def ready():
     return cluster("serving", check=False) is not None and leads() and cluster("replicated", check=False) is not None
 
 
-# Each fault strikes, waits until another process or another database leads, and ends.
+# Each function brings about a fault, waits for its effect or for some seconds, and ends the fault.
 
 def kill_leader(leader, _):
     before = holder()

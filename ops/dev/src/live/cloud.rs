@@ -64,7 +64,8 @@ impl LoadedCloud {
     /// Sets the hosts for the next start.
     pub(crate) fn configure(&self, fleet: &str) -> Result<()> {
         let unlimited: String = ["instances", "cores", "ram"].map(|name| format!("{name} = -1\n")).concat();
-        // Tokens are valid for longer than the longest run. All other options have their defaults.
+        // The quotas are unlimited, and tokens are valid for longer than the longest run. All other options have their
+        // defaults.
         let config = format!("[chronova]\nhypervisors = {fleet}\n[quota]\n{unlimited}[token]\nexpiration = 864000\n");
         std::fs::write(self.folder.path().join("chronova.conf"), config).context("the configuration cannot be written")
     }
@@ -113,7 +114,7 @@ impl LoadedCloud {
         Ok(begun.elapsed())
     }
 
-    /// Whether the server listens; requests then wait until the read models are complete.
+    /// Whether the server listens. A request that comes before the read models are complete waits for them.
     fn answers(&self) -> bool {
         std::net::TcpStream::connect(self.address).is_ok()
     }
@@ -128,7 +129,8 @@ impl LoadedCloud {
 
     fn login(&self) -> Result<String> {
         let mut client = self.client();
-        // The server answers this request as soon as it is ready, and then the file with the credentials exists.
+        // The server answers this request only when the server is ready. By then it has written the file with the
+        // credentials.
         client.get("/identity/v3")?;
         let path = self.data().join("clouds.yaml");
         let yaml = std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;

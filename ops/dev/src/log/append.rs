@@ -17,8 +17,8 @@ use super::super::raw;
 use super::super::report::{Aim, BenchLine, BenchReport};
 use super::super::settings::{Common, in_system};
 
-/// The bytes of a row in SQLite beside the payload of [`event`]; index pages do not count. The measurement of the bare
-/// disk writes the same number of bytes.
+/// The bytes of a row in SQLite without the payload of [`event`] and without index pages. The measurement of the bare
+/// disk writes as many bytes for each event.
 const ENVELOPE: usize = 320;
 
 /// The number of writers for which there is an aim.

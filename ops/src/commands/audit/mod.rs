@@ -1,5 +1,5 @@
-//! `chronova audit`: lists events, oldest first; its subcommands verify, export, archive and erase. `audit verify` and
-//! `audit head` are in [`super::verify`].
+//! `chronova audit`: lists events, oldest first. Its subcommands do other work on the log, for example verify, export
+//! or archive it. `audit verify` and `audit head` are in [`super::verify`].
 //!
 //! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match. A
 //! listing with filters writes the index of the log into the data folder ([`index`]).

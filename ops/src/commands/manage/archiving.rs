@@ -40,7 +40,8 @@ async fn archive(request: &ArchiveRequest, config: &Config) -> Result<PruneEnd, 
     };
     let log = match log {
         Ok(log) => log,
-        // A database, or a server that runs: both are states in which there is nothing to archive.
+        // The log is in a database, or a server runs. In both cases the command archives nothing, and this is no
+        // failure.
         Err(CommandFailure::Usage(reason)) => {
             complain(&format!("Nothing was archived: {reason}.\n"));
             return Ok(PruneEnd::Nothing);

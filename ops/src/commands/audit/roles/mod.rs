@@ -16,7 +16,7 @@ use super::super::moments::AsOf;
 use super::super::{CommandFailure, Exit};
 use super::past::{PastReader, ShownMoment};
 
-/// The role that the default policies of all services allow everything, whatever its scope is.
+/// The default policies of all services allow this role everything, on whatever scope a user has it.
 const ADMIN: &str = "admin";
 
 #[derive(Debug, Clone, clap::Args)]

@@ -74,7 +74,7 @@ struct RoleSpan {
 struct HeldSoFar(BTreeMap<String, PeriodHolder>);
 
 impl HeldSoFar {
-    /// Takes the holders as they are from `at` on.
+    /// Notes who holds roles from the time `at` on. Ends the spans of users who held a role until then.
     fn take(&mut self, now: Vec<RoleHolder>, at: &str) {
         let ids: BTreeSet<String> = now.iter().map(|holder| holder.id.clone()).collect();
         for held in self.0.values_mut().filter(|held| !ids.contains(&held.id)) {
