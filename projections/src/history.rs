@@ -68,7 +68,7 @@ impl PastMoment {
         self.check(head, now)?;
         let nearest = checkpoints.nearest_of(store, |mark| self.includes(mark)).await;
         let nearest = nearest.map_err(|error| match error {
-            // It may name an archive that is away.
+            // The error may name an archive that cannot be read now.
             CheckpointError::Store(error) => ProjectionError::Store(error),
             error => ProjectionError::Failed(error.to_string()),
         })?;

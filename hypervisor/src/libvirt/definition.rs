@@ -283,8 +283,8 @@ fn is_here(site: HostStorage<'_>, pool: &StoragePool, image: &ImageRef) -> Drive
     }
 }
 
-/// The size of the image as a guest sees it. Nova did not record it, so the record of a server that Nova built has the
-/// size of the file. This matters only without a size in the flavor.
+/// The size of the image as a guest sees it. Nova did not record this size, so the record of a server that Nova built
+/// has the size of the file instead. The difference matters only if the flavor gives the root disk no size.
 fn virtual_size(site: HostStorage<'_>, root: &RootDisk) -> DriverResult<u64> {
     let image = &root.image;
     if root.size_gib > 0 || image.format != ImageFormat::Qcow2 || image.virtual_size != image.size {
@@ -318,8 +318,8 @@ fn provide_root(
     }
 }
 
-/// Removes a guest with all its disks and files on this host. Adds the serials of the volumes that it had to `attached`,
-/// because after a failure the definition may be gone.
+/// Removes a guest with all its disks and files on this host. Puts the keys of the guest's disks into `attached`. After
+/// a failure, the definition that names the disks may be gone.
 pub(super) fn destroy(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -329,7 +329,7 @@ pub(super) fn destroy(
     if let Some(domain) = lookup(connect, instance)? {
         attached.extend(disks::keys(&domain).unwrap_or_default());
         pull(&domain)?;
-        // The definition names the devices, so it goes last.
+        // The definition names the devices, so the devices are removed before the definition.
         mdevs::remove(&domain)?;
         undefine(&domain)?;
     }

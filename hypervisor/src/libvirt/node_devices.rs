@@ -46,7 +46,7 @@ pub(super) fn text<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
     child(node, name)?.text().map(str::trim)
 }
 
-/// The capability of this type, of a device or of another capability.
+/// The capability of the type `kind` in the description of a device, or in that of another capability.
 pub(super) fn capability<'a, 'i>(node: Node<'a, 'i>, kind: &str) -> Option<Node<'a, 'i>> {
     node.children().find(|part| part.has_tag_name("capability") && part.attribute("type") == Some(kind))
 }

@@ -56,7 +56,8 @@ fn provide_ceph(connect: &Connect, options: &LibvirtOptions, user: &str, secret:
     }
 }
 
-/// Whether the disk's secret is only in libvirtd's memory, so that it goes with the last guest that has the volume.
+/// Whether the disk's secret is only in libvirtd's memory. Such a secret is removed when no guest of the host has the
+/// volume any more.
 pub(super) fn is_passing(disk: &VolumeDisk) -> bool {
     matches!(disk.network, Some(NetworkDisk::Iscsi { chap: Some(_), .. }))
 }
@@ -86,7 +87,7 @@ pub(super) fn forget(connect: &Connect, serial: &str) -> DriverResult<()> {
         match domain.xml_desc(0) {
             Ok(xml) if !xml.contains(serial) => {}
             Err(error) if is(&error, ErrorNumber::NoDomain) => {}
-            // Another guest shares the volume, or may share it.
+            // Another guest has the volume, or the guest's definition cannot be read.
             _ => return Ok(()),
         }
     }

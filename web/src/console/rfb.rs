@@ -135,7 +135,7 @@ where
         return Err(RfbError::NoCertificates(subtypes));
     }
     host.write_all(&X509_NONE.to_be_bytes()).await?;
-    // No document of VeNCrypt has this byte, but QEMU sends it. Its 1 means that TLS begins.
+    // No document of VeNCrypt has this byte, but QEMU sends it. The value 1 means that TLS begins.
     if host.read_u8().await? != 1 {
         return Err(RfbError::NoCertificates(subtypes));
     }

@@ -23,7 +23,7 @@ pub(super) struct LoginAttempt<'a> {
 }
 
 impl FailedLogins {
-    /// Allows `per_minute` attempts per minute. The same number may come at once. 0 means no limit.
+    /// Allows `per_minute` attempts per minute. All of them may come at once. 0 means no limit.
     pub(super) fn new(per_minute: u32) -> Self {
         Self(RateLimits::new(f64::from(per_minute) / 60.0, per_minute))
     }

@@ -102,7 +102,8 @@ impl SignedImage {
         bytes: BoxStream<'static, io::Result<Bytes>>,
     ) -> Result<(), Fault> {
         let (image, upload) = (incoming.image, incoming.upload);
-        // First of all: an image that has its content already is neither verified nor deleted here.
+        // This command comes first, because it refuses an image that has its content already. So such an image is
+        // neither verified nor deleted here.
         let started = dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::StartUpload(upload)).await;
         started.map_err(|error| fault::of(image, error))?;
         let refused = match self.signatures.guard(&self.properties, &self.work, bytes).await {

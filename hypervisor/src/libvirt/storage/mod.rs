@@ -104,7 +104,7 @@ trait ImageBackend: Sync {
         let _ = (site, image, places);
         Ok(false)
     }
-    /// Whether the storage still has the image that [`Self::adopt_image`] has found. For times at which the image
+    /// Whether the storage still has the image that [`Self::adopt_image`] has found. The driver asks this if the image
     /// service does not answer.
     fn keeps_image(&self, site: HostStorage<'_>, image: &ImageRef) -> DriverResult<bool> {
         let _ = (site, image);

@@ -223,7 +223,7 @@ async fn a_host_with_vencrypt_and_the_gateway_check_each_others_certificates() {
     drop(line.input);
     assert_eq!(private.read(&mut said).await.unwrap(), 0, "TLS is closed");
 
-    // Another authority of hosts, and a host that trusts no gateway with this certificate.
+    // First the gateway does not trust the authority of the host. Then the host does not trust that of the gateway.
     for (authority, clients) in [("gateways.pem", "gateways.pem"), ("hosts.pem", "hosts.pem")] {
         let (mut host, gateway) = FakeHost::new();
         let serve = async {

@@ -53,7 +53,7 @@ messages! {
         read_batch_size: i32,
         #[prost(int32, tag = "12")]
         history_buffer_size: i32,
-        /// The strategy of clients that do not name it as a text.
+        /// The number of the strategy, from clients that do not send the strategy's name.
         #[prost(int32, tag = "13")]
         named_consumer_strategy: i32,
         #[prost(oneof = "MessageTimeout", tags = "4, 14")]
