@@ -33,7 +33,7 @@ type Exemplars = HashMap<(&'static str, usize), RequestExemplar>;
 pub struct HttpMetrics {
     registry: Registry,
     requests: IntCounterVec,
-    /// The durations by service, not by operation. There are some 400 operations, and each would have a line per
+    /// The durations by service, not by operation. There are more than 500 operations, and each would have a line per
     /// bucket.
     seconds: HistogramVec,
     spent: CounterVec,

@@ -295,7 +295,7 @@ fn guest_features(cpu: &CpuInfo, models: &[CpuModel], mode: CpuMode, options: &L
 }
 
 /// The flags that guests get. `presented` are those of `host-model` in the domain capabilities. The features of the host's
-/// own CPU would not do: KVM does not pass on all of them. Without `[libvirt] cpu_mode`, guests get no flags.
+/// own CPU would not do, because KVM does not pass on all of them. In the mode `none`, guests get no flags.
 fn guest_flags(presented: Vec<String>, models: &[CpuModel], mode: CpuMode, options: &LibvirtOptions) -> Vec<String> {
     let presented = match (mode, models) {
         (CpuMode::None, _) => return Vec::new(),

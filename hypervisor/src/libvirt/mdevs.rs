@@ -167,7 +167,7 @@ fn parent(xml: &str) -> Result<Option<MdevParent>, roxmltree::Error> {
     Ok(read())
 }
 
-/// Reads a mediated device. Before libvirt 7.3.0 only the name has its id.
+/// Reads a mediated device. Before libvirt 7.3.0 only the device's name has its id.
 fn existing(xml: &str) -> Result<Option<GuestMdev>, roxmltree::Error> {
     let document = Document::parse(xml)?;
     let root = document.root_element();
