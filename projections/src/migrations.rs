@@ -277,7 +277,7 @@ impl Migrations {
                 (Now::Completed, row.target.clone())
             }
             (InstanceEvent::Evacuated(_), _) => (Now::Done, row.target.clone()),
-            // As in Nova: no valid host was found, or the destination refused.
+            // As in Nova, this status means that no valid host was found, or that the destination refused.
             (InstanceEvent::MoveFailed(_), Now::Accepted) => (Now::Error, None),
             (InstanceEvent::MoveFailed(_) | InstanceEvent::Deleted(_), Now::Accepted | Now::PreMigrating) => {
                 (Now::Failed, row.target.clone())

@@ -394,7 +394,7 @@ impl VolumeStore for LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let (name, options) = (name.to_owned(), Arc::clone(&self.options));
         let (chunks, incoming) = mpsc::channel(4);
-        // The thread waits for its reader, so it must not be one of those that change the host.
+        // The thread waits for its reader, so it must not be one of the threads that change the host.
         self.readings.serve(Arc::as_ptr(&session).addr());
         let sent = self.readings.start("volume download", move || {
             let _until_done = pass;

@@ -8,7 +8,7 @@
 //! * [`show`] renders events for clients. [`status`] maps errors to gRPC statuses.
 //!
 //! Invariants: nobody reads or appends without a credential. Only a Chronova process appends to Chronova's streams, and
-//! each such event is decoded before it is accepted. Nothing is ever deleted. Everything that a client can make large
+//! each such event is decoded before it is accepted. No event is ever deleted. Everything that a client can make large
 //! (messages, appends, patterns, connections, subscriptions) has a bound. `docs/eventstoredb.md` lists the refusals and
 //! their reasons.
 

@@ -76,7 +76,7 @@ fn announced(ctx: &Ctx) -> Result<Option<u64>, Fault> {
     Ok(named.transpose()?.or(framed))
 }
 
-/// The signature that an image claims to have, and the work in whose name its certificate is read.
+/// The signature that an image's properties describe, and the request for which Chronova reads the certificate.
 struct SignedImage {
     signatures: Arc<ImageSignatures>,
     properties: Vec<(String, String)>,

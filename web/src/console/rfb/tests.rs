@@ -11,8 +11,8 @@ use tokio_rustls::{TlsAcceptor, server};
 use super::*;
 use crate::tls::TlsFiles;
 
-/// Writes certificates into the folder. `hosts` has signed `host`, whose name is that of no host here. `gateways` has
-/// signed `gateway`. Both have signed nothing else.
+/// Writes certificates into the folder. `hosts` has signed `host`. The name in that certificate belongs to no host of
+/// these tests. `gateways` has signed `gateway`. Both have signed nothing else.
 fn certificates(folder: &Path) -> Result<(), String> {
     let script = "
         authority() { # name
