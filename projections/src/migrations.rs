@@ -402,7 +402,7 @@ fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<MigrationChange
         InstanceEvent::ResizeConfirmed(_) => Now::Confirmed,
         InstanceEvent::RevertRequested(_) => Now::Reverting,
         InstanceEvent::ResizeReverted(_) => Now::Reverted,
-        // As in Nova, the delete of a server confirms its move.
+        // As in Nova, the delete of a server confirms a finished resize.
         InstanceEvent::Deleted(_) => match now {
             Now::Finished | Now::Confirming => Now::Confirmed,
             Now::PreMigrating | Now::Migrating | Now::PostMigrating | Now::Reverting => Now::Error,

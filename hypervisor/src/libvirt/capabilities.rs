@@ -278,8 +278,8 @@ fn emulated_features(domain: Node<'_, '_>) -> Vec<String> {
 }
 
 /// The CPU features that guests can have. These are the features of the operator's models. If the operator names no
-/// model, they are the features of the host's CPU. The operator's flags add and remove features, unless `[libvirt]
-/// cpu_mode` is `none`.
+/// model, they are the features of the host's CPU. The operator's flags add and remove features, unless the mode is
+/// `none`.
 fn guest_features(cpu: &CpuInfo, models: &[CpuModel], mode: CpuMode, options: &LibvirtOptions) -> BTreeSet<String> {
     let mut features: BTreeSet<String> = match models {
         [] => cpu.features.iter().cloned().collect(),
