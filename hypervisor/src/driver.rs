@@ -75,7 +75,8 @@ pub enum HostSignal {
     Disconnected { reason: String },
     /// A guest's power state changed.
     Guest { instance: InstanceId, power: PowerState },
-    /// A program other than Chronova undefined one of our guests.
+    /// One of our guests is no longer defined on the host. Another program undefined it, or it has left in a live
+    /// migration.
     GuestGone { instance: InstanceId },
 }
 

@@ -1,8 +1,8 @@
 //! libvirt's list of a host's devices, and the parts of their descriptions that the readers of PCI devices and of mediated
 //! devices look for.
 //!
-//! A host that cannot list its devices must not look like a host without devices: the placement ledger would withdraw
-//! their inventories.
+//! A host that cannot list its devices must not look like a host without devices. Otherwise the placement ledger would
+//! withdraw the inventories of the devices.
 
 use roxmltree::Node;
 use virt::connect::Connect;
