@@ -1,4 +1,4 @@
-//! `/v3/auth`: issuing, validating and revoking tokens, and their possible scopes.
+//! `/v3/auth`: issuing, validating and revoking tokens, and listing the scopes that the caller's tokens can have.
 
 use chronova_actors::services::embedded::identity::IdentityCommand;
 use chronova_events::identity::{Identity, IdentityScope};

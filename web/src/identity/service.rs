@@ -251,7 +251,8 @@ pub(super) fn roles<'a>(identity: &'a Identity, claims: &Claims, scope: &Identit
     roles
 }
 
-/// An access rule in the words of [`Service::catalogue_type`]. The catalogue has the volume API under two types.
+/// An access rule, with the service's name as in [`Service::catalogue_type`]. Rules may name the volume API in several
+/// ways.
 fn access_rule(rule: &UserAccessRule) -> AccessRule {
     let service = match rule.service.as_str() {
         "block-storage" | "block-store" | "volume" => Service::Volume.catalogue_type(),

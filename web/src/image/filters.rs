@@ -15,7 +15,7 @@ use crate::schema::is_true;
 
 use super::views;
 
-/// Attributes that may be sorted by.
+/// The attributes by which a list can be sorted.
 const SORTABLE: [&str; 10] = [
     "name",
     "status",

@@ -139,7 +139,7 @@ async fn class(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"quota_class_set": set})))
 }
 
-/// Reads a limit, which is a number or a text of digits.
+/// Reads a limit, which is a number or a text with a number.
 fn number(name: &str, value: &Value) -> Result<i64, Fault> {
     let read = value.as_i64().or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
     read.filter(|limit| (-1..=i64::from(i32::MAX)).contains(limit)).ok_or_else(|| {

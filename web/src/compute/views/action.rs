@@ -19,8 +19,8 @@ pub struct ActionView {
     pub events: Option<Value>,
 }
 
-/// The id of the request that began the action. As in Nova, an action that no user requested also has such an id. It
-/// derives from the action's process.
+/// The id of the request that began the action. As in Nova, an action that no user requested also has such an id, which
+/// is derived from the action's process.
 pub fn request_id(action: &InstanceAction) -> Option<String> {
     let asked = action.request_id.as_ref().map(|id| id.as_str().to_owned());
     asked.or_else(|| action.process.map(|process| format!("req-{process}")))

@@ -13,7 +13,8 @@ messages! {
         #[prost(message, optional, tag = "1")]
         options: Option<GroupOptions>,
     }
-    /// The options of `CreateReq` and of `UpdateReq`, which have the same fields. Only `CreateReq` has a filter.
+    /// The options of `CreateReq` and of `UpdateReq`. Their fields are the same, except that only `CreateReq` has a
+    /// filter.
     GroupOptions {
         #[prost(oneof = "GroupStart", tags = "4, 5")]
         start: Option<GroupStart>,
