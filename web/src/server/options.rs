@@ -34,7 +34,7 @@ pub struct HttpOptions {
     pub graceful: Duration,
     /// The certificate and key of the secure listeners.
     pub tls: Option<ServedCertificate>,
-    /// Those of the listeners that serve only the console gateway, if they have their own.
+    /// The certificate and key of the listeners that serve only the console gateway, if these listeners have their own.
     pub proxies_tls: Option<ServedCertificate>,
 }
 

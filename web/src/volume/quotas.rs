@@ -70,8 +70,8 @@ fn usage_of(ctx: &Ctx, quota: &VolumeQuota) -> Result<BTreeMap<String, u64>, Fau
     Ok(used)
 }
 
-/// All resources with their limits. After them come volumes, snapshots and gigabytes of each volume type, whose limit
-/// is -1.
+/// All resources with their limits. After them come volumes, snapshots and gigabytes of each volume type, each with the
+/// limit -1.
 fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault> {
     let defaults = ctx.app.volumes()?.options.limits;
     let mut all: Vec<(String, i64)> =
