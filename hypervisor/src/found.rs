@@ -38,7 +38,7 @@ pub struct FoundGuest {
     pub has_config_drive: bool,
     pub volumes: Vec<FoundVolume>,
     pub nics: Vec<FoundNic>,
-    /// The parts of the guest that its definition does not tell completely: words of this file.
+    /// The parts of the guest that its definition does not tell completely. Each is one of the constants of this file.
     pub beyond: BTreeSet<&'static str>,
 }
 

@@ -69,7 +69,8 @@ pub struct RescuePlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renew {
     /// Nothing: disks and files stay as they are, and the content of the config drive is not read. A missing guest is
-    /// not created. A guest that Nova defined keeps its definition. So does a guest that does not start with a new one.
+    /// not created. A guest that Nova defined keeps its definition. If a guest does not start with its new definition,
+    /// and another attempt would not help, it gets its old definition back.
     Definition,
     /// No disk: existing ones stay, and missing ones are created.
     Nothing,
@@ -274,8 +275,8 @@ pub struct NicDevice {
     pub form: NicDeviceForm,
     /// The VLAN that the host sets on the device.
     pub vlan: Option<u16>,
-    /// The device. The network service describes an interface without it; the placement ledger knows it. A driver
-    /// refuses an interface without its device.
+    /// The device. The network service describes an interface without its device; the placement ledger knows the
+    /// device. A driver refuses an interface without its device.
     pub device: Option<PassedDevice>,
     /// The host's name of the device: the network interface of [`NicDeviceForm::Macvtap`], the character device of
     /// [`NicDeviceForm::Vdpa`].

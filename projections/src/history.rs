@@ -68,7 +68,7 @@ impl PastMoment {
         self.check(head, now)?;
         let nearest = checkpoints.nearest_of(store, |mark| self.includes(mark)).await;
         let nearest = nearest.map_err(|error| match error {
-            // It may name an archive that is away.
+            // The error may name an archive that cannot be read now.
             CheckpointError::Store(error) => ProjectionError::Store(error),
             error => ProjectionError::Failed(error.to_string()),
         })?;
@@ -108,7 +108,7 @@ pub struct HistoryOptions {
     pub memory: u64,
     /// The number of states under construction at the same time.
     pub at_once: usize,
-    /// The number of queries that may wait for a construction slot.
+    /// The number of queries that may wait for a construction slot, or for another query that builds the same state.
     pub waiting: usize,
     /// How long a query waits for a slot.
     pub patience: Duration,
@@ -326,7 +326,8 @@ impl History {
         }))
     }
 
-    /// If a state took long to build, stores it as a checkpoint, so that the next query for that moment is fast.
+    /// Stores a state as a checkpoint if its construction folded many events, so that the next query for that moment is
+    /// fast.
     fn remember(&self, views: &Arc<Views>, begin: Position, era: Option<Era>) {
         let (Some(checkpoints), Some(era)) = (self.checkpoints.clone(), era) else { return };
         if views.position().0.saturating_sub(begin.0) < checkpoints.options().spacing {

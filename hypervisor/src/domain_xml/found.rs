@@ -134,8 +134,8 @@ impl<'a, 'i> FoundSource<'a, 'i> {
     }
 }
 
-/// The port's id comes from the parameters of Open vSwitch. Without them, it is the id in `ports` that begins with the
-/// characters after `tap` in the name of the tap device.
+/// Reads an interface. Its port has the id that the definition gives for Open vSwitch. Without such an id, it is the
+/// port in `ports` whose id begins with the text after `tap` in the tap device's name.
 fn nic(node: Node<'_, '_>, ports: &[PortId]) -> Option<FoundNic> {
     let tap = part(node, "target", "dev").and_then(|name| name.strip_prefix("tap"));
     let of_tap = || {

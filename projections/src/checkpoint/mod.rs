@@ -4,8 +4,8 @@
 //! ([`file`] has the format). A checkpoint is written from a fork of the live read models, so nobody waits for it. It
 //! is written atomically, by a temporary file, fsync, rename, and fsync of the folder.
 //!
-//! The read models in the file are sealed under a key that is stored beside the log. An erasure destroys that key. So
-//! neither the file nor a copy of it reveals personal data without the key.
+//! The read models in the file are sealed under a key that is stored beside the log. An erasure destroys that key.
+//! Afterwards neither the file nor a copy of it reveals personal data.
 //!
 //! Two kinds of checkpoints are kept ([`retention`]). Several of the newest are kept in case one is damaged. The older
 //! ones are thinned out to a history. Queries about the past begin at a checkpoint of this history. The log remains the
@@ -304,8 +304,8 @@ impl Checkpoints {
     }
 
     /// Like [`Checkpoints::load`], for checkpoints of this log only. A log that was truncated or replaced counts as
-    /// another log. Checkpoints that are older than the loaded one are not looked at: the events at their positions may
-    /// be in an archive that cannot be read.
+    /// another log. Checkpoints that are older than the loaded one are not looked at, because the events at their
+    /// positions may be in an archive that cannot be read.
     pub async fn open(self: &Arc<Self>, store: &dyn EventStore) -> Result<OpenedViews, CheckpointError> {
         let (found, unreadable) = self.list();
         let mut refused: Vec<RejectedCheckpoint> = unreadable.into_iter().rev().collect();
