@@ -70,7 +70,7 @@ pub(super) fn redefine(
     define_and_start(site, facts, guest, false)
 }
 
-/// Reboots a guest from a new definition. Its disks and files stay. If the guest does not start, it has its old
+/// Starts or reboots a guest from a new definition. Its disks and files stay. If the guest does not start, it has its old
 /// definition again. A guest that Nova defined starts as it is: another definition could give its devices other
 /// addresses, and would name other places of its disks.
 fn renew_definition(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFinding> {

@@ -48,6 +48,9 @@ impl VirtualNetworks for SimHost {
 #[async_trait]
 impl Redefinition for SimHost {
     async fn redefine(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        if renew == Renew::Definition {
+            self.fleet.touch(self.index, DriverCall::Redefine, guest.instance, true);
+        }
         self.perform(DriverCall::Redefine, |machine| machine.redefine(guest, renew)).await
     }
 }
