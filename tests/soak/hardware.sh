@@ -202,7 +202,7 @@ fi
 # --------------------------------------------------------------------------------- shares and quotas of one processor
 
 own() { INSIDE_URI=qemu:///system inside "$@"; } # uuid, command
-busy() { own "$1" '(while :; do :; done) >/dev/null 2>&1 & echo $! >/run/busy'; } # uuid
+busy() { own "$1" 'sh -c "while :; do :; done" >/dev/null 2>&1 & echo $! >/run/busy'; } # uuid
 limits() { v schedinfo "$1" | awk -F ' *: *' '/^(cpu_shares|vcpu_period|vcpu_quota)/ {print $1 "=" $2}' | paste -sd ' '; } # uuid
 # The period and the quota of the guest's CPU in its control group, of version 1 or 2.
 kernel_limits() { # uuid
