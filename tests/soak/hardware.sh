@@ -1,14 +1,15 @@
 #!/bin/bash
 # Real guests get from real hosts what flavors and images request: huge pages, locked memory, memory in files, sockets and
-# cores, machine types, an optional secure boot, new persistent memory after a resize, shares and quotas of a processor, an
-# empty console log, and a clear fault on a host without an emulator. Huge pages and the quotas are those of this machine's
+# cores, queues of a network card, machine types, an optional secure boot, new persistent memory after a resize, processors
+# for the emulator and for real time, shares and quotas of a processor, and an empty console log. A host without an emulator
+# gives a clear fault. Huge pages and the quotas are those of this machine's
 # kernel.
 #
-#   hardware.sh [PART...]   runs only these parts: secure, pages, locked, plain, pmem, isolate, cpu, files, emulator
-#                           (default: all)
+#   hardware.sh [PART...]   runs only these parts: secure, pages, locked, plain, pmem, isolate, realtime, cpu, files,
+#                           emulator (default: all)
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
-PARTS=" ${*:-secure pages locked plain pmem isolate cpu files emulator} "
+PARTS=" ${*:-secure pages locked plain pmem isolate realtime cpu files emulator} "
 part() { [[ $PARTS == *" $1 "* ]]; }
 UEFI=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest-uefi.qcow2
 RESERVED=/proc/sys/vm/nr_hugepages
@@ -136,7 +137,7 @@ fi
 # ----------------------------------------------------------------------- the operator's machine type, and a silent guest
 
 if part plain; then
-  flavor plain 160 2
+  flavor plain 160 2 hw:vif_multiqueue_enabled=true
   ask_for plain h1 plain; PLAIN=$ID
   truncate -s 16M "$WORK/blank.raw"
   image blank "$WORK/blank.raw" raw
@@ -146,6 +147,10 @@ if part plain; then
   like "the machine type is that of the operator" "$(defined h1 "$PLAIN")" "<type arch='x86_64' machine='pc-q35"
   same "the guest sees the board of the operator" "$(board h1 "$PLAIN")" $Q35
   same "the guest has a socket for each CPU" "$(sockets h1 "$PLAIN")" "0 1"
+  like "the guest's processor is a generic one" "$(at h1 "$PLAIN" 'grep -m 1 "^model name" /proc/cpuinfo')" 'QEMU Virtual CPU'
+  same "the guest's network card is a generic one" "$(at h1 "$PLAIN" 'basename $(readlink /sys/class/net/eth0/device/driver)')" virtio_net
+  like "the definition has a queue for each CPU" "$(defined h1 "$PLAIN")" "<driver [^>]*queues='2'"
+  same "the guest's network card has a queue for each CPU" "$(at h1 "$PLAIN" 'ls -d /sys/class/net/eth0/queues/rx-* | wc -l')" 2
   # By now the firmware of the other guest has found nothing to boot.
   expect "the console log of a guest that writes nothing is shown" eval 'os console log show "$NAME-silent" >"$WORK/silent"'
   same "that console log is empty" "$(tr -d '\r\n' <"$WORK/silent")" ""
@@ -197,6 +202,25 @@ if part isolate; then
   same "the emulator has a processor of its own" "$(printf '%s\n' "$GUESTS" "$EMULATORS" | sort | paste -sd ' ')" "0 1"
   ready "$NAME-isolate" "the guest beside its emulator is booted"
   deleted isolate
+fi
+
+# ------------------------------------------------------------------------------------------ a CPU that runs in real time
+
+# The policies by which the kernel schedules the guest's CPUs, in the order of the CPUs.
+policies() { # uuid
+  for task in /proc/"$(qemu_of "$1")"/task/*; do
+    grep -q '^CPU [0-9]*/' "$task/comm" || continue
+    echo "$(sed -E 's/^CPU ([0-9]+).*/\1/' "$task/comm") $(chrt -p "${task##*/}" | sed -n 's/.*scheduling policy: //p')"
+  done | sort -n | awk '{print $2}' | paste -sd ' '
+}
+if part realtime; then
+  flavor realtime 160 2 hw:cpu_policy=dedicated hw:cpu_realtime=yes 'hw:cpu_realtime_mask=^0'
+  ask_for realtime h2 realtime; REALTIME=$ID
+  ends_in realtime ACTIVE
+  same "the kernel schedules one CPU of the guest in real time" "$(policies "$REALTIME")" "SCHED_OTHER SCHED_FIFO"
+  like "the guest's memory is locked and not shared" "$(defined h2 "$REALTIME")" "<memoryBacking>( *<[^>]*>)* *<nosharepages/> *<locked/>"
+  ready "$NAME-realtime" "the guest with a CPU in real time is booted"
+  deleted realtime
 fi
 
 # --------------------------------------------------------------------------------- shares and quotas of one processor

@@ -1,12 +1,13 @@
 #!/bin/bash
-# A real guest has NUMA nodes of unequal size on a real host with two cells, and the limits of a flavor on its traffic are in
-# the host's kernel. The host is one of device-host.sh, with two processors on each cell. Its kernel has the traffic shaping
-# that this machine's may lack.
+# A real guest has NUMA nodes of unequal size on a real host with two cells. The limits of a flavor on a guest's traffic are
+# in the host's kernel. A guest that KVM runs does not see KVM if its flavor hides it, and has an IOMMU with extended
+# interrupt modes. The host is one of device-host.sh, with two processors on each cell. Its kernel has the traffic shaping
+# that this machine's may lack, and KVM.
 #
-#   nodes.sh [PART...]   runs only these parts: nodes, traffic (default: all)
+#   nodes.sh [PART...]   runs only these parts: nodes, kvm, traffic (default: all)
 set -uo pipefail
 . "$(dirname "$0")/../testbed/devices.sh"
-PARTS=" ${*:-nodes traffic} "
+PARTS=" ${*:-nodes kvm traffic} "
 part() { [[ $PARTS == *" $1 "* ]]; }
 export TESTBED_CPUS=4
 devices_open nodes dn 10.92 1
@@ -53,6 +54,29 @@ if part nodes; then
   same "the nodes are on both cells after the reboot" "$(printf '%s\n' "$(cell_of 0)" "$(cell_of 1)" | sort | paste -sd ' ')" "0 1"
   deleted two
   deleted one
+fi
+
+# ------------------------------------------------------------------------------------------------------------------ KVM
+
+sees_kvm() { at d1 "$1" 'dmesg | grep -c "Hypervisor detected: KVM"'; } # uuid
+if part kvm; then
+  flavor bare 160 1
+  flavor hidden 160 1 hw:hide_hypervisor_id=true
+  os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public --property hw_machine_type=q35 \
+    --property hw_viommu_model=intel "$NAME-remapped" >"$WORK/image-remapped" 2>&1 || bad "an image with a virtual IOMMU is uploaded" "$(cat "$WORK/image-remapped")"
+  make four bare --host d1; FOUR=$ID
+  stands four d1
+  like "KVM runs the guest" "$(on d1 dumpxml "$FOUR")" "<domain type='kvm'"
+  same "an ordinary guest sees KVM" "$(sees_kvm "$FOUR")" 1
+  deleted four
+  make five hidden --host d1 --image "$NAME-remapped"; FIVE=$ID
+  stands five d1
+  DEFINED=$(on d1 dumpxml "$FIVE" | tr -d '\n')
+  like "the definition hides KVM" "$DEFINED" "<kvm> *<hidden state='on'/>"
+  same "the guest does not see KVM" "$(sees_kvm "$FIVE")" 0
+  like "the guest's IOMMU has extended interrupt modes" "$DEFINED" "<iommu model='intel'> *<driver intremap='on' caching_mode='on' eim='on' iotlb='on' aw_bits='48'/>"
+  like "the guest's firmware lists the IOMMU" "$(at d1 "$FIVE" ls /sys/firmware/acpi/tables/DMAR)" 'DMAR$'
+  deleted five
 fi
 
 # -------------------------------------------------------------------------------------------------------------- traffic
