@@ -231,7 +231,6 @@ async fn reboot_hard(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Dri
 
 /// Starts a guest from a new definition, or from its old one if a new one is not possible now. A guest that is not off
 /// stays as it is, because a step that runs again after a crash must not cut the power of the guest that it has started.
-/// A guest whose memory is saved continues from there.
 async fn start(driver: &dyn Driver, work: &StepRun, server: &Alive) -> DriverResult<()> {
     let instance = work.instance_id();
     let is_off = match driver.redefinition() {

@@ -48,7 +48,8 @@ impl VirtualNetworks for SimHost {
 #[async_trait]
 impl Redefinition for SimHost {
     async fn redefine(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
-        if renew == Renew::Definition {
+        let starts = self.fleet.machine(self.index).guests.get(&guest.instance).is_some_and(|known| !known.is_on());
+        if starts && renew == Renew::Definition {
             self.fleet.touch(self.index, DriverCall::Redefine, guest.instance, true);
         }
         self.perform(DriverCall::Redefine, |machine| machine.redefine(guest, renew)).await
