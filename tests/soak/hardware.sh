@@ -28,6 +28,7 @@ OWN=
 if part cpu; then
   libvirt_answers || cannot "no libvirtd answers at qemu:///system"
   OWN=$(v hostname)
+  POOLS_BEFORE=$(v pool-list --all --name)
 fi
 HOUSE_CONF=$(printf '%s\n' '[chronova]' 'pmem_path = /var/lib/libvirt' 'pmem_sizes = tiny=64' 'pmem_is_persistent = false' \
   "host_cpus = h2 dedicated=0-1${OWN:+; $OWN shared=0}" '[libvirt]' "${MACHINE[@]}")
@@ -47,6 +48,7 @@ house_last() {
   hosts down >/dev/null 2>&1
   [ -z "${PAGES_BEFORE:-}" ] || echo "$PAGES_BEFORE" >$RESERVED
   [ -z "${MADE_FOLDER:-}" ] || rmdir /dev/hugepages
+  if [ -n "$OWN" ] && ! grep -q chronova-pmem <<<"$POOLS_BEFORE"; then v pool-destroy chronova-pmem; v pool-undefine chronova-pmem; fi >/dev/null
 }
 fleet_open hardware hw 10.97 2
 [ -z "${PAGES_BEFORE:-}" ] || [ "$(cat $FREE)" -ge 256 ] || cannot "the kernel has no 512 MiB of memory for huge pages"
