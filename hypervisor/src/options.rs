@@ -352,6 +352,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_host_has_the_models_of_its_own_or_those_of_all_hosts() {
+        let models = vec!["Nehalem".to_owned()];
+        let all = LibvirtOptions { cpu_mode: Some(CpuMode::Custom), cpu_models: models.clone(), ..Default::default() };
+        assert_eq!(all.cpus_of("node1"), (Some(CpuMode::Custom), &models[..]));
+        let host_cpu_models = HostCpuModels::read("node1=EPYC,IvyBridge").unwrap_or_default();
+        let own = ["EPYC".to_owned(), "IvyBridge".to_owned()];
+        let named = LibvirtOptions { host_cpu_models: host_cpu_models.clone(), ..all };
+        assert_eq!(named.cpus_of("node1"), (Some(CpuMode::Custom), &own[..]));
+        assert_eq!(named.cpus_of("node2"), (Some(CpuMode::Custom), &models[..]));
+        // The other hosts keep their mode.
+        let others = LibvirtOptions { host_cpu_models, ..LibvirtOptions::default() };
+        assert_eq!(others.cpus_of("node1"), (Some(CpuMode::Custom), &own[..]));
+        assert_eq!(others.cpus_of("node2"), (None, &[][..]));
+    }
+
+    #[test]
     fn consoles_are_reached_at_the_configured_address() {
         let at = |address: Option<&str>| {
             let options = LibvirtOptions { vnc_address: address.map(str::to_owned), ..LibvirtOptions::default() };

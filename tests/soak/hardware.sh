@@ -242,7 +242,7 @@ kernel_limits() { # uuid
   fi
 }
 processor_time() { v domstats --vcpu "$1" | awk -F= '/vcpu\.0\.time=/ {print $2}'; } # uuid
-# What guests get of one processor in 20 seconds, in percent.
+# The parts of one processor that guests get in 20 seconds, in percent.
 parts_of() { # uuids...
   local began ended guest i before=() after=()
   began=$(date +%s%N)

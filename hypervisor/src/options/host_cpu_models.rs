@@ -37,21 +37,13 @@ fn named(entry: &str) -> Result<(String, Vec<String>), String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::options::{CpuMode, LibvirtOptions};
 
     #[test]
-    fn a_host_has_the_models_of_its_own_or_those_of_all_hosts() {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let options = LibvirtOptions {
-            cpu_mode: Some(CpuMode::HostModel),
-            host_cpu_models: HostCpuModels::read("node1 = EPYC, Nehalem; node2=IvyBridge;").unwrap(),
-            ..LibvirtOptions::default()
-        };
-        assert_eq!(options.cpus_of("node1"), (Some(CpuMode::Custom), &words(&["EPYC", "Nehalem"])[..]));
-        assert_eq!(options.cpus_of("node2"), (Some(CpuMode::Custom), &words(&["IvyBridge"])[..]));
-        assert_eq!(options.cpus_of("node3"), (Some(CpuMode::HostModel), &[][..]));
-        let others = LibvirtOptions { cpu_models: words(&["Nehalem"]), cpu_mode: Some(CpuMode::Custom), ..options };
-        assert_eq!(others.cpus_of("node3"), (Some(CpuMode::Custom), &words(&["Nehalem"])[..]));
+    fn an_entry_names_a_host_and_its_models() {
+        let read = HostCpuModels::read("node1 = EPYC, Nehalem; node2=IvyBridge;").unwrap();
+        assert_eq!(read.of("node1"), Some(&["EPYC".to_owned(), "Nehalem".to_owned()][..]));
+        assert_eq!(read.of("node2"), Some(&["IvyBridge".to_owned()][..]));
+        assert_eq!(read.of("node3"), None);
         for (text, reason) in
             [("node1", "is not HOST=MODEL"), ("=EPYC", "names no host"), ("node1=EPYC; node2=,", "names no model")]
         {
