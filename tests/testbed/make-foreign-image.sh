@@ -49,7 +49,7 @@ depmod -b "$W/packages" "$VERSION"
 # ------------------------------------------------------------------------------------------------------------ initramfs
 
 R=$W/root
-mkdir -p "$R"/{bin,sbin,proc,sys,dev,run,lib/modules}
+mkdir -p "$R"/{bin,sbin,etc,proc,sys,dev,run,lib/modules}
 cp "$(find "$W/packages" -path '*bin/busybox' | sed -n 1p)" "$R/bin/busybox"
 : >"$R/modules"
 for module in virtio_pci virtio_mmio virtio_blk virtio_net; do
@@ -73,9 +73,10 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do [ -e /sys/block/vda ] && break; usleep 300000;
 firmware=none
 [ ! -d /sys/firmware/efi ] || firmware=uefi
 echo "FOREIGN-READY machine=$(uname -m) firmware=$firmware disk=$(cat /sys/block/vda/size 2>/dev/null)"
-while :; do setsid cttyhack sh -l; done
+exec init
 C
 chmod 755 "$R/init"
+echo 'ttyAMA0::respawn:-/bin/sh' >"$R/etc/inittab"
 (cd "$R" && find . | sort | cpio --quiet -o -H newc --owner 0:0 | gzip -1) >"$W/initrd"
 
 # ----------------------------------------------------------------------------------------------------------------- disk
