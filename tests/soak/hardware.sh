@@ -2,8 +2,7 @@
 # Real guests get from real hosts what flavors and images request: huge pages, locked memory, memory in files, sockets and
 # cores, queues of a network card, machine types, an optional secure boot, new persistent memory after a resize, processors
 # for the emulator and for real time, shares and quotas of a processor, and an empty console log. A host without an emulator
-# gives a clear fault. Huge pages and the quotas are those of this machine's
-# kernel.
+# gives a clear fault. Huge pages and the quotas are those of this machine's kernel.
 #
 #   hardware.sh [PART...]   runs only these parts: secure, pages, locked, plain, pmem, isolate, realtime, cpu, files,
 #                           emulator (default: all)
@@ -23,12 +22,13 @@ if part secure; then
   [ -s "$UEFI" ] && [ -z "$(find "$HERE/make-image.sh" "$HERE/guest" -newer "$UEFI" -print -quit)" ] \
     || bash "$HERE/make-image.sh" "$UEFI" --uefi >/dev/null 2>&1 || cannot "the guest image with UEFI cannot be built"
 fi
+own_pools() { v pool-list --all --name | awk 'NF {print $1}'; }
 # Only this machine's own libvirtd has control groups. In the configuration it is the third host.
 OWN=
 if part cpu; then
   libvirt_answers || cannot "no libvirtd answers at qemu:///system"
   OWN=$(v hostname)
-  POOLS_BEFORE=$(v pool-list --all --name)
+  POOLS_BEFORE=$(own_pools)
 fi
 HOUSE_CONF=$(printf '%s\n' '[chronova]' 'pmem_path = /var/lib/libvirt' 'pmem_sizes = tiny=64' 'pmem_is_persistent = false' \
   "host_cpus = h2 dedicated=0-1${OWN:+; $OWN shared=0}" '[libvirt]' "${MACHINE[@]}")
@@ -48,7 +48,8 @@ house_last() {
   hosts down >/dev/null 2>&1
   [ -z "${PAGES_BEFORE:-}" ] || echo "$PAGES_BEFORE" >$RESERVED
   [ -z "${MADE_FOLDER:-}" ] || rmdir /dev/hugepages
-  if [ -n "$OWN" ] && ! grep -q chronova-pmem <<<"$POOLS_BEFORE"; then v pool-destroy chronova-pmem; v pool-undefine chronova-pmem; fi >/dev/null
+  # Later scripts use this machine's libvirtd with other options. The pool `chronova` is the same for all.
+  [ -z "$OWN" ] || for pool in $(own_pools | grep -vxF -e chronova -f <(echo "$POOLS_BEFORE")); do v pool-destroy "$pool"; v pool-undefine "$pool"; done >/dev/null
 }
 fleet_open hardware hw 10.97 2
 [ -z "${PAGES_BEFORE:-}" ] || [ "$(cat $FREE)" -ge 256 ] || cannot "the kernel has no 512 MiB of memory for huge pages"
