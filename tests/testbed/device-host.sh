@@ -4,8 +4,8 @@
 # Compute hosts with devices to pass to guests. Each host is a virtual machine with Debian 12 under an emulating QEMU, so
 # it needs neither KVM nor any device of this machine. Host i is `di`. It has
 #
-#   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor and 1.5 GiB each,
-#     of which 240 MiB are huge pages;
+#   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor (half of TESTBED_CPUS) and
+#     1.5 GiB each, of which 240 MiB are huge pages;
 #   * an NVMe controller with SR-IOV at node 1: four virtual functions, each in an IOMMU group of its own, online, and with
 #     the host's driver. All functions see one namespace, whose data is $STATE/di/functions.img;
 #   * with TESTBED_CARD=1, a network card with SR-IOV at node 1 (igb): four virtual functions with the host's driver. The
@@ -35,7 +35,7 @@
 # names di and di-moves (10.235.0.10+i).
 #
 # Environment: TESTBED_ID (default: a), TESTBED_DEVICES (the directory, default: /var/tmp/dh-$TESTBED_ID), TESTBED_CACHE
-# (default: /var/tmp/chronova-testbed), TESTBED_CARD (see above), TESTBED_CPU (the hosts' CPU)
+# (default: /var/tmp/chronova-testbed), TESTBED_CARD and TESTBED_CPUS (see above), TESTBED_CPU (the hosts' CPU)
 set -euo pipefail
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ID=${TESTBED_ID:-a}
@@ -45,6 +45,7 @@ HERE=$(dirname "$(realpath "$0")")
 . "$HERE/still_runs.sh"
 . "$HERE/free_port.sh"
 GROUP=chronova-disks
+CPUS=${TESTBED_CPUS:-2} # an even number
 
 uuid_of() { printf 'device-host-%s-%s' "$ID" "$1" | md5sum | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-4\3-8\4-\5/'; }
 mac_of() { printf '02:%s' "$(printf '%s-%s-%s' "$ID" "$1" "$2" | md5sum | sed -E 's/^(..)(..)(..)(..)(..).*/\1:\2:\3:\4:\5/')"; }
@@ -114,9 +115,9 @@ boot_host() { # host
   : >"$H/serial"
   # The functions are in the lowest devices of bus 41, because the second root bus has the number 64.
   setsid nice -n 5 "$qemu" -name "$h" -accel tcg,thread=multi,tb-size=256 -M q35 -no-reboot -cpu "${TESTBED_CPU:-max,la57=off}" \
-    -smp 2,sockets=2,cores=1,threads=1 -m 3072 \
+    -smp "$CPUS,sockets=2,cores=$((CPUS / 2)),threads=1" -m 3072 \
     -object memory-backend-ram,id=m0,size=1536M -object memory-backend-ram,id=m1,size=1536M \
-    -numa node,nodeid=0,cpus=0,memdev=m0 -numa node,nodeid=1,cpus=1,memdev=m1 -numa dist,src=0,dst=1,val=20 \
+    -numa "node,nodeid=0,cpus=0-$((CPUS / 2 - 1)),memdev=m0" -numa "node,nodeid=1,cpus=$((CPUS / 2))-$((CPUS - 1)),memdev=m1" -numa dist,src=0,dst=1,val=20 \
     -nodefaults -no-user-config -display none -pidfile "$H/pid" -serial "file:$H/serial" -qmp "unix:$H/qmp,server=on,wait=off" \
     -kernel "$CACHE/vmlinuz" -initrd "$CACHE/initrd" \
     -append "console=ttyS0 quiet panic=5 mitigations=off nowatchdog intel_iommu=on hugepagesz=2M hugepages=0:120,1:120 net.ifnames=0 pci=realloc nvme_core.multipath=N random.trust_cpu=on" \

@@ -140,7 +140,7 @@ const STATES: &[Situation] = &[
     rest("error", "running", r#"{"os-resetState": {"state": "error"}}"#),
     during("building", "spawning", "pending", "", "spawn", ""),
     during("active", "powering-off", "running", "", "stop", STOP),
-    during("stopped", "powering-on", "shutdown", STOP, "start", r#"{"os-start": null}"#),
+    during("stopped", "powering-on", "shutdown", STOP, "redefine", r#"{"os-start": null}"#),
     during("active", "rebooting", "running", "", "reboot_soft", r#"{"reboot": {"type": "SOFT"}}"#),
     during("active", "rebooting_hard", "running", "", "redefine", r#"{"reboot": {"type": "HARD"}}"#),
     during("active", "pausing", "running", "", "pause", PAUSE),

@@ -95,10 +95,12 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     }
     let node = connect.node_info().during(CALL)?;
     (cpu.sockets, cpu.cores, cpu.threads) = (node.sockets * node.nodes.max(1), node.cores, node.threads);
-    let mode = options.cpu_mode.unwrap_or_else(|| default_cpu_mode(kvm, &arch));
+    let hostname = connect.hostname().during(CALL)?;
+    let (mode, models) = options.cpus_of(&hostname);
+    let mode = mode.unwrap_or_else(|| default_cpu_mode(kvm, &arch));
     let presented = emulated_features(domain);
     let features = cpu.features.iter().chain(&presented).map(String::as_str).collect();
-    let host_cpu = HostCpu { arch: &arch, virt_type: virt_name(kvm), mode, features };
+    let host_cpu = HostCpu { arch: &arch, virt_type: virt_name(kvm), mode, models, features };
     let cpu_models = cpu_models::learn(connect, &host_cpu, options)?;
     let guest_features = guest_features(&cpu, &cpu_models, mode, options);
     let guest_flags = guest_flags(presented, &cpu_models, mode, options);

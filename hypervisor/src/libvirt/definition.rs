@@ -70,9 +70,9 @@ pub(super) fn redefine(
     define_and_start(site, facts, guest, false)
 }
 
-/// Reboots a guest from a new definition. Its disks and files stay. If the guest does not start, and another attempt
-/// would not help, it gets its old definition back. A guest that Nova defined keeps its definition. Another definition
-/// could give its devices other addresses, and would name other places of its disks.
+/// Starts or reboots a guest from a new definition. Its disks and files stay. If the guest does not start, and another
+/// attempt would not help, it gets its old definition back. A guest that Nova defined keeps its definition. Another
+/// definition could give its devices other addresses, and would name other places of its disks.
 fn renew_definition(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFinding> {
     let domain = require(site.connect, guest.instance)?;
     if !has_our_definition(&domain).during("redefine")? {
