@@ -357,6 +357,27 @@ impl KeyRing {
         }
     }
 
+    /// The newest key of `subject` in the file, whichever process created it. Reads the whole file, and creates no key.
+    pub fn newest_of(&self, subject: &DataSubject) -> Result<Option<(KeySlot, SealingKey)>, SealError> {
+        let wanted = digest(subject);
+        let (mut page, mut at, mut newest) = (vec![0; PAGE * SIZE], RECORD, None);
+        loop {
+            let read = self.backing.read(&mut page, at).map_err(|error| failure(&self.path, &error))?;
+            let records = page[..read].chunks_exact(SIZE);
+            if records.len() == 0 {
+                return Ok(newest);
+            }
+            for bytes in records {
+                if let Some((whose, KeyLookup::Key(key))) = parse(bytes)
+                    && whose == wanted
+                {
+                    newest = Some((KeySlot(at / RECORD), key));
+                }
+                at += RECORD;
+            }
+        }
+    }
+
     /// Destroys every key of `subject` in the records before `before`. Returns the number of destroyed keys.
     pub fn destroy(&self, subject: &DataSubject, before: KeySlot) -> Result<u64, SealError> {
         self.destroy_all(std::slice::from_ref(subject), before)
@@ -516,8 +537,10 @@ mod tests {
         assert_ne!(later, of_anna, "a restart must begin a new key");
         assert!(is_key(&keys.look_up(ring, of_anna)) && is_key(&keys.look_up(ring, later)));
         assert!(keys.has_key_of(&anna).unwrap() && !keys.has_key_of(&user("nobody")).unwrap());
+        assert_eq!(keys.newest_of(&anna).unwrap().unwrap().0, later);
+        assert!(keys.newest_of(&user("nobody")).unwrap().is_none());
         assert_eq!(keys.destroy(&anna, keys.next()).unwrap(), 2);
-        assert!(!keys.has_key_of(&anna).unwrap());
+        assert!(!keys.has_key_of(&anna).unwrap() && keys.newest_of(&anna).unwrap().is_none());
         for keys in [keys, KeyRing::open_read_only(&path).unwrap()] {
             assert!(matches!(keys.look_up(ring, of_anna), KeyLookup::Destroyed));
             assert!(matches!(keys.look_up(ring, later), KeyLookup::Destroyed));

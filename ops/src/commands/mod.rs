@@ -164,7 +164,8 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             audit::archive::verify(store.as_deref(), &*archive, key.as_ref(), out).await
         }
         OperatorCommand::Audit(args) if args.without_index => audit::run(&args, &*place.read().await?, now, out).await,
-        OperatorCommand::Audit(args) => {
+        OperatorCommand::Audit(mut args) => {
+            args.names = Some(data.names());
             let log = audit::index::indexed(&args, place.read().await?, data.index(), now).await;
             let exit = audit::run(&args, &*log, now, out).await;
             audit::index::mend(&log).await;
