@@ -10,9 +10,9 @@
 //! | `secrets/` | the secrets of the embedded key manager |
 //!
 //! Everything else is rebuilt from the log (`views/`, `views.keys`, `log.db.seals`, `log.db.witness`,
-//! `log.db.tree`, `log.db.index`, `log.db.names`), belongs to a running process (`log.db.lock`, `log.db-wal`), is in the backup of the
-//! log (`archive/`: a backup reads archived events through the log, and a restored log has all events in its file),
-//! can be read from an object store again (`archive.s3/`, `backups.s3/`),
+//! `log.db.tree`, `log.db.index`, `log.db.names`), belongs to a running process (`log.db.lock`, `log.db-wal`), is in
+//! the backup of the log (`archive/`: a backup reads archived events through the log, and a restored log has all events
+//! in its file), can be read from an object store again (`archive.s3/`, `backups.s3/`),
 //! identifies the file of the log (`log.db.home`), or simulates hosts (`sim/`).
 
 use std::collections::BTreeMap;
