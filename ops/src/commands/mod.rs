@@ -142,9 +142,11 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             audit::forward::run(&args, &*place.read().await?, pauses, out).await
         }
         OperatorCommand::AuditRoles(args) => {
-            let store = place.read().await?;
-            let checkpoints = &data.checkpoints(&*store)?;
-            audit::roles::run(&args, audit::past::PastReader { store: &*store, checkpoints, now }, out).await
+            let log = audit::index::extended(place.read().await?, data.index()).await;
+            let checkpoints = &data.checkpoints(&*log)?;
+            let exit = audit::roles::run(&args, audit::past::PastReader { store: &*log, checkpoints, now }, out).await;
+            audit::index::mend(&log).await;
+            exit
         }
         OperatorCommand::AuditExport(args) => audit::export::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::AuditVerifyExport(args) => audit::export::verify(&args, out),
