@@ -340,24 +340,12 @@ impl KeyRing {
         self.state().current.remove(subject);
     }
 
-    /// Whether the file has a key of `subject`, whichever process created it. Reads the file up to that key.
+    /// Whether the file has a key of `subject`, whichever process created it. Reads the whole file.
     pub fn has_key_of(&self, subject: &DataSubject) -> Result<bool, SealError> {
-        let wanted = digest(subject);
-        let (mut page, mut at) = (vec![0; PAGE * SIZE], RECORD);
-        loop {
-            let read = self.backing.read(&mut page, at).map_err(|error| failure(&self.path, &error))?;
-            let mut records = page[..read].chunks_exact(SIZE);
-            if records.len() == 0 {
-                return Ok(false);
-            }
-            at += records.len() as u64 * RECORD;
-            if records.any(|bytes| matches!(parse(bytes), Some((whose, KeyLookup::Key(_))) if whose == wanted)) {
-                return Ok(true);
-            }
-        }
+        self.newest_of(subject).map(|found| found.is_some())
     }
 
-    /// The newest key of `subject` in the file, whichever process created it. Reads the whole file, and creates no key.
+    /// The newest key of `subject` in the file, whichever process created it. Reads the whole file.
     pub fn newest_of(&self, subject: &DataSubject) -> Result<Option<(KeySlot, SealingKey)>, SealError> {
         let wanted = digest(subject);
         let (mut page, mut at, mut newest) = (vec![0; PAGE * SIZE], RECORD, None);
