@@ -173,7 +173,12 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             audit::index::mend(&log).await;
             exit
         }
-        OperatorCommand::AuditIndex => audit::index::run(place.read().await?, &data.index(), out).await,
+        OperatorCommand::AuditIndex => {
+            let log = place.read().await?;
+            let exit = audit::index::run(Arc::clone(&log), &data.index(), out).await?;
+            audit::index::complete_names(log, data.index(), &data.names()).await?;
+            Ok(exit)
+        }
         OperatorCommand::AuditErase(args) => {
             let locked = place.lock().await.map_err(|failure| match failure {
                 CommandFailure::Store(StoreError::Locked { .. }) | CommandFailure::Usage(_) => CommandFailure::Usage(
