@@ -157,7 +157,7 @@ fn a_move_into_an_object_store_that_fails_moves_nothing_and_is_repeated() {
     at_rest(&mut cloud);
     cloud.stop();
     let place = server.address("archive", cloud.folder.path());
-    let prune = ["log", "prune", "--older-than", "0s", "--archives", &place];
+    let prune: [&str; 6] = ["log", "prune", "--older-than", "0s", "--archives", &place];
     let before = done(cloud.command(&["audit", "--without-index"]));
     let fails = |cloud: &Cloud, told: &str, what: &str| {
         let (code, text) = cloud.command(&prune);
@@ -179,9 +179,9 @@ fn a_move_into_an_object_store_that_fails_moves_nothing_and_is_repeated() {
     let quota = "raise the quota of the bucket";
     for (troubles, what) in [
         (&[FULL][..], "the segment is refused"),
-        (&[LosesAnswer, FULL], "the segment is there, and nobody knows it"),
-        (&[Serves, FULL], "the manifest is refused"),
-        (&[Serves, LosesAnswer, FULL], "the archive is complete, and nobody knows it"),
+        (&[LosesAnswer, FULL][..], "the segment is there, and nobody knows it"),
+        (&[Serves, FULL][..], "the manifest is refused"),
+        (&[Serves, LosesAnswer, FULL][..], "the archive is complete, and nobody knows it"),
     ] {
         server.next_uploads(troubles);
         fails(&cloud, quota, what);
