@@ -128,7 +128,10 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             audit::anchors::verify(&args, store.as_deref(), &data.tree(), out).await
         }
         OperatorCommand::AuditDiff(args) => {
-            let store = place.read().await?;
+            let mut store = place.read().await?;
+            if args.access {
+                store = audit::index::extended(store, data.index()).await;
+            }
             let checkpoints = &data.checkpoints(&*store)?;
             audit::diff::run(&args, audit::past::PastReader { store: &*store, checkpoints, now }, out).await
         }

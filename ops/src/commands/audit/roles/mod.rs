@@ -89,7 +89,7 @@ pub async fn run(args: &ProjectRolesArgs, past: PastReader<'_>, out: &mut dyn Wr
 }
 
 /// The users, projects, roles and assignments. A log has few events of them.
-fn identity_part() -> PastPart {
+pub(super) fn identity_part() -> PastPart {
     PastPart { names: BTreeSet::from([Identities::NAME]), is_sparse: true }
 }
 
