@@ -1,9 +1,9 @@
 //! `db archive_deleted_rows`: moves old events of the log into its archive, as `chronova log prune` does.
 //!
 //! Nova's shadow tables keep deleted rows, and Chronova's archive keeps old events. Automation repeats the command while
-//! its code is 1, and stops at 0. With `--until-complete`, one run proves the read models and writes the archive once, and
-//! then the events leave the file in batches of `--max_rows` with pauses between them. While a server runs, nothing is moved, because only one process may write the log. The
-//! server moves old events by itself.
+//! its code is 1, and stops at 0. With `--until-complete`, one run proves the read models and writes the archive once.
+//! Then the events leave the file in batches of `--max_rows`, with pauses between them. While a server runs, nothing is
+//! moved, because only one process may write the log. The server moves old events by itself.
 
 use chrono::NaiveDateTime;
 use chronova_events::clock::{Clock as _, SystemClock};
