@@ -124,8 +124,17 @@ fn old_events_are_archived_with_novas_codes() {
     let archive = site.cloud.data().join("archive");
     assert_eq!(std::fs::read_dir(&archive).unwrap().count(), 4, "two segments, each with a manifest");
     // Automation repeats the command while the code is 1, and stops at 0.
-    site.manage("db archive_deleted_rows --until-complete --all-cells", 1);
+    let told = site.manage("db archive_deleted_rows --until-complete --all-cells --max_rows 50 --verbose", 1);
+    let events = told.lines().find_map(|line| line.strip_prefix("| events |")).unwrap_or_else(|| panic!("{told}"));
+    let events: usize = events.trim_matches(|digit: char| !digit.is_ascii_digit()).parse().unwrap();
+    // A dot for each batch of 50 events. All batches have one segment.
+    let dots = ".".repeat(2 + events.div_ceil(50) + 1);
+    assert!(told.starts_with(&format!("Archiving{dots}complete\n")), "{told}");
     site.manage("db archive_deleted_rows --until-complete --all-cells", 0);
+    assert_eq!(
+        site.manage("db archive_deleted_rows --until-complete --verbose", 0),
+        "Archiving...complete\nNothing was archived.\n"
+    );
     site.manage("db purge --all", 3);
     assert_eq!(std::fs::read_dir(&archive).unwrap().count(), 6, "a purge removed archived events");
     site.cloud.start();

@@ -327,6 +327,63 @@ fn a_killed_prune_loses_no_position() {
     cloud.stop();
 }
 
+/// The archive cannot be written or synced, and then the log's file. The states of streams and the move itself are
+/// written there: each run gets some writes further than the last one.
+#[test]
+fn a_full_disk_during_a_move_moves_nothing_and_a_repetition_completes_it() {
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let furniture = cloud.furnish();
+    let old = cloud.server(&furniture, "old", &json!({}));
+    cloud.stop();
+    let before = done(&cloud, &["audit", "--without-index"]);
+    let how = match cloud.let_calls_fail("archive") {
+        Ok(how) => how,
+        Err(reason) => return println!("skipped: calls cannot be made to fail here: {reason}"),
+    };
+    let prune = |cloud: &Cloud, fault: &str| {
+        std::fs::write(&how, fault).unwrap();
+        let (code, told) = cloud.command(&PRUNE);
+        std::fs::write(&how, "").unwrap();
+        let is_done = told.contains("moved: ");
+        assert_eq!(code, if is_done { 0 } else { 2 }, "{fault}: {told}");
+        is_done
+    };
+    let nothing_has_moved = |cloud: &Cloud, fault: &str| {
+        let told = done(cloud, &["audit", "verify"]);
+        assert!(told.contains("the log is whole") && !told.contains("are in the archive in"), "{fault}: {told}");
+    };
+    // The segment, its manifest, and their folder. In the end the archive is complete, and cannot be made durable.
+    for fault in ["write 28", "write 28 2", "fsync 28", "fsync 28 2", "fsync 5 3", "fsync 5"] {
+        assert!(!prune(&cloud, fault), "{fault}: the events have moved");
+        let mut files = std::fs::read_dir(cloud.data().join("archive")).unwrap().map(|entry| entry.unwrap().path());
+        assert!(!files.any(|path| path.extension().is_some_and(|end| end == "tmp")), "{fault}: a draft stays");
+    }
+    nothing_has_moved(&cloud, "the archive");
+    cloud.let_calls_fail("log.db").unwrap();
+    let every = if std::env::var_os("CHRONOVA_SOAK").is_some() { 1 } else { 17 };
+    let mut refused = 0;
+    for call in (1..5_000).step_by(every) {
+        let fault = format!("write 28 {call}");
+        if prune(&cloud, &fault) {
+            break;
+        }
+        nothing_has_moved(&cloud, &fault);
+        refused += 1;
+    }
+    println!("refused at {refused} writes");
+    assert!(refused > 2, "{refused}");
+    assert_eq!(done(&cloud, &["audit", "--without-index"]), before);
+    // The states of the streams were durable before their events left the file.
+    away(&cloud, true);
+    cloud.start();
+    cloud.delete_server(&old);
+    assert!(!cloud.log().contains("the archive cannot be read"), "{}", cloud.log());
+    cloud.stop();
+    away(&cloud, false);
+    assert!(done(&cloud, &["audit", "verify"]).contains("the log is whole"));
+}
+
 fn kill_later(data: &Path) -> std::process::Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chronova"));
     command.args(PRUNE).arg("--data-dir").arg(data).stdout(Stdio::null()).stderr(Stdio::null());

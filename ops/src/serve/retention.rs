@@ -13,6 +13,7 @@ use chronova_events::error_chain::ErrorChain;
 use chronova_events::place::{PlaceAddress, S3Access};
 use chronova_events::sealed::keys::KeySlot;
 use chronova_events::store::sqlite::SqliteStore;
+use chronova_events::store::sqlite::retention::MovePace;
 use tokio::task::JoinHandle;
 
 use super::event_log::EventLog;
@@ -67,7 +68,8 @@ impl RetentionRules {
         let now = SystemClock.now();
         let archives = self.archives.clone().map(|address| address.completed(&self.s3)).transpose();
         let (archives, sign_key) = (archives.map_err(CommandFailure::Usage)?, self.sign_key.as_deref());
-        let run = LogPrune { log, data: &self.data, archives, sign_key, policy: self.policy(now), least: LEAST };
+        let (policy, pace) = (self.policy(now), MovePace::default());
+        let run = LogPrune { log, data: &self.data, archives, sign_key, policy, least: LEAST, pace };
         let mut told = Vec::new();
         let mut done = run.run(now, &mut told).await;
         if let Ok(PruneEnd::Different) = done {

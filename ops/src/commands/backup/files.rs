@@ -11,8 +11,8 @@
 //!
 //! A backup leaves out everything else:
 //!
-//! * `views/`, `log.db.seals`, `log.db.witness`, `log.db.tree` and `log.db.index` are rebuilt from the log.
-//!   `views.keys` has only the keys of the checkpoints in `views/`; a server without it makes new keys.
+//! * `views/`, `log.db.seals`, `log.db.witness`, `log.db.tree`, `log.db.index` and `log.db.names` are rebuilt from the
+//!   log. `views.keys` has only the keys of the checkpoints in `views/`; a server without it makes new keys.
 //! * `log.db.lock` and `log.db-wal` belong to a running process.
 //! * `archive/` is in the backup of the log. A backup reads archived events through the log, and a restored log has all
 //!   events in its file.
