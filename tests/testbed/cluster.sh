@@ -13,6 +13,9 @@
 #   cluster.sh kill-postgres NODE   kills the database server of a node. Patroni decides what happens next
 #   cluster.sh start NODE       starts a killed database node
 #   cluster.sh pause NODE       stops all processes of a node (SIGSTOP); `resume NODE` continues them
+#   cluster.sh end NODE         ends a member as its service manager does (SIGTERM). It starts again after a second
+#   cluster.sh install NODE PROGRAM   gives a member another program, from its next start on
+#   cluster.sh program NODE     prints the file of the program that a member runs
 #   cluster.sh cut A B [oneway] lets no packet pass from A to B, and without `oneway` from B to A. A and B are lists of
 #                               nodes (m1 d1,d2,d3)
 #   cluster.sh heal             ends all cuts
@@ -21,9 +24,10 @@
 #   cluster.sh run COMMAND...   runs a command in the network of the clients
 #   cluster.sh operator WORD... runs a command of `chronova` (`cluster status`, `audit verify`)
 #
-# CHRONOVA_BIN is the program. The members answer at http://10.98.0.{21,22,23}:8774 in the network of the clients.
-# TESTBED_ID (cl) names the namespaces; TESTBED_STATE is the folder (/var/tmp/tb-ID). CLUSTER_LEASE is the lease in
-# seconds (6), CLUSTER_OPTIONS are further lines of the members' configuration. As root.
+# CHRONOVA_BIN is the program; CLUSTER_PROGRAM is that of the members, if it is another one. The members answer at
+# http://10.98.0.{21,22,23}:8774 in the network of the clients. TESTBED_ID (cl) names the namespaces; TESTBED_STATE is the
+# folder (/var/tmp/tb-ID). CLUSTER_LEASE is the lease in seconds (6), CLUSTER_HYPERVISORS the hosts (a simulated fleet),
+# and CLUSTER_OPTIONS are further lines of the members' configuration. As root.
 set -uo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ID=${TESTBED_ID:-cl}
@@ -157,7 +161,7 @@ configure_member() { # node
   mkdir -p "$DIR/$1"
   cat >"$DIR/$1/chronova.conf" <<CONF
 [chronova]
-hypervisors = sim://4?latency_ms=1&vcpus=4096&memory_mib=8388608&disk_gib=1000000
+hypervisors = ${CLUSTER_HYPERVISORS:-sim://4?latency_ms=1&vcpus=4096&memory_mib=8388608&disk_gib=1000000}
 event_store = postgresql://postgres@$(every %s)/chronova?target_session_attrs=read-write
 event_store_lease = ${CLUSTER_LEASE:-6}
 [quota]
@@ -174,13 +178,16 @@ ${CLUSTER_OPTIONS:-}
 CONF
 }
 
+install_program() { ln -sfn "$(realpath "$2")" "$DIR/$1/program"; } # node, program
+program_of() { local pid; pid=$(pids "$1" | head -n 1) && readlink "/proc/$pid/exe"; } # node
+
 # Like a service manager, the loop starts a member again one second after its end.
 start_member() { # node
   spawn "$1" bash -c 'while :; do
       RUST_LOG=warn ip netns exec "$0" "$1" serve --data-dir "$2" --listen "$3:8774" --config-file "$4" 8>&-
       echo "ended with $? at $(date -u +%T.%3N)"
       sleep 1
-    done' "tb$ID-$1" "$CHRONOVA_BIN" "$DIR/data" "$(address "$1")" "$DIR/$1/chronova.conf"
+    done' "tb$ID-$1" "$DIR/$1/program" "$DIR/data" "$(address "$1")" "$DIR/$1/chronova.conf"
 }
 
 role() { run curl -s -m 2 "http://$(address "$1"):8774/healthz" | sed -n 's/.*"role": *"\([a-z]*\)".*/\1/p'; } # member
@@ -208,6 +215,7 @@ up() {
   sql_in postgres "CREATE DATABASE chronova" || die "no database"
   for node in "${MEMBERS[@]}"; do
     configure_member "$node"
+    install_program "$node" "${CLUSTER_PROGRAM:-$CHRONOVA_BIN}"
     start_member "$node"
     # The first start creates the keys, which the others need.
     within 120 role_known "$node" || die "$node does not serve"
@@ -241,6 +249,9 @@ case ${1:-} in
   start) rm -f "$DIR/$2-etcd.pid" "$DIR/$2-patroni.pid"; start_database "$2" ;;
   pause) signal STOP "$2" ;;
   resume) signal CONT "$2" ;;
+  end) signal TERM "$2" ;;
+  install) install_program "$2" "$3" ;;
+  program) program_of "$2" ;;
   cut) cut_off "$2" "$3" "${4:-}" ;;
   sql) shift; sql "$@" ;;
   run) shift; run "$@" ;;

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Clients of the cluster of tests/testbed/cluster.sh, faults, and the comparison of all records at the end.
 
-soak.py CLUSTER SECONDS SEED REPORT [KIND...]
+soak.py CLUSTER PART AMOUNT LIMIT SEED RESULTS
 
-CLUSTER is the path of cluster.sh. The clients send requests to all members while one fault after the other strikes, for
-SECONDS. Each fault begins when all members serve and the database is replicated. KIND names the faults (all). Prints one
-line for each fault and each check, and writes the figures to REPORT as a table. Exits with 1 if a check fails.
+CLUSTER is the path of cluster.sh. PART is one of PARTS: the kinds of faults. The clients send requests to all members
+while one fault after the other strikes. The faults end after AMOUNT faults (`mixed`: AMOUNT seconds), or after LIMIT
+seconds. Each fault begins when all members serve and the database is replicated. Prints one line for each fault and each
+check. Adds a line of JSON to the file RESULTS for each fault, and one for the run at its end; report.py reads them.
+Exits with 1 if a check fails.
 
 Records: each writer writes increasing numbers as the name of its own server. A read is stale if it returns an older
 number than the last one that was acknowledged before the read began. A request without an answer, or with 503, may have
@@ -22,12 +24,14 @@ import sys
 import threading
 import time
 
-CLUSTER, LONG, SEED, REPORT = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+CLUSTER, PART, AMOUNT, LIMIT, SEED, RESULTS = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6]), sys.argv[6]
+RUN = time.strftime("%FT%TZ", time.gmtime())
 STATE = os.environ.get("TESTBED_STATE") or "/var/tmp/tb-" + os.environ.get("TESTBED_ID", "cl")
 MEMBERS = {"m1": "10.98.0.21", "m2": "10.98.0.22", "m3": "10.98.0.23"}
 DATABASES = "d1,d2,d3"
 DICE = random.Random(SEED)
 FAILED = []
+KINDS = ("write", "read", "work")
 
 
 def cluster(*words, check=True):
@@ -39,6 +43,11 @@ def cluster(*words, check=True):
 
 def say(outcome, what):
     print(f"{time.monotonic() - BEGUN:6.0f} s  {outcome:5} {what}", flush=True)
+
+
+def note(**fields):
+    with open(RESULTS, "a") as results:
+        results.write(json.dumps({"run": RUN, **fields}) + "\n")
 
 
 def check(what, holds, why=""):
@@ -56,8 +65,8 @@ class Api:
     def __init__(self, member):
         self.member = member
 
-    def call(self, method, path, body=None, kind="application/json", version="2.96"):
-        connection = http.client.HTTPConnection(MEMBERS[self.member], 8774, timeout=40)
+    def call(self, method, path, body=None, kind="application/json", version="2.96", timeout=40):
+        connection = http.client.HTTPConnection(MEMBERS[self.member], 8774, timeout=timeout)
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         headers = {"Content-Type": kind, "OpenStack-API-Version": "compute " + version}
         if Api.token:
@@ -120,12 +129,15 @@ class Clients:
     def __init__(self, registers, body):
         self.registers, self.body, self.over = registers, body, threading.Event()
         self.created, self.asked, self.violations = set(), set(), []
-        # The times at which requests succeeded.
-        self.successes = {"write": collections.deque(), "read": collections.deque()}
+        # The times at which requests succeeded, and at which work on hosts ended: a server became active.
+        self.successes = {kind: collections.deque() for kind in KINDS}
+        self.building = collections.deque()
+        # The member that is being upgraded. A proxy would send it no requests.
+        self.away = None
         self.counts = collections.Counter()
         work = [(self.write, member, register) for member, register in zip(MEMBERS, registers)]
         work += [(self.read, member, random.Random(SEED + nth)) for nth, member in enumerate(MEMBERS)]
-        work += [(self.create, None, random.Random(SEED + 9))]
+        work += [(self.create, None, random.Random(SEED + 9)), (self.watch, None, random.Random(SEED + 10))]
         self.threads = [threading.Thread(target=self.repeat, args=one) for one in work]
         for thread in self.threads:
             thread.start()
@@ -133,7 +145,8 @@ class Clients:
     def repeat(self, work, member, more):
         while not self.over.is_set():
             try:
-                work(member, more)
+                if member is None or member != self.away:
+                    work(member, more)
             except Exception as error:  # A client that ends unseen would make the run prove nothing.
                 self.violations.append(f"{work.__name__}: {error!r}")
             time.sleep(0.05)
@@ -176,12 +189,28 @@ class Clients:
                 self.violations.append(f"stale read at {member}: {number}, and {least} was acknowledged")
 
     def create(self, _, dice):
-        member, name = dice.choice(list(MEMBERS)), f"load-{len(self.asked)}"
+        member, name = self.any_member(dice), f"load-{len(self.asked)}"
         self.asked.add(name)
         status, answer, headers = Api(member).call("POST", "/compute/v2.1/servers", self.body(name))
         if self.outcome("write", f"create at {member}", 202, status, answer, headers):
             self.created.add(name)
+            self.building.append(answer["server"]["id"])
         time.sleep(0.2)
+
+    def any_member(self, dice):
+        return dice.choice([member for member in MEMBERS if member != self.away])
+
+    def watch(self, _, dice):
+        """Waits until the next server is active. A member that is stopped or cut off answers late, so another is asked."""
+        server = self.building[0] if self.building else None
+        if server is None:
+            return
+        status, answer, _ = Api(self.any_member(dice)).call("GET", "/compute/v2.1/servers/" + server, timeout=1)
+        if status == 200 and answer["server"]["status"] != "BUILD":
+            self.building.popleft()
+            # Another status than ACTIVE is a finding of the comparison at the end.
+            if answer["server"]["status"] == "ACTIVE":
+                self.successes["work"].append(time.monotonic())
 
     def end(self):
         self.over.set()
@@ -295,6 +324,28 @@ def isolate_primary(_, primary):
     cluster("heal")
 
 
+def upgrade(leader, _):
+    """Gives the members the program CHRONOVA_BIN one after the other, as docs/high-availability.md says."""
+    followers = [member for member in MEMBERS if member != leader]
+    for member in followers:
+        renew(member)
+    cluster("operator", "cluster", "switchover", followers[0])
+    until("the follower leads", lambda: leads() == followers[0])
+    renew(leader)
+
+
+def renew(member):
+    program = os.path.realpath(os.environ["CHRONOVA_BIN"])
+    CLIENTS.away = member
+    # The requests at this member end.
+    time.sleep(1)
+    cluster("install", member, program)
+    cluster("end", member, check=False)
+    until("the newer program serves", lambda: cluster("program", member, check=False) == program and ready())
+    CLIENTS.away = None
+
+
+# The weights of the faults in a mixed part.
 FAULTS = {
     "leader killed": (12, kill_leader),
     "leader stopped (SIGSTOP)": (8, pause_leader),
@@ -308,21 +359,46 @@ FAULTS = {
     "PostgreSQL of the primary killed": (3, kill_postgres),
     "node of the primary killed": (3, kill_database),
     "primary cut from the other databases": (3, isolate_primary),
+    "members upgraded to another program": (0, upgrade),
+}
+PARTS = {
+    "kills": ["leader killed"],
+    "pauses": ["leader stopped (SIGSTOP)"],
+    "cuts": [kind for kind in FAULTS if kind.startswith("leader cut")],
+    "databases": ["PostgreSQL of the primary killed", "node of the primary killed", "primary cut from the other databases"],
+    "mixed": [kind for kind, (weight, _) in FAULTS.items() if weight],
+    "upgrade": ["members upgraded to another program"],
 }
 
 
-def one_fault(clients, kind, figures):
+def one_fault(clients, kind):
     until("the cluster is whole", ready, 180)
     leader, primary = leads(), cluster("primary")
     time.sleep(1)
     begun = time.monotonic()
     FAULTS[kind][1](leader, primary)
     until("the cluster is whole again", ready, 180)
+    whole = time.monotonic()
+    # Work on hosts waits for the end of the former leader's lease.
+    until("work on hosts continues", lambda: clients.successes["work"] and clients.successes["work"][-1] > whole)
     time.sleep(1)
     end = time.monotonic()
-    outages = {what: clients.outage(what, begun, end) for what in ("write", "read")}
-    figures[kind].append(outages)
-    say("fault", f"{kind} (leader {leader}, primary {primary}): without a write {outages['write']:.2f} s, without a read {outages['read']:.2f} s")
+    outages = {what: round(clients.outage(what, begun, end), 2) for what in KINDS}
+    note(fault=kind, **outages)
+    say("fault", f"{kind} (leader {leader}, primary {primary}): without a write {outages['write']} s, "
+        f"without a read {outages['read']} s, without work on hosts {outages['work']} s")
+
+
+def faults():
+    """Yields kinds of faults: each kind once, in a random order, and then by weight."""
+    kinds, struck = PARTS[PART], 0
+    order = DICE.sample(kinds, len(kinds))
+    while True:
+        passed = time.monotonic() - STRUCK
+        if passed > LIMIT or (passed >= AMOUNT if PART == "mixed" else struck == AMOUNT):
+            return
+        struck += 1
+        yield order.pop() if order else DICE.choices(kinds, [FAULTS[kind][0] or 1 for kind in kinds])[0]
 
 
 def names_at(member):
@@ -360,50 +436,35 @@ def compare(clients):
               f"{number}, and {register.acknowledged} was acknowledged last")
 
 
-def percentile(values, part):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(part * len(values)))]
-
-
-def table(figures):
-    lines = ["| fault | times | writes: p50 | p99 | max | reads: p50 | p99 | max |", "|---|--:|--:|--:|--:|--:|--:|--:|"]
-    for kind, outages in figures.items():
-        cells = [f"{percentile([one[what] for one in outages], part):.1f}" for what in ("write", "read") for part in (0.5, 0.99, 1)]
-        lines.append(f"| {kind} | {len(outages)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def main():
-    kinds = sys.argv[5:] or list(FAULTS)
+    global CLIENTS, STRUCK
     first = Api(cluster("leader"))
     body = furnish(first, authenticate(first))
     registers = [Register(first.must("POST", "/compute/v2.1/servers", body("0"))[0]["server"]["id"]) for _ in MEMBERS]
-    clients, figures = Clients(registers, body), collections.defaultdict(list)
+    CLIENTS, STRUCK = Clients(registers, body), time.monotonic()
     try:
-        # Each kind strikes once, in a random order, and then by weight.
-        order = DICE.sample(kinds, len(kinds))
-        while time.monotonic() < BEGUN + LONG or order:
-            kind = order.pop() if order else DICE.choices(kinds, [FAULTS[kind][0] for kind in kinds])[0]
-            one_fault(clients, kind, figures)
+        for kind in faults():
+            one_fault(CLIENTS, kind)
     except (TimeoutError, RuntimeError) as error:
         check("the cluster comes back after each fault", False, error)
     finally:
         cluster("heal", check=False)
-        clients.end()
+        CLIENTS.end()
+    seconds = round(time.monotonic() - STRUCK)
     if not FAILED:
-        compare(clients)
-    counts = ", ".join(f"{what} {count:,}" for what, count in sorted(clients.counts.items()))
+        compare(CLIENTS)
+    if PART == "upgrade":
+        failed = {kind: number for kind, number in CLIENTS.counts.items() if kind in ("read 503", "read without answer")}
+        check("no read failed during the upgrade", not failed, failed)
     cluster("down-members")
-    epochs = cluster("sql", "SELECT epoch FROM chronova_head")
-    position = cluster("sql", "SELECT position FROM chronova_head")
+    epoch, position = (int(cluster("sql", f"SELECT {column} FROM chronova_head")) for column in ("epoch", "position"))
     verified = subprocess.run(["bash", CLUSTER, "operator", "audit", "verify"], capture_output=True, text=True)
     check(f"the log of {position} events is verified", verified.returncode == 0, verified.stdout + verified.stderr)
-    total = sum(len(one) for one in figures.values())
-    report = f"{total} faults in {time.monotonic() - BEGUN:.0f} s, seed {SEED}; epoch {epochs}, {position} events; {counts}.\n\n{table(figures)}\n"
-    open(REPORT, "w").write(report)
-    print(report)
+    note(part=PART, seconds=seconds, seed=SEED, lease=int(os.environ.get("CLUSTER_LEASE", 6)), epoch=epoch, events=position,
+         program=os.environ.get("CLUSTER_BUILD", ""), counts=dict(sorted(CLIENTS.counts.items())), failed=FAILED)
     sys.exit(1 if FAILED else 0)
 
 
-BEGUN = time.monotonic()
+BEGUN = STRUCK = time.monotonic()
+CLIENTS = None
 main()
