@@ -8,13 +8,14 @@
 #   cluster.sh cuts N          cuts the leader off, also one way                      (100)
 #   cluster.sh databases N     kills or cuts off the primary of the database          (50)
 #   cluster.sh mixed SECONDS   faults of all kinds, and switchovers of the database   (3600 seconds)
+#   cluster.sh hosts N         kills and stops the leader while two real hosts work   (30 kills and 10 pauses)
 #   cluster.sh upgrade         gives members of CHRONOVA_OLDER_PROGRAM the program CHRONOVA_BIN, one after the other
 #   cluster.sh report          prints the sums and the outages of all runs
 #
 # Each run adds its faults to a file, so that many short runs together reach the aims. A run needs about three minutes
-# beside its faults; a fault takes 10 to 40 seconds.
+# beside its faults. A fault takes 10 to 40 seconds, and with real hosts 30 to 90 seconds.
 #
-#   CHRONOVA_BIN                the program
+#   CHRONOVA_BIN                the program; for `hosts`, CHRONOVA_IMAGE is the guest image
 #   CHRONOVA_CLUSTER_RESULTS    the file of results (default: cluster.jsonl beside this script)
 #   CHRONOVA_CLUSTER_LIMIT      no fault begins after this number of seconds (default: 900)
 #   CHRONOVA_CLUSTER_SEED       the seed of the faults (default: random; the results have it)
@@ -24,11 +25,27 @@ set -uo pipefail
 SOAK=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$SOAK/../testbed/house.sh"
 RESULTS=${CHRONOVA_CLUSTER_RESULTS:-$SOAK/cluster.jsonl}
-PART=${1:-} AMOUNT=${2:-1}
+PART=${1:-} AMOUNT=${2:-1} CLIENTS=soak.py
+
+# Two hosts in namespaces, which all members reach.
+real_hosts() {
+  [ -s "${CHRONOVA_IMAGE:-}" ] || cannot "CHRONOVA_IMAGE names no guest image"
+  local state=/var/tmp/tb-$CLUSTER_HOSTS
+  CLIENTS=hosts.py
+  hosts down >/dev/null 2>&1
+  hosts up 2 >"$WORK/hosts" 2>&1 || { tail -n 5 "$WORK/hosts"; cannot "the hosts do not start here"; }
+  . "$state/hosts.env"
+  export CLUSTER_HYPERVISORS="$h1_TCP $h2_TCP" CLUSTER_OPTIONS CHRONOVA_IMAGE
+  CLUSTER_OPTIONS=$(printf '%s\n' '[DEFAULT]' 'instance_name_template = cluster-%08x' 'report_interval = 2' 'service_down_time = 6' \
+    'shutdown_timeout = 5' '[volume]' 'shared = true' "pool_path = $state/shared/volumes")
+}
+hosts() { env -u TESTBED_STATE TESTBED_ID="$CLUSTER_HOSTS" bash "$HERE/hosts.sh" "$@"; }
+
 case $PART in
   kills | pauses | cuts | databases | mixed) ;;
   upgrade) [ -x "${CHRONOVA_OLDER_PROGRAM:-}" ] || cannot "CHRONOVA_OLDER_PROGRAM names no program"
     export CLUSTER_PROGRAM=$CHRONOVA_OLDER_PROGRAM ;;
+  hosts) export CLUSTER_HOSTS=ch ;;
   report) exec python3 "$SOAK/cluster/report.py" "$RESULTS" ;;
   *) sed -n '2,/^set /p' "${BASH_SOURCE[0]}" | sed '$d;s/^# \{0,1\}//'; exit 2 ;;
 esac
@@ -40,12 +57,18 @@ export CLUSTER_BUILD CHRONOVA_BIN
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cluster.XXXXXX")
 CLUSTER=$HERE/cluster.sh
-finish() { bash "$CLUSTER" down; [ $FAILED != 0 ] || rm -rf "$WORK"; }
+finish() {
+  bash "$CLUSTER" down
+  [ -z "${CLUSTER_HOSTS:-}" ] || hosts down >/dev/null 2>&1
+  [ $FAILED != 0 ] || rm -rf "$WORK"
+}
 trap finish EXIT
 trap 'exit 1' TERM INT
+[ $PART != hosts ] || real_hosts
 bash "$CLUSTER" up >"$WORK/up" 2>&1 || { bad "the cluster starts" "$(tail -n 5 "$WORK/up" /var/tmp/tb-"${TESTBED_ID:-cl}"/log/*.out)"; exit 1; }
 ok "the cluster starts"
-bash "$CLUSTER" run python3 "$SOAK/cluster/soak.py" "$CLUSTER" "$PART" "$AMOUNT" "${CHRONOVA_CLUSTER_LIMIT:-900}" \
-  "${CHRONOVA_CLUSTER_SEED:-$RANDOM}" "$RESULTS" 2>&1 | tee "$WORK/soak"
+# `ip netns exec` has mounts of its own, in which a host would boot unseen by the others.
+nsenter --net="/run/netns/tb${TESTBED_ID:-cl}-fab" python3 "$SOAK/cluster/$CLIENTS" "$CLUSTER" "$PART" "$AMOUNT" \
+  "${CHRONOVA_CLUSTER_LIMIT:-900}" "${CHRONOVA_CLUSTER_SEED:-$RANDOM}" "$RESULTS" 2>&1 | tee "$WORK/soak"
 [ "${PIPESTATUS[0]}" = 0 ] || FAILED=1
 verdict

@@ -27,7 +27,8 @@
 # CHRONOVA_BIN is the program; CLUSTER_PROGRAM is that of the members, if it is another one. The members answer at
 # http://10.98.0.{21,22,23}:8774 in the network of the clients. TESTBED_ID (cl) names the namespaces; TESTBED_STATE is the
 # folder (/var/tmp/tb-ID). CLUSTER_LEASE is the lease in seconds (6), CLUSTER_HYPERVISORS the hosts (a simulated fleet),
-# and CLUSTER_OPTIONS are further lines of the members' configuration. As root.
+# and CLUSTER_OPTIONS are further lines of the members' configuration. CLUSTER_HOSTS is the TESTBED_ID of hosts.sh, whose
+# network the members then reach. As root.
 set -uo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ID=${TESTBED_ID:-cl}
@@ -59,6 +60,13 @@ networks() {
     ip -n "tb$ID-$node" link set lo up
     ip -n "tb$ID-$node" address add "$(address "$node")/24" dev eth
     ip -n "tb$ID-$node" link set eth up
+  done
+  [ -z "${CLUSTER_HOSTS:-}" ] || for node in "${MEMBERS[@]}"; do
+    ip -n "tb$CLUSTER_HOSTS-fab" link del "$node" 2>/dev/null
+    ip -n "tb$CLUSTER_HOSTS-fab" link add "$node" type veth peer name hosts netns "tb$ID-$node"
+    ip -n "tb$CLUSTER_HOSTS-fab" link set "$node" master brm up
+    ip -n "tb$ID-$node" address add "10.231.0.20${node#m}/24" dev hosts
+    ip -n "tb$ID-$node" link set hosts up
   done
 }
 

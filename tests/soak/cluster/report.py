@@ -11,6 +11,8 @@ AIMS = [
     ("pauses of the leader", 200, lambda kind: kind == STOPPED),
     ("cuts", 100, lambda kind: kind.startswith("leader cut")),
     ("failovers of the database", 50, lambda kind: kind in FAILOVERS),
+    ("kills of the leader, two real hosts", 30, lambda kind: kind.startswith("two real hosts, leader killed")),
+    ("pauses of the leader, two real hosts", 10, lambda kind: kind.startswith("two real hosts, leader stopped")),
 ]
 
 
