@@ -9,6 +9,9 @@
 #   cluster.sh databases N     kills or cuts off the primary of the database          (50)
 #   cluster.sh mixed SECONDS   faults of all kinds, and switchovers of the database   (3600 seconds)
 #   cluster.sh hosts N         kills and stops the leader while two real hosts work   (30 kills and 10 pauses)
+#   cluster.sh takeover N      kills the leader of a large log: CHRONOVA_CLUSTER_HOSTS (10000) hosts and
+#                              CHRONOVA_CLUSTER_SERVERS (1000000) servers; CHRONOVA_DEV_BIN is chronova-dev. A million
+#                              servers need 16 GiB of memory, 40 GiB of /var/tmp, and half an hour before the first kill
 #   cluster.sh upgrade         gives members of CHRONOVA_OLDER_PROGRAM the program CHRONOVA_BIN, one after the other
 #   cluster.sh report          prints the sums and the outages of all runs
 #
@@ -41,8 +44,31 @@ real_hosts() {
 }
 hosts() { env -u TESTBED_STATE TESTBED_ID="$CLUSTER_HOSTS" bash "$HERE/hosts.sh" "$@"; }
 
+# A log with many hosts and servers. CLUSTER_LOG is its data folder.
+large_log() {
+  [ -x "${CHRONOVA_DEV_BIN:-}" ] || cannot "CHRONOVA_DEV_BIN names no program"
+  local hosts=${CHRONOVA_CLUSTER_HOSTS:-10000} servers=${CHRONOVA_CLUSTER_SERVERS:-1000000} port status
+  export CLUSTER_SIZE="$hosts hosts and $servers servers" CLUSTER_MEMBERS="m1 m2" CLUSTER_PATIENCE=900 CLUSTER_LOG=$WORK/large
+  export CLUSTER_HYPERVISORS="sim://$hosts?vcpus=1000&memory_mib=1000000&disk_gib=100000"
+  printf '%s\n' '[chronova]' "hypervisors = $CLUSTER_HYPERVISORS" >"$WORK/large.conf"
+  port=$(free_port) || cannot "no port is free"
+  "$CHRONOVA_BIN" serve --data-dir "$CLUSTER_LOG" --listen "127.0.0.1:$port" --config-file "$WORK/large.conf" >"$WORK/large.log" 2>&1 &
+  ALONE=$!
+  wait_for 120 curl -fsS -m 5 -o /dev/null "http://127.0.0.1:$port/healthz" 2>/dev/null \
+    && CLUSTER_ALONE=127.0.0.1:$port CLUSTER_DATA=$CLUSTER_LOG \
+      python3 "$SOAK/cluster/prepare.py" "$CLUSTER" prepare "$hosts" 0 0 /dev/null
+  status=$?
+  kill "$ALONE"
+  wait "$ALONE"
+  ALONE=
+  [ $status = 0 ] || { bad "a server is built that can be copied" "$(tail -n 20 "$WORK/large.log")"; exit 1; }
+  "$CHRONOVA_DEV_BIN" copy-servers "$CLUSTER_LOG" --servers "$servers" --projects 1000 >"$WORK/copies" 2>&1 \
+    || { bad "the server is copied" "$(tail -n 5 "$WORK/copies")"; exit 1; }
+  ok "the log has $CLUSTER_SIZE"
+}
+
 case $PART in
-  kills | pauses | cuts | databases | mixed) ;;
+  kills | pauses | cuts | databases | mixed | takeover) ;;
   upgrade) [ -x "${CHRONOVA_OLDER_PROGRAM:-}" ] || cannot "CHRONOVA_OLDER_PROGRAM names no program"
     export CLUSTER_PROGRAM=$CHRONOVA_OLDER_PROGRAM ;;
   hosts) export CLUSTER_HOSTS=ch ;;
@@ -55,16 +81,19 @@ setup_packages cluster || cannot "PostgreSQL, Patroni and etcd are missing"
 CLUSTER_BUILD="$(git -C "$TOP" rev-parse --short=12 HEAD), program of $(date -u -r "$CHRONOVA_BIN" '+%F %H:%M UTC')"
 export CLUSTER_BUILD CHRONOVA_BIN
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cluster.XXXXXX")
+WORK=$(mktemp -d "${TMPDIR:-/var/tmp}/chronova-cluster.XXXXXX")
 CLUSTER=$HERE/cluster.sh
 finish() {
   bash "$CLUSTER" down
   [ -z "${CLUSTER_HOSTS:-}" ] || hosts down >/dev/null 2>&1
+  [ -z "${ALONE:-}" ] || kill -9 "$ALONE"
+  rm -rf "$WORK/large"
   [ $FAILED != 0 ] || rm -rf "$WORK"
 }
 trap finish EXIT
 trap 'exit 1' TERM INT
 [ $PART != hosts ] || real_hosts
+[ $PART != takeover ] || large_log
 bash "$CLUSTER" up >"$WORK/up" 2>&1 || { bad "the cluster starts" "$(tail -n 5 "$WORK/up" /var/tmp/tb-"${TESTBED_ID:-cl}"/log/*.out)"; exit 1; }
 ok "the cluster starts"
 # `ip netns exec` has mounts of its own, in which a host would boot unseen by the others.

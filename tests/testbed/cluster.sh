@@ -28,14 +28,17 @@
 # http://10.98.0.{21,22,23}:8774 in the network of the clients. TESTBED_ID (cl) names the namespaces; TESTBED_STATE is the
 # folder (/var/tmp/tb-ID). CLUSTER_LEASE is the lease in seconds (6), CLUSTER_HYPERVISORS the hosts (a simulated fleet),
 # and CLUSTER_OPTIONS are further lines of the members' configuration. CLUSTER_HOSTS is the TESTBED_ID of hosts.sh, whose
-# network the members then reach. As root.
+# network the members then reach. CLUSTER_LOG is the data folder of a stopped control plane with SQLite: the members get
+# its log and its files. CLUSTER_MEMBERS names the members (m1 m2 m3), and CLUSTER_PATIENCE is how many seconds the start
+# of a member may take (120). As root.
 set -uo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ID=${TESTBED_ID:-cl}
 DIR=${TESTBED_STATE:-/var/tmp/tb-$ID}
 . "$HERE/daemons.sh"
 FABRIC=tb$ID-fab
-DATABASES=(d1 d2 d3) MEMBERS=(m1 m2 m3)
+DATABASES=(d1 d2 d3)
+read -ra MEMBERS <<<"${CLUSTER_MEMBERS:-m1 m2 m3}"
 POSTGRES=/usr/lib/postgresql/15/bin
 
 die() { echo "cluster.sh: $*" >&2; exit 1; }
@@ -203,6 +206,12 @@ leader() { local node; for node in "${MEMBERS[@]}"; do [ "$(role "$node")" = lea
 all_serve() { local node; for node in "${MEMBERS[@]}"; do [ -n "$(role "$node")" ] || return 1; done; }
 operator() { run "${CHRONOVA_BIN:?names the program}" "$@" --data-dir "$DIR/data" --config-file "$DIR/m1/chronova.conf"; }
 
+# Gives the database and the data folder the log of a control plane that had SQLite.
+copy_log() {
+  configure_member m1
+  tar -C "$CLUSTER_LOG" --exclude='./log.db*' -cf - . | tar -C "$DIR/data" -xf - && operator log copy "$CLUSTER_LOG"
+}
+
 # ------------------------------------------------------------------------------------------------------------- commands
 
 up() {
@@ -221,12 +230,13 @@ up() {
   within 120 primary || die "no primary"
   within 120 replicated || die "no synchronous standby"
   sql_in postgres "CREATE DATABASE chronova" || die "no database"
+  [ -z "${CLUSTER_LOG:-}" ] || copy_log || die "the log is not copied"
   for node in "${MEMBERS[@]}"; do
     configure_member "$node"
     install_program "$node" "${CLUSTER_PROGRAM:-$CHRONOVA_BIN}"
     start_member "$node"
     # The first start creates the keys, which the others need.
-    within 120 role_known "$node" || die "$node does not serve"
+    within "${CLUSTER_PATIENCE:-120}" role_known "$node" || die "$node does not serve"
   done
   within 60 leader || die "nobody leads"
 }

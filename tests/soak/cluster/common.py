@@ -1,4 +1,4 @@
-"""What soak.py and hosts.py share: their arguments, the requests to the members, and the clients with their records.
+"""What soak.py, hosts.py and prepare.py share: their arguments, the requests to the members, and the clients with their records.
 
 Records: each writer writes increasing numbers into its own register. A read is stale if it returns an older number than
 the last one that was acknowledged before the read began. A request without an answer, or with 503, may have happened or
@@ -18,12 +18,18 @@ import time
 CLUSTER, PART, AMOUNT, LIMIT, SEED, RESULTS = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6]), sys.argv[6]
 RUN = time.strftime("%FT%TZ", time.gmtime())
 STATE = os.environ.get("TESTBED_STATE") or "/var/tmp/tb-" + os.environ.get("TESTBED_ID", "cl")
-MEMBERS = {"m1": "10.98.0.21", "m2": "10.98.0.22", "m3": "10.98.0.23"}
+DATA = os.environ.get("CLUSTER_DATA") or STATE + "/data"
+MEMBERS = {name: f"10.98.0.2{name[1:]}:8774" for name in (os.environ.get("CLUSTER_MEMBERS") or "m1 m2 m3").split()}
+# A control plane without a cluster.
+if "CLUSTER_ALONE" in os.environ:
+    MEMBERS = {"m1": os.environ["CLUSTER_ALONE"]}
 DATABASES = "d1,d2,d3"
 DICE = random.Random(SEED)
 FAILED = []
 KINDS = ("write", "read", "work")
 BEGUN = time.monotonic()
+# The seconds after which something that does not come never will.
+PATIENCE = int(os.environ.get("CLUSTER_PATIENCE", 120))
 
 
 def cluster(*words, check=True):
@@ -58,7 +64,7 @@ class Api:
         self.member = member
 
     def call(self, method, path, body=None, kind="application/json", version="2.96", timeout=40):
-        connection = http.client.HTTPConnection(MEMBERS[self.member], 8774, timeout=timeout)
+        connection = http.client.HTTPConnection(MEMBERS[self.member], timeout=timeout)
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         headers = {"Content-Type": kind, "OpenStack-API-Version": "compute " + version}
         if Api.token:
@@ -88,7 +94,7 @@ class Api:
 
 
 def authenticate(api):
-    password = re.search(r'password: "(.*)"', open(STATE + "/data/clouds.yaml").read()).group(1)
+    password = re.search(r'password: "(.*)"', open(DATA + "/clouds.yaml").read()).group(1)
     user = {"name": "admin", "domain": {"id": "default"}, "password": password}
     auth = {"identity": {"methods": ["password"], "password": {"user": user}},
             "scope": {"project": {"name": "admin", "domain": {"id": "default"}}}}
@@ -228,7 +234,7 @@ class Clients:
         return max(later - earlier for earlier, later in zip(times, times[1:]))
 
 
-def until(what, met, seconds=120):
+def until(what, met, seconds=PATIENCE):
     limit = time.monotonic() + seconds
     while not met():
         if time.monotonic() > limit:

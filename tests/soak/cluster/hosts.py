@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from common import (AMOUNT, CLUSTER, DICE, FAILED, LIMIT, MEMBERS, SEED, Api, Clients, Register, authenticate, check, cluster,
+from common import (AMOUNT, CLUSTER, DICE, FAILED, LIMIT, MEMBERS, PATIENCE, SEED, Api, Clients, Register, authenticate, check, cluster,
                     furnish, kill_leader, leads, note, pause_leader, ready, say, until)
 
 TESTBED = os.environ["CLUSTER_HOSTS"]
@@ -158,12 +158,12 @@ class Rounds:
         until(f"{self.away} is up again", lambda: state_is(self.away, "up"))
 
     def strike(self, work, fault):
-        until("the cluster is whole", ready, 180)
+        until("the cluster is whole", ready, PATIENCE * 3 // 2)
         some = getattr(self, work)()
         time.sleep(DICE.uniform(0, 4))
         begun = time.monotonic()
         FAULTS[fault](leads(), None)
-        until("the cluster is whole again", ready, 180)
+        until("the cluster is whole again", ready, PATIENCE * 3 // 2)
         until(f"the {work} ends", lambda: settled(some), 300)
         end = time.monotonic()
         for one in some:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from common import (AMOUNT, CLUSTER, DATABASES, DICE, FAILED, KINDS, LIMIT, MEMBERS, PART, SEED, Api, Clients, Register,
+from common import (AMOUNT, CLUSTER, DATABASES, DICE, FAILED, KINDS, LIMIT, MEMBERS, PART, PATIENCE, SEED, Api, Clients, Register,
                     another_leads, authenticate, check, cluster, furnish, holder, is_primary, kill_leader, leads, note,
                     pause_leader, ready, say, until)
 
@@ -107,6 +107,8 @@ FAULTS = {
     "node of the primary killed": (3, kill_database),
     "primary cut from the other databases": (3, isolate_primary),
     "members upgraded to another program": (0, upgrade),
+    # `takeover` names the size of the log.
+    f"leader killed, {os.environ.get('CLUSTER_SIZE')}": (0, kill_leader),
 }
 PARTS = {
     "kills": ["leader killed"],
@@ -115,16 +117,17 @@ PARTS = {
     "databases": ["PostgreSQL of the primary killed", "node of the primary killed", "primary cut from the other databases"],
     "mixed": [kind for kind, (weight, _) in FAULTS.items() if weight],
     "upgrade": ["members upgraded to another program"],
+    "takeover": [kind for kind in FAULTS if kind.startswith("leader killed, ")],
 }
 
 
 def one_fault(clients, kind):
-    until("the cluster is whole", ready, 180)
+    until("the cluster is whole", ready, PATIENCE * 3 // 2)
     leader, primary = leads(), cluster("primary")
     time.sleep(1)
     begun = time.monotonic()
     FAULTS[kind][1](leader, primary)
-    until("the cluster is whole again", ready, 180)
+    until("the cluster is whole again", ready, PATIENCE * 3 // 2)
     whole = time.monotonic()
     # Work on hosts waits for the end of the former leader's lease.
     until("work on hosts continues", lambda: clients.successes["work"] and clients.successes["work"][-1] > whole)
@@ -165,7 +168,7 @@ def at_rest():
 
 def compare(clients):
     check("each answer was a success or a 503", not clients.violations, clients.violations[:10])
-    until("no work is under way", at_rest, 180)
+    until("no work is under way", at_rest, PATIENCE * 3 // 2)
     shown = {member: names_at(member) for member in MEMBERS}
     check("all members show the same servers", len({json.dumps(sorted(one)) for one in shown.values()}) == 1)
     servers = next(iter(shown.values()))
