@@ -7,6 +7,7 @@
 #   cluster.sh pauses N        stops the leader (SIGSTOP)                             (200)
 #   cluster.sh cuts N          cuts the leader off, also one way                      (100)
 #   cluster.sh databases N     kills or cuts off the primary of the database          (50)
+#   cluster.sh standbys N      loses both standbys of the database for 15 s, or delays and loses packets of both
 #   cluster.sh mixed SECONDS   faults of all kinds, and switchovers of the database   (3600 seconds)
 #   cluster.sh hosts N         kills and stops the leader while two real hosts work   (30 kills and 10 pauses)
 #   cluster.sh takeover N      kills the leader of a large log: CHRONOVA_CLUSTER_HOSTS (10000) hosts and
@@ -68,7 +69,7 @@ large_log() {
 }
 
 case $PART in
-  kills | pauses | cuts | databases | mixed | takeover) ;;
+  kills | pauses | cuts | databases | standbys | mixed | takeover) ;;
   upgrade) [ -x "${CHRONOVA_OLDER_PROGRAM:-}" ] || cannot "CHRONOVA_OLDER_PROGRAM names no program"
     export CLUSTER_PROGRAM=$CHRONOVA_OLDER_PROGRAM ;;
   hosts) export CLUSTER_HOSTS=ch ;;

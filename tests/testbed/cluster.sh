@@ -12,6 +12,8 @@
 #   cluster.sh kill NODE        kills all processes of a node. A member starts again after a second
 #   cluster.sh kill-postgres NODE   kills the database server of a node. Patroni decides what happens next
 #   cluster.sh start NODE       starts a killed database node
+#   cluster.sh lose NODE        ends Patroni and the database server of a node, but not its etcd; `regain NODE` starts them
+#   cluster.sh slow NODE        delays all packets that a node sends by 50 ms, and loses one in fifty; `fast NODE` ends it
 #   cluster.sh pause NODE       stops all processes of a node (SIGSTOP); `resume NODE` continues them
 #   cluster.sh end NODE         ends a member as its service manager does (SIGTERM). It starts again after a second
 #   cluster.sh install NODE PROGRAM   gives a member another program, from its next start on
@@ -98,7 +100,14 @@ start_database() { # node
     --listen-client-urls "http://$own:2379" --advertise-client-urls "http://$own:2379" --initial-cluster-state new \
     --initial-cluster "$(for node in "${DATABASES[@]}"; do printf '%s=http://%s:2380,' "$node" "$(address "$node")"; done | sed 's/,$//')" \
     --heartbeat-interval 300 --election-timeout 3000
-  spawn "$1-patroni" ip netns exec "tb$ID-$1" runuser -u postgres -- /usr/bin/patroni "$DIR/$1/patroni.yml"
+  start_patroni "$1"
+}
+start_patroni() { spawn "$1-patroni" ip netns exec "tb$ID-$1" runuser -u postgres -- /usr/bin/patroni "$DIR/$1/patroni.yml"; } # node
+lose() { # node
+  local pid
+  stop "$1-patroni"
+  for pid in $(pids "$1"); do [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != postgres ] || kill -9 "$pid" 2>/dev/null; done
+  return 0
 }
 
 configure_database() { # node
@@ -265,6 +274,10 @@ case ${1:-} in
   kill) signal KILL "$2" ;;
   kill-postgres) kill -9 "$(head -n 1 "$DIR/$2/data/postmaster.pid")" ;;
   start) rm -f "$DIR/$2-etcd.pid" "$DIR/$2-patroni.pid"; start_database "$2" ;;
+  lose) lose "$2" ;;
+  regain) start_patroni "$2" ;;
+  slow) at "$2" tc qdisc replace dev eth root netem delay 50ms loss 2% ;;
+  fast) at "$2" tc qdisc del dev eth root ;;
   pause) signal STOP "$2" ;;
   resume) signal CONT "$2" ;;
   end) signal TERM "$2" ;;

@@ -66,9 +66,35 @@ def kill_database(_, primary):
 
 def isolate_primary(_, primary):
     """The members still reach the old primary, which has no standby any more."""
-    cluster("cut", primary, ",".join(node for node in DATABASES.split(",") if node != primary))
+    cluster("cut", primary, ",".join(others(primary)))
     until("another database leads", lambda: is_primary(primary))
     cluster("heal")
+
+
+def others(primary):
+    return [node for node in DATABASES.split(",") if node != primary]
+
+
+def lose_standbys(_, primary):
+    """Without a standby, no write may be acknowledged."""
+    for node in others(primary):
+        cluster("lose", node)
+    lost = time.monotonic()
+    time.sleep(15)
+    found, late = time.monotonic(), list(CLIENTS.successes["write"])
+    late = [at for at in late if lost + 1 < at < found]
+    if late:
+        check("no write is acknowledged without a standby", False, f"{len(late)} writes")
+    for node in others(primary):
+        cluster("regain", node)
+
+
+def slow_replication(_, primary):
+    for node in others(primary):
+        cluster("slow", node)
+    time.sleep(20)
+    for node in others(primary):
+        cluster("fast", node)
 
 
 def upgrade(leader, _):
@@ -106,6 +132,8 @@ FAULTS = {
     "PostgreSQL of the primary killed": (3, kill_postgres),
     "node of the primary killed": (3, kill_database),
     "primary cut from the other databases": (3, isolate_primary),
+    "both standbys of the database lost": (0, lose_standbys),
+    "replication delayed and lossy": (0, slow_replication),
     "members upgraded to another program": (0, upgrade),
     # `takeover` names the size of the log.
     f"leader killed, {os.environ.get('CLUSTER_SIZE')}": (0, kill_leader),
@@ -116,6 +144,7 @@ PARTS = {
     "cuts": [kind for kind in FAULTS if kind.startswith("leader cut")],
     "databases": ["PostgreSQL of the primary killed", "node of the primary killed", "primary cut from the other databases"],
     "mixed": [kind for kind, (weight, _) in FAULTS.items() if weight],
+    "standbys": ["both standbys of the database lost", "replication delayed and lossy"],
     "upgrade": ["members upgraded to another program"],
     "takeover": [kind for kind in FAULTS if kind.startswith("leader killed, ")],
 }
