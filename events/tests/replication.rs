@@ -80,7 +80,7 @@ fn waiting(server: &Postgres, like: &str) -> bool {
     server.sql(&format!("{sql} '{like}'")) == "t"
 }
 
-/// What became of an append that only the primary had.
+/// The fate of an append that only the primary had.
 struct LostPrimary {
     appending: JoinHandle<Result<Appended, AppendError>>,
     /// Whether the append was acknowledged before the primary was lost.
@@ -129,7 +129,7 @@ async fn an_asynchronous_standby_loses_an_acknowledged_event() {
     assert_eq!((lost.acknowledged, lost.survived.as_str()), (true, "1"), "no acknowledged event is lost");
 }
 
-/// What became of an event that the primary showed and that no standby had.
+/// The fate of an event that the primary showed and that no standby had.
 struct OrphanedEvent {
     acknowledged: bool,
     /// How far the follower had read.
