@@ -10,6 +10,8 @@
 #   cluster.sh standbys N      loses both standbys of the database for 15 s, or delays and loses packets of both
 #   cluster.sh mixed SECONDS   faults of all kinds, and switchovers of the database   (3600 seconds)
 #   cluster.sh hosts N         kills and stops the leader while two real hosts work   (30 kills and 10 pauses)
+#   cluster.sh client N        `openstack server create --wait` at each member, while a member is killed (9 pairs)
+#   cluster.sh reads N         measures N reads and writes at the leader and at a follower, without faults
 #   cluster.sh takeover N      kills the leader of a large log: CHRONOVA_CLUSTER_HOSTS (10000) hosts and
 #                              CHRONOVA_CLUSTER_SERVERS (1000000) servers; CHRONOVA_DEV_BIN is chronova-dev. A million
 #                              servers need 16 GiB of memory, 40 GiB of /var/tmp, and half an hour before the first kill
@@ -73,6 +75,8 @@ case $PART in
   upgrade) [ -x "${CHRONOVA_OLDER_PROGRAM:-}" ] || cannot "CHRONOVA_OLDER_PROGRAM names no program"
     export CLUSTER_PROGRAM=$CHRONOVA_OLDER_PROGRAM ;;
   hosts) export CLUSTER_HOSTS=ch ;;
+  client) CLIENTS=client.py; command -v openstack >/dev/null || cannot "no openstack client on the PATH" ;;
+  reads) CLIENTS=reads.py ;;
   report) exec python3 "$SOAK/cluster/report.py" "$RESULTS" ;;
   *) sed -n '2,/^set /p' "${BASH_SOURCE[0]}" | sed '$d;s/^# \{0,1\}//'; exit 2 ;;
 esac

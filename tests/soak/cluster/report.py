@@ -22,18 +22,20 @@ def percentile(values, part):
 
 
 def lines_of(path):
-    faults, runs = collections.defaultdict(list), {}
+    faults, runs, commands = collections.defaultdict(list), {}, collections.defaultdict(list)
     for line in open(path):
         line = json.loads(line)
         if "fault" in line:
             faults[line["run"]].append(line)
+        elif "command" in line:
+            commands[line["run"]].append(line)
         else:
             runs[line["run"]] = line
-    return faults, runs
+    return faults, runs, commands
 
 
 def main():
-    faults, runs = lines_of(sys.argv[1])
+    faults, runs, commands = lines_of(sys.argv[1])
     passed = [name for name, run in runs.items() if not run["failed"]]
     by_kind = collections.defaultdict(list)
     for name in passed:
@@ -60,7 +62,16 @@ def main():
     for kind, some in sorted(item for item in by_kind.items() if item[1]):
         cells = [f"{percentile([one[what] for one in some], part):.1f}" for what in ("write", "read", "work") for part in (0.5, 0.99, 1)]
         print(f"| {kind} | {len(some)} | {' | '.join(cells)} |")
-    print("\n| run | part | faults | seconds | lease | seed | program | failed checks |\n|---|---|--:|--:|--:|--:|---|---|")
+    told = collections.Counter()
+    for one in (one for name in passed for one in commands[name]):
+        where = "at that member" if one["asked"] == one["killed"] else "at another member"
+        told[f"`{one['command']}` {where} while the {one['role']} is killed {one['outcome']}"] += 1
+    for what, times in sorted(told.items()):
+        print(f"\n{what}: {times} times", end="")
+    for name in passed:
+        for kind, one in runs[name].get("milliseconds", {}).items():
+            print(f"\n{name}: {kind}: p50 {one['p50']} ms, p99 {one['p99']} ms", end="")
+    print("\n\n| run | part | faults | seconds | lease | seed | program | failed checks |\n|---|---|--:|--:|--:|--:|---|---|")
     for name, run in sorted(runs.items()):
         print(f"| {name} | {run['part']} | {len(faults[name])} | {run['seconds']} | {run['lease']} | {run['seed']} | "
               f"{run['program']} | {'; '.join(run['failed'])} |")
