@@ -142,9 +142,13 @@ class Clients:
         self.building = collections.deque()
         # The member that is being upgraded. A proxy would send it no requests.
         self.away = None
+        # The ids of the events that the feed had, by their positions; it began after `followed_from`.
+        self.followed, self.followed_from = {}, int(cluster("sql", "SELECT position FROM chronova_head"))
+        self.followed_to = self.followed_from
         self.counts = collections.Counter()
         work = [(self.write, member, register) for member, register in zip(MEMBERS, registers)]
         work += [(self.read, member, random.Random(SEED + nth)) for nth, member in enumerate(MEMBERS)]
+        work += [(self.follow, None, random.Random(SEED + 11))]
         if body:
             work += [(self.create, None, random.Random(SEED + 9)), (self.watch, None, random.Random(SEED + 10))]
         self.threads = [threading.Thread(target=self.repeat, args=one) for one in work]
@@ -220,6 +224,37 @@ class Clients:
             # Another status than ACTIVE is a finding of the comparison at the end.
             if answer["server"]["status"] == "ACTIVE":
                 self.successes["work"].append(time.monotonic())
+
+    def follow(self, _, dice):
+        """Follows the log at one member for some events, or until the feed ends. The next call goes on at another member."""
+        connection = http.client.HTTPConnection(MEMBERS[self.any_member(dice)], timeout=8)
+        headers = {"X-Auth-Token": Api.token, "Accept": "text/event-stream", "Last-Event-ID": str(self.followed_to)}
+        left, position = dice.randrange(50, 500), None
+        try:
+            connection.request("GET", "/chronova/v1/events", headers=headers)
+            answer = connection.getresponse()
+            self.counts["feed resumed" if answer.status == 200 else "feed refused"] += 1
+            while answer.status == 200 and left and not self.over.is_set():
+                line = answer.readline()
+                if not line:
+                    break
+                if line.startswith(b"id: "):
+                    position = int(line[4:])
+                elif line.startswith(b"data: "):
+                    if position != self.followed_to + 1:
+                        self.violations.append(f"the feed has {position} after {self.followed_to}")
+                    self.followed[position] = json.loads(line[6:])["id"].replace("-", "")
+                    self.followed_to, left = position, left - 1
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            connection.close()
+
+    def feed_differs(self):
+        """The events of the feed that the log does not have, or has otherwise."""
+        rows = cluster("sql", f"SELECT position, encode(id, 'hex') FROM chronova_events WHERE position > {self.followed_from}")
+        there = dict(row.split("|") for row in rows.splitlines())
+        return [position for position, event in self.followed.items() if there.get(str(position)) != event]
 
     def end(self):
         self.over.set()

@@ -186,6 +186,9 @@ class Rounds:
 def compare(rounds, onlooker, registers):
     check(f"no guest ran on both hosts in {onlooker.looks} looks", not onlooker.twice, onlooker.twice)
     check("each answer was a success or a 503", not rounds.clients.violations, rounds.clients.violations[:10])
+    differs = rounds.clients.feed_differs()
+    check(f"a feed that was resumed {rounds.clients.counts['feed resumed']} times had each of {len(rounds.clients.followed)} events once",
+          rounds.clients.followed and not differs, differs[:5])
     for register in registers:
         number = register.number(Api("m1").must("GET", register.path)[0])
         check(f"a register has the last of {register.next - 1} writes", register.holds(number), (number, register.acknowledged))

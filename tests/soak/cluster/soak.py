@@ -197,6 +197,9 @@ def at_rest():
 
 def compare(clients):
     check("each answer was a success or a 503", not clients.violations, clients.violations[:10])
+    differs = clients.feed_differs()
+    check(f"a feed that was resumed {clients.counts['feed resumed']} times had each of {len(clients.followed)} events once",
+          clients.followed and not differs, differs[:5])
     until("no work is under way", at_rest, PATIENCE * 3 // 2)
     shown = {member: names_at(member) for member in MEMBERS}
     check("all members show the same servers", len({json.dumps(sorted(one)) for one in shown.values()}) == 1)
