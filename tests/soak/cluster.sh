@@ -71,7 +71,8 @@ large_log() {
 }
 
 case $PART in
-  kills | pauses | cuts | databases | standbys | mixed | takeover) ;;
+  kills | pauses | cuts | databases | mixed | takeover) ;;
+  standbys) export CLUSTER_OPTIONS='stale_reads = 60' ;;
   upgrade) [ -x "${CHRONOVA_OLDER_PROGRAM:-}" ] || cannot "CHRONOVA_OLDER_PROGRAM names no program"
     export CLUSTER_PROGRAM=$CHRONOVA_OLDER_PROGRAM ;;
   hosts) export CLUSTER_HOSTS=ch ;;

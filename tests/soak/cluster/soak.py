@@ -76,7 +76,8 @@ def others(primary):
 
 
 def lose_standbys(_, primary):
-    """Without a standby, no write may be acknowledged."""
+    """Without a standby, no write may be acknowledged, and members answer reads with their age."""
+    aged = CLIENTS.counts["read with an age"]
     for node in others(primary):
         cluster("lose", node)
     lost = time.monotonic()
@@ -85,6 +86,8 @@ def lose_standbys(_, primary):
     late = [at for at in late if lost + 1 < at < found]
     if late:
         check("no write is acknowledged without a standby", False, f"{len(late)} writes")
+    if CLIENTS.counts["read with an age"] == aged:
+        check("reads are answered with an age while nobody leads", False)
     for node in others(primary):
         cluster("regain", node)
 
