@@ -15,6 +15,7 @@
 #   cluster.sh lose NODE        ends Patroni and the database server of a node, but not its etcd; `regain NODE` starts them
 #   cluster.sh slow NODE        delays all packets that a node sends by 50 ms, and loses one in fifty; `fast NODE` ends it
 #   cluster.sh pause NODE       stops all processes of a node (SIGSTOP); `resume NODE` continues them
+#   cluster.sh clock NODE SECONDS   moves the wall clock of a member ahead, if `up` had CLUSTER_CLOCKS=1
 #   cluster.sh end NODE         ends a member as its service manager does (SIGTERM). It starts again after a second
 #   cluster.sh install NODE PROGRAM   gives a member another program, from its next start on
 #   cluster.sh program NODE     prints the file of the program that a member runs
@@ -38,6 +39,7 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ID=${TESTBED_ID:-cl}
 DIR=${TESTBED_STATE:-/var/tmp/tb-$ID}
 . "$HERE/daemons.sh"
+. "$HERE/clock.sh"
 FABRIC=tb$ID-fab
 DATABASES=(d1 d2 d3)
 read -ra MEMBERS <<<"${CLUSTER_MEMBERS:-m1 m2 m3}"
@@ -204,10 +206,11 @@ program_of() { local pid; pid=$(pids "$1" | head -n 1) && readlink "/proc/$pid/e
 # Like a service manager, the loop starts a member again one second after its end.
 start_member() { # node
   spawn "$1" bash -c 'while :; do
-      RUST_LOG=warn ip netns exec "$0" "$1" serve --data-dir "$2" --listen "$3:8774" --config-file "$4" 8>&-
+      RUST_LOG=warn ip netns exec "$0" env ${5:+"CLOCK_AHEAD=$5" "LD_PRELOAD=$6"} "$1" serve --data-dir "$2" --listen "$3:8774" --config-file "$4" 8>&-
       echo "ended with $? at $(date -u +%T.%3N)"
       sleep 1
-    done' "tb$ID-$1" "$DIR/$1/program" "$DIR/data" "$(address "$1")" "$DIR/$1/chronova.conf"
+    done' "tb$ID-$1" "$DIR/$1/program" "$DIR/data" "$(address "$1")" "$DIR/$1/chronova.conf" \
+    "${CLUSTER_CLOCKS:+$DIR/$1/clock}" "$DIR/clock.so"
 }
 
 role() { run curl -s -m 2 "http://$(address "$1"):8774/healthz" | sed -n 's/.*"role": *"\([a-z]*\)".*/\1/p'; } # member
@@ -233,6 +236,7 @@ up() {
   chmod 755 "$DIR"
   chmod 700 "$DIR/data"
   networks || die "no networks"
+  [ -z "${CLUSTER_CLOCKS:-}" ] || clock_build "$DIR/clock.so" || die "the clock cannot be built"
   certificates >"$DIR/log/openssl.out" 2>&1 || die "no certificates"
   for node in "${DATABASES[@]}"; do configure_database "$node"; done
   for node in "${DATABASES[@]}"; do start_database "$node"; done
@@ -242,6 +246,7 @@ up() {
   [ -z "${CLUSTER_LOG:-}" ] || copy_log || die "the log is not copied"
   for node in "${MEMBERS[@]}"; do
     configure_member "$node"
+    [ -z "${CLUSTER_CLOCKS:-}" ] || clock_ahead "$DIR/$node/clock" 0
     install_program "$node" "${CLUSTER_PROGRAM:-$CHRONOVA_BIN}"
     start_member "$node"
     # The first start creates the keys, which the others need.
@@ -280,6 +285,7 @@ case ${1:-} in
   fast) at "$2" tc qdisc del dev eth root ;;
   pause) signal STOP "$2" ;;
   resume) signal CONT "$2" ;;
+  clock) clock_ahead "$DIR/$2/clock" "$3" ;;
   end) signal TERM "$2" ;;
   install) install_program "$2" "$3" ;;
   program) program_of "$2" ;;

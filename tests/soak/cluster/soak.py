@@ -71,6 +71,13 @@ def isolate_primary(_, primary):
     cluster("heal")
 
 
+def kill_with_other_clocks(leader, _):
+    # The certificates of the members are older than half a minute.
+    for member in MEMBERS:
+        cluster("clock", member, str(DICE.randrange(-30, 91)))
+    kill_leader(leader, None)
+
+
 def others(primary):
     return [node for node in DATABASES.split(",") if node != primary]
 
@@ -135,6 +142,7 @@ FAULTS = {
     "PostgreSQL of the primary killed": (3, kill_postgres),
     "node of the primary killed": (3, kill_database),
     "primary cut from the other databases": (3, isolate_primary),
+    "leader killed while clocks differ": (0, kill_with_other_clocks),
     "both standbys of the database lost": (0, lose_standbys),
     "replication delayed and lossy": (0, slow_replication),
     "members upgraded to another program": (0, upgrade),
@@ -147,6 +155,7 @@ PARTS = {
     "cuts": [kind for kind in FAULTS if kind.startswith("leader cut")],
     "databases": ["PostgreSQL of the primary killed", "node of the primary killed", "primary cut from the other databases"],
     "mixed": [kind for kind, (weight, _) in FAULTS.items() if weight],
+    "clocks": ["leader killed while clocks differ"],
     "standbys": ["both standbys of the database lost", "replication delayed and lossy"],
     "upgrade": ["members upgraded to another program"],
     "takeover": [kind for kind in FAULTS if kind.startswith("leader killed, ")],
