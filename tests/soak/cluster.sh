@@ -8,6 +8,7 @@
 #   cluster.sh cuts N          cuts the leader off, also one way                      (100)
 #   cluster.sh databases N     kills or cuts off the primary of the database          (50)
 #   cluster.sh standbys N      loses both standbys of the database for 15 s, or delays and loses packets of both
+#   cluster.sh disks N         fills the disk of the database's primary
 #   cluster.sh clocks N        kills the leader, while the wall clocks of the members differ by up to two minutes
 #   cluster.sh mixed SECONDS   faults of all kinds, and switchovers of the database   (3600 seconds)
 #   cluster.sh hosts N         kills and stops the leader while two real hosts work   (30 kills and 10 pauses)
@@ -73,6 +74,7 @@ large_log() {
 
 case $PART in
   kills | pauses | cuts | databases | mixed | takeover) ;;
+  disks) export CLUSTER_DISKS=1 ;;
   clocks) export CLUSTER_CLOCKS=1 ;;
   standbys) export CLUSTER_OPTIONS='stale_reads = 60' ;;
   upgrade) [ -x "${CHRONOVA_OLDER_PROGRAM:-}" ] || cannot "CHRONOVA_OLDER_PROGRAM names no program"

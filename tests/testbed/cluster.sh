@@ -15,6 +15,7 @@
 #   cluster.sh lose NODE        ends Patroni and the database server of a node, but not its etcd; `regain NODE` starts them
 #   cluster.sh slow NODE        delays all packets that a node sends by 50 ms, and loses one in fifty; `fast NODE` ends it
 #   cluster.sh pause NODE       stops all processes of a node (SIGSTOP); `resume NODE` continues them
+#   cluster.sh fill NODE        fills the disk of a database node, if `up` had CLUSTER_DISKS=1; `drain NODE` ends that
 #   cluster.sh clock NODE SECONDS   moves the wall clock of a member ahead, if `up` had CLUSTER_CLOCKS=1
 #   cluster.sh end NODE         ends a member as its service manager does (SIGTERM). It starts again after a second
 #   cluster.sh install NODE PROGRAM   gives a member another program, from its next start on
@@ -104,6 +105,12 @@ start_database() { # node
     --heartbeat-interval 300 --election-timeout 3000
   start_patroni "$1"
 }
+own_disk() { truncate -s 2G "$DIR/$1.disk" && mkfs.ext4 -q -m 0 "$DIR/$1.disk" && mount -o loop "$DIR/$1.disk" "$DIR/$1"; } # node
+fill() { # node
+  fallocate -l "$(($(df --output=avail -B1 "$DIR/$1" | tail -n 1) - 65536))" "$DIR/$1/filler" 2>/dev/null
+  dd if=/dev/zero of="$DIR/$1/filler2" bs=4k 2>/dev/null
+  return 0
+}
 start_patroni() { spawn "$1-patroni" ip netns exec "tb$ID-$1" runuser -u postgres -- /usr/bin/patroni "$DIR/$1/patroni.yml"; } # node
 lose() { # node
   local pid
@@ -115,6 +122,7 @@ lose() { # node
 configure_database() { # node
   local own; own=$(address "$1")
   mkdir -p "$DIR/$1"
+  [ -z "${CLUSTER_DISKS:-}" ] || own_disk "$1" || die "no separate disk can be mounted"
   cat >"$DIR/$1/patroni.yml" <<YAML
 scope: chronova
 name: $1
@@ -268,6 +276,7 @@ down() {
   for name in $(ip netns list 2>/dev/null | awk '{print $1}'); do
     case $name in "tb$ID-fab" | "tb$ID-"[dm][123]) ip netns del "$name" ;; esac
   done
+  for node in "${DATABASES[@]}"; do ! mountpoint -q "$DIR/$node" || umount "$DIR/$node" || umount -l "$DIR/$node"; done
   case $DIR in */tb-*) rm -rf "$DIR" ;; esac
 }
 
@@ -279,6 +288,8 @@ case ${1:-} in
   kill) signal KILL "$2" ;;
   kill-postgres) kill -9 "$(head -n 1 "$DIR/$2/data/postmaster.pid")" ;;
   start) rm -f "$DIR/$2-etcd.pid" "$DIR/$2-patroni.pid"; start_database "$2" ;;
+  fill) fill "$2" ;;
+  drain) rm -f "$DIR/$2/filler" "$DIR/$2/filler2" ;;
   lose) lose "$2" ;;
   regain) start_patroni "$2" ;;
   slow) at "$2" tc qdisc replace dev eth root netem delay 50ms loss 2% ;;

@@ -78,6 +78,15 @@ def kill_with_other_clocks(leader, _):
     kill_leader(leader, None)
 
 
+def fill_disk(_, primary):
+    """The disk of the primary's node is full for a while. Whatever ended there is started again afterwards."""
+    cluster("fill", primary)
+    time.sleep(20)
+    cluster("drain", primary)
+    cluster("kill", primary, check=False)
+    cluster("start", primary)
+
+
 def others(primary):
     return [node for node in DATABASES.split(",") if node != primary]
 
@@ -142,6 +151,7 @@ FAULTS = {
     "PostgreSQL of the primary killed": (3, kill_postgres),
     "node of the primary killed": (3, kill_database),
     "primary cut from the other databases": (3, isolate_primary),
+    "disk of the primary full": (0, fill_disk),
     "leader killed while clocks differ": (0, kill_with_other_clocks),
     "both standbys of the database lost": (0, lose_standbys),
     "replication delayed and lossy": (0, slow_replication),
@@ -155,6 +165,7 @@ PARTS = {
     "cuts": [kind for kind in FAULTS if kind.startswith("leader cut")],
     "databases": ["PostgreSQL of the primary killed", "node of the primary killed", "primary cut from the other databases"],
     "mixed": [kind for kind, (weight, _) in FAULTS.items() if weight],
+    "disks": ["disk of the primary full"],
     "clocks": ["leader killed while clocks differ"],
     "standbys": ["both standbys of the database lost", "replication delayed and lossy"],
     "upgrade": ["members upgraded to another program"],
