@@ -239,8 +239,8 @@ class Clients:
             self.counts["feed resumed" if answer.status == 200 else "feed refused"] += 1
             while answer.status == 200 and left and not self.over.is_set():
                 line = answer.readline()
-                if not line:
-                    break
+                if not line.endswith(b"\n"):
+                    break  # The connection has ended, perhaps within a line.
                 if line.startswith(b"id: "):
                     position = int(line[4:])
                 elif line.startswith(b"data: "):
