@@ -1,4 +1,6 @@
-//! Starts a child process that appends until it is killed. The child is this test program with only the test `child`.
+//! Starts a child process that works until it is killed. The child is this test program with only the test `child`.
+
+#![allow(dead_code, reason = "each test uses another part of this module")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
