@@ -1,7 +1,8 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
 #   setup_packages THEME...           installs the missing Debian packages of build, client, host, guest, testbed,
-#                                     openstack, neutron, cinder, store, served, horizon, broker, cluster, nova, node, package
+#                                     openstack, neutron, cinder, store, served, horizon, broker, cluster, nova, node, package,
+#                                     foreign
 #   setup_client [NAME==VERSION...]   installs the `openstack` client and the named packages in .venv
 #   setup_dashboard_tools             installs into tests/browser/node_modules the tools that check the dashboard
 #   setup_rust                        checks that the Rust toolchain is new enough, or says how to get one
@@ -72,6 +73,9 @@ PACKAGES_SERVED=(tgt nfs-ganesha nfs-ganesha-vfs rpcbind)
 PACKAGES_NOVA=("${PACKAGES_NEUTRON[@]}" "${PACKAGES_BROKER[@]}" nova-api nova-conductor nova-scheduler placement-api python3-nova
   python3-libvirt genisoimage)
 
+# Emulators of other architectures, and UEFI for aarch64, for tests/real/foreign.sh.
+PACKAGES_FOREIGN=(qemu-system-arm qemu-efi-aarch64 qemu-system-ppc qemu-system-misc)
+
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
 
 # Prints NAME=VERSION. On a machine with an emulator and libvirtd, a package of QEMU or libvirt gets the installed
@@ -118,6 +122,7 @@ setup_packages() { # themes...
       store) wanted+=("${PACKAGES_STORE[@]}") ;;
       served) wanted+=("${PACKAGES_SERVED[@]}") ;;
       nova) wanted+=("${PACKAGES_NOVA[@]}") ;;
+      foreign) wanted+=("${PACKAGES_FOREIGN[@]}") ;;
       *) echo "setup_packages: no theme $theme" >&2; return 2 ;;
     esac
   done
@@ -201,7 +206,7 @@ wait_for() {
   done
 }
 
-# Without udev /dev/kvm does not get the group of QEMU. Then libvirt does not trust its cached QEMU capabilities and
+# Without udev, /dev/kvm does not get the group of QEMU. Then libvirt does not trust its cached QEMU capabilities and
 # probes them again (10 to 15 seconds) whenever it defines a guest.
 kvm_permit() {
   [ -c /dev/kvm ] && [ ! -d /run/udev/data ] && getent group kvm >/dev/null || return 0

@@ -311,9 +311,9 @@ driver_tests() {
 #
 # Two scripts run at a time, because they wait for guests and timeouts more than they compute. One loop runs the scripts
 # that use this machine's own libvirtd (they call house_open), one after the other: some of them restart it, and some use
-# the same addresses. So do the scripts whose hosts reach this machine by its own address (--root-link). At the same
-# time, another loop runs all other scripts. After the first loop has run its scripts, it runs scripts of the second
-# loop, too.
+# the same addresses. The same loop runs the scripts whose hosts reach this machine by its own address (--root-link). At
+# the same time, another loop runs all other scripts. After the first loop has run its scripts, it runs scripts of the
+# second loop, too.
 stage_real() {
   local script name status seconds
   local scripts=(tests/real/*.sh) shared=() apart=()

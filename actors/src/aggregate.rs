@@ -57,8 +57,8 @@ pub trait AggregateRoot: Send + Sync + 'static {
         false
     }
 
-    /// Whether no start loads the aggregate any more. If so, no snapshot keeps its state when its events leave the
-    /// log's file. A later command reads them in the archive.
+    /// Whether start-up no longer loads the aggregate. If so, no snapshot of its state is written when its events move
+    /// from the log's file to the archive. A later command reads the events from the archive.
     fn has_ended(state: &Self::State) -> bool {
         Self::is_over(state)
     }

@@ -184,7 +184,8 @@ mod tests {
             };
             let new = NewEvent::new(event, Timestamp(1), &meta);
             store.append(&stream, Expected::Any, vec![new]).await.unwrap();
-            // A state may end with a later event, so it is kept after each of them.
+            // A later event may end the aggregate, and then nothing is kept. So the test keeps the state after each
+            // event.
             match keep_state(&*store, &stream, false).await.unwrap() {
                 StateKeeping::Kept => _ = kept.insert(noun),
                 StateKeeping::NotNeeded => assert!(state_version(noun).is_none() || kept.contains(noun), "{noun}"),

@@ -1,8 +1,8 @@
 //! Finds the providers that give the ports of a server their resources.
 //!
 //! A claim in the ledger has amounts by provider, and does not say for which port each amount is. The providers of each
-//! group are found from these amounts. Any choice that fits is right, because ports that could be exchanged request the
-//! same of the same providers. A port that its binding already ties to a provider stays with that provider.
+//! group are found from these amounts. If several choices fit, each of them is right, because they only exchange ports
+//! that request the same amounts. A port whose binding already names a provider stays with that provider, if possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::successors;
@@ -103,7 +103,7 @@ struct ProviderSearch<'a> {
     groups: Vec<(&'a PortResourceRequest, &'a PortRequestGroup)>,
     /// The amounts that no group has taken yet.
     room: BTreeMap<ProviderId, BTreeMap<String, u64>>,
-    /// The providers of the first groups.
+    /// The chosen providers of the first groups.
     chosen: Vec<ProviderId>,
     /// The number of further choices that the search may make.
     left: usize,

@@ -1,9 +1,10 @@
 //! The traits through which compute calls other services. The embedded services implement them, and so do the clients
 //! of real services (see [`crate::services`]).
 //!
-//! There is one trait per service. The image service and the network service have an optional second trait, for the
-//! resources that users manage through Nova's old API. `chronova-tests` has one conformance suite per trait, except for
-//! those of [`keys`], [`network_plane`] and [`scheduler_hook`]. Every implementation passes its suite.
+//! Most services have one trait. The image service and the network service have an optional second trait, for the
+//! resources that users manage through Nova's old API. Key managers have two traits, one for secrets and one for
+//! certificates. `chronova-tests` has one conformance suite per trait, except for the traits of [`caller`], [`keys`],
+//! [`network_plane`] and [`scheduler_hook`]. Every implementation passes its suite.
 
 pub mod caller;
 pub mod error;

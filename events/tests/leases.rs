@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +14,16 @@ use chronova_events::store::levels::EventLevels;
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
 use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
 
+use crate::child::{log_and_run, say, spawn};
 use crate::database::Postgres;
 
+/// The full name of the test [`child`].
+const CHILD: &str = "leases::child";
 /// Longer than any test takes. Only a member that waits for ever would wait so long.
 const LONG: Duration = Duration::from_hours(1);
+
+/// Long enough that a busy machine renews it.
+const SHORT: Duration = Duration::from_secs(3);
 
 fn options(database: &Postgres, lease: Duration) -> PostgresOptions {
     PostgresOptions {
@@ -113,4 +122,49 @@ async fn a_member_without_the_keys_is_refused_while_another_leads() {
     database.sql("UPDATE chronova_head SET keys = 'ring'");
     let refused = PostgresStore::open(&options(&database, LONG)).await.unwrap_err();
     assert!(refused.to_string().contains("put their file back"), "{refused}");
+}
+
+/// Not a test, but the leader that another test stops. It leads the log in the database of a folder. In the run 1, a
+/// timer ends the process with its lease.
+#[test]
+fn child() {
+    let Some((folder, run)) = log_and_run() else { return };
+    let url = format!("host={} user=postgres dbname=postgres", folder.display());
+    let options = PostgresOptions {
+        allow_asynchronous: true,
+        lease: SHORT,
+        end_process: run == "1",
+        ..PostgresOptions::at(url, "cell1".to_owned())
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = PostgresStore::open(&options).await.unwrap();
+        say("leads");
+        // Without its parent, the child ends with the database.
+        let _ = store.lost().wait_for(Option::is_some).await;
+    });
+}
+
+/// Stops a leader (SIGSTOP). Returns how its process had ended when another member led.
+async fn stopped_leader(has_timer: bool) -> Option<ExitStatus> {
+    let database = Postgres::new();
+    let mut child = spawn(CHILD, database.folder.path(), u64::from(has_timer));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "leads"), "the child does not lead");
+    assert!(Command::new("kill").args(["-STOP", &child.id().to_string()]).status().unwrap().success());
+    let _second = open(&database, SHORT).await;
+    let ended = child.try_wait().unwrap();
+    if ended.is_none() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    ended
+}
+
+/// Without the timer, a stopped leader would go on after another member has taken the lead.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_timer_ends_a_stopped_leader_before_another_leads() {
+    let ended = stopped_leader(true).await;
+    assert_eq!(ended.and_then(|ended| ended.signal()), Some(9), "the leader is alive while another leads: {ended:?}");
+    assert_eq!(stopped_leader(false).await, None, "something else than the timer ends a stopped leader");
 }

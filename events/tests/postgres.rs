@@ -62,6 +62,25 @@ async fn an_older_epoch_appends_nothing() {
     assert_eq!(new.read_all(Position::START, 9).await.unwrap().len(), 2);
 }
 
+/// The control of the test above: a take-over that changes no epoch does not stop the former writer.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_new_epoch_a_deposed_writer_appends() {
+    let database = Postgres::new();
+    let old = database.open();
+    old.append(&stream("a"), Expected::Any, vec![event("1")]).await.unwrap();
+    database.sql(
+        "CREATE FUNCTION broken() RETURNS trigger AS $$ BEGIN NEW.epoch := OLD.epoch; RETURN NEW; END $$ \
+         LANGUAGE plpgsql; \
+         CREATE TRIGGER broken BEFORE UPDATE ON chronova_head FOR EACH ROW EXECUTE FUNCTION broken()",
+    );
+    let new = database.open();
+    old.append(&stream("b"), Expected::Any, vec![event("late")]).await.unwrap();
+    let refused = new.append(&stream("a"), Expected::Exact(Revision(1)), vec![event("2")]).await.unwrap_err();
+    assert!(refused.to_string().contains("another member leads"), "{refused}");
+    let texts: Vec<String> = old.read_all(Position::START, 9).await.unwrap().iter().map(|event| text(event)).collect();
+    assert_eq!(texts, ["1", "late"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_in_the_database_is_encrypted() {
     let (database, folder) = (Postgres::new(), tempfile::tempdir().unwrap());

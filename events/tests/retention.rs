@@ -22,7 +22,7 @@ use chronova_events::store::audit_index::{IndexOptions, IndexProgress, IndexedLo
 use chronova_events::store::conformance::{equals_model, event};
 use chronova_events::store::criteria::Criteria;
 use chronova_events::store::memory::MemoryStore;
-use chronova_events::store::sqlite::retention::STEP;
+use chronova_events::store::sqlite::retention::{MovePace, STEP};
 use chronova_events::store::sqlite::verify::{Verification, VerifyOptions, verify};
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
 use chronova_events::store::{AppendError, EventStore, Expected, StoreError, StreamSnapshot};
@@ -260,6 +260,23 @@ async fn a_crash_after_any_step_leaves_a_whole_log_and_a_repetition_completes_it
         assert_whole(&path, count);
     }
     store.close().await;
+}
+
+#[tokio::test]
+async fn a_move_in_batches_reaches_the_same_end() {
+    let (_folder, path, cold, model) = log(30).await;
+    let store = open(&path);
+    archive(&store, &cold, 24).await;
+    let (pace, mut reached) = (MovePace { batch: 7, pause: Duration::from_millis(1) }, Vec::new());
+    let tell = |position: Position| {
+        reached.push(position.0);
+        ControlFlow::Continue(())
+    };
+    let end = store.move_at_pace(Position(24), at(&cold), pace, tell).await.unwrap();
+    assert_eq!((end.position, reached), (Position(24), vec![7, 14, 21, 24]));
+    equals_model(&*store, &*model).await;
+    store.close().await;
+    assert_whole(&path, 30);
 }
 
 #[tokio::test]

@@ -16,7 +16,8 @@ pub struct DriverOptions {
     /// The folder in which simulated fleets store their state, so that the state survives this process. `None`: fleets
     /// keep their state in memory only.
     pub sim_state_dir: Option<PathBuf>,
-    /// Whether the hosts of a simulated fleet share one volume pool, as `[volume] shared` says of real hosts.
+    /// Whether the hosts of a simulated fleet share one volume pool, as `[volume] shared` says of real hosts. Ignored
+    /// without `sim_state_dir`.
     pub sim_shares_volumes: bool,
 }
 
@@ -74,7 +75,7 @@ pub fn open(uri: &str, options: &DriverOptions) -> OpenedDrivers {
 /// Returns the URIs of the drivers that [`open`] would return, but opens no driver.
 ///
 /// # Errors
-/// Like [`open`].
+/// The text is not a URI. Or no back end of this build has its scheme. Or a simulated fleet refuses its options.
 pub fn hosts(uri: &str) -> Result<Vec<String>, UriError> {
     (backend_of(uri)?.hosts)(uri)
 }

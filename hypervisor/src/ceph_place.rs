@@ -16,9 +16,9 @@ pub struct CephPlace {
 }
 
 impl CephPlace {
-    /// The places of this image among the URLs. Glance names an image's data after the image. With other names, a user
-    /// who may add places to images could read the disk of another project: the Ceph user of Chronova can read disks
-    /// and volumes, and that of Glance cannot.
+    /// The places of this image among the URLs. Glance names an image's data after the image. Other names are refused.
+    /// Otherwise a user who may add places to images could read the disk of another project. Glance's Ceph user cannot
+    /// read disks and volumes, but Chronova's Ceph user can.
     pub fn of_image(image: ImageId, urls: &[String]) -> Vec<Self> {
         let name = image.to_string();
         let places = urls.iter().filter_map(|url| Self::of_url(url));

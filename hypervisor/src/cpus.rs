@@ -12,8 +12,8 @@ const MOST_NAMED: u32 = 4 * (HIGHEST + 1);
 /// Parses a set.
 ///
 /// # Errors
-/// If a part is neither a number nor a range; the error names the part. Or if the parts together name more
-/// than four times as many numbers as a set can have.
+/// If a part is neither a number nor a range (the error names the part), or if the parts together name more than four
+/// times as many numbers as a set can have.
 pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
     let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
     let mut named = 0;

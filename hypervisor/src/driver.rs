@@ -32,15 +32,15 @@ pub trait ImageSource: Send + Sync {
     async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream>;
 
     /// Where the image service stores the content, as URLs (`rbd://FSID/POOL/IMAGE/SNAPSHOT`). A host whose disks are
-    /// in the same storage makes them from there, without a transfer and without a look at the bytes. Empty: the source
-    /// offers only the bytes.
+    /// in the same storage makes its disks from there, without a transfer and without a look at the bytes. If the list
+    /// is empty, the source offers only the bytes.
     async fn places(&self, image: &ImageRef) -> DriverResult<Vec<String>> {
         let _ = image;
         Ok(Vec::new())
     }
 }
 
-/// A source that offers only the bytes of images. For images whose bytes must be checked, and for disks that must not
+/// A source that offers only the bytes of images. It serves images whose bytes must be checked, and disks that must not
 /// depend on the image.
 pub struct BytesAlone(pub Arc<dyn ImageSource>);
 
@@ -75,7 +75,8 @@ pub enum HostSignal {
     Disconnected { reason: String },
     /// A guest's power state changed.
     Guest { instance: InstanceId, power: PowerState },
-    /// A program other than Chronova undefined one of our guests.
+    /// One of our guests is no longer defined on the host. Another program undefined it, or it has left in a live
+    /// migration.
     GuestGone { instance: InstanceId },
 }
 

@@ -1,6 +1,7 @@
 //! A guest as its host has it defined. A new log learns from it which guests a lost log had.
 //!
-//! A definition does not tell everything about a server. A missing part is `None` here, and never a default.
+//! A definition does not tell everything about a server. A missing part is `None` here (0 for an MTU), unless libvirt
+//! itself has a default for it.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ pub const PINNED: &str = "CPUs or memory of its own (NUMA, pinning, huge pages)"
 pub const RESCUE: &str = "a rescue disk";
 /// A root disk that is the image itself.
 pub const ISO_ROOT: &str = "an ISO image as its root disk";
-/// A TPM whose state only a lost secret decrypts.
+/// A TPM. Only a lost secret decrypts its state.
 pub const TPM: &str = "an emulated TPM";
 
 /// A guest in the definition of its host.
@@ -37,7 +38,7 @@ pub struct FoundGuest {
     pub has_config_drive: bool,
     pub volumes: Vec<FoundVolume>,
     pub nics: Vec<FoundNic>,
-    /// The parts of the guest that its definition does not tell completely: words of this file.
+    /// The parts of the guest that its definition does not tell completely. Each is one of the constants of this file.
     pub beyond: BTreeSet<&'static str>,
 }
 

@@ -52,8 +52,8 @@ pub struct GuestSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RescueDisk {
     pub image: ImageRef,
-    /// `None`: the guest has two disks, the rescue disk and then its root disk. Otherwise the guest keeps all its disks
-    /// in place and boots from the additional rescue disk.
+    /// `None`: the guest has two local disks, the rescue disk and then its root disk. Otherwise the guest keeps all its
+    /// disks in place and boots from the additional rescue disk.
     pub stable: Option<RescuePlace>,
 }
 
@@ -69,7 +69,8 @@ pub struct RescuePlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renew {
     /// Nothing: disks and files stay as they are, and the content of the config drive is not read. A missing guest is
-    /// not created. A guest that Nova defined keeps its definition. So does a guest that does not start with a new one.
+    /// not created. A guest that Nova defined keeps its definition. If a guest does not start with its new definition,
+    /// and another attempt would not help, it gets its old definition back.
     Definition,
     /// No disk: existing ones stay, and missing ones are created.
     Nothing,
@@ -274,8 +275,8 @@ pub struct NicDevice {
     pub form: NicDeviceForm,
     /// The VLAN that the host sets on the device.
     pub vlan: Option<u16>,
-    /// The device. The network service describes an interface without it; the placement ledger knows it. A driver
-    /// refuses an interface without its device.
+    /// The device. The network service describes an interface without its device; the placement ledger knows the
+    /// device. A driver refuses an interface without its device.
     pub device: Option<PassedDevice>,
     /// The host's name of the device: the network interface of [`NicDeviceForm::Macvtap`], the character device of
     /// [`NicDeviceForm::Vdpa`].
@@ -433,8 +434,9 @@ pub struct HostCapabilities {
     pub emulates_because: Option<String>,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,
-    /// The CPU flags that the hypervisor can present to guests beside those of the CPU model's name, sorted. An operator
-    /// reads here whether guests get flags against flaws of processors, and whether they can run guests of their own.
+    /// The CPU flags that the hypervisor can present to guests in addition to those that the name of the CPU model
+    /// implies, sorted. An operator reads here whether guests get flags against flaws of processors, and whether they
+    /// can run guests of their own.
     pub guest_flags: Vec<String>,
     /// How many guests with encrypted memory the host can have at a time; 0: none.
     pub encrypted_guests: u32,

@@ -19,8 +19,9 @@ impl SevFacts {
     /// Placement's largest inventory.
     const UNLIMITED: u32 = 0x7fff_ffff;
 
-    /// How many guests with encrypted memory the host offers: the smaller of the processor's number and the operator's
-    /// (`[libvirt] num_memory_encrypted_guests`). If neither is known, the number is not limited, as in Nova.
+    /// How many guests with encrypted memory the host can have. This is the smaller one of two numbers: the processor's
+    /// and the operator's (`[libvirt] num_memory_encrypted_guests`). If neither is known, there is no limit, as in
+    /// Nova.
     pub fn slots(&self, operators: Option<u32>) -> u32 {
         operators.into_iter().chain(self.max_guests).min().unwrap_or(Self::UNLIMITED)
     }

@@ -1,6 +1,7 @@
 //! An operator's options for hosts and guests, typed. Many of them are Nova's `[libvirt]` options.
 
 mod guests;
+mod host_cpu_models;
 mod machine_types;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use crate::capability::consoles::Screen;
 
 pub use guests::{CacheModes, CpuFlag, GuestOptions, Serial};
+pub use host_cpu_models::HostCpuModels;
 pub use machine_types::{MachineTypes, default_machine_type};
 
 /// `[libvirt] virt_type`. Nova's default is `kvm`. `Auto` uses KVM if the host has it, and emulates otherwise.
@@ -236,6 +238,8 @@ pub struct LibvirtOptions {
     pub cpu_mode: Option<CpuMode>,
     /// `[libvirt] cpu_models`, in the order of preference.
     pub cpu_models: Vec<String>,
+    /// `[chronova] host_cpu_models`.
+    pub host_cpu_models: HostCpuModels,
     /// `[libvirt] hw_machine_type`.
     pub machine_types: MachineTypes,
     pub guests: GuestOptions,
@@ -290,6 +294,14 @@ pub struct LibvirtOptions {
 }
 
 impl LibvirtOptions {
+    /// The CPU mode of a host, if the operator chose one, and the CPU models for its guests.
+    pub fn cpus_of(&self, hostname: &str) -> (Option<CpuMode>, &[String]) {
+        match self.host_cpu_models.of(hostname) {
+            Some(models) => (Some(CpuMode::Custom), models),
+            None => (self.cpu_mode, &self.cpu_models),
+        }
+    }
+
     /// The address at which the console gateway reaches the screens of the host `name`, if one is chosen.
     pub fn console_address(&self, screen: Screen, name: &str) -> Option<String> {
         let chosen = match screen {
@@ -306,6 +318,7 @@ impl Default for LibvirtOptions {
             virt_type: VirtType::Auto,
             cpu_mode: None,
             cpu_models: Vec::new(),
+            host_cpu_models: HostCpuModels::default(),
             machine_types: MachineTypes::default(),
             guests: GuestOptions::default(),
             emulates_tpm: false,
@@ -337,6 +350,22 @@ impl Default for LibvirtOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_has_the_models_of_its_own_or_those_of_all_hosts() {
+        let models = vec!["Nehalem".to_owned()];
+        let all = LibvirtOptions { cpu_mode: Some(CpuMode::Custom), cpu_models: models.clone(), ..Default::default() };
+        assert_eq!(all.cpus_of("node1"), (Some(CpuMode::Custom), &models[..]));
+        let host_cpu_models = HostCpuModels::read("node1=EPYC,IvyBridge").unwrap_or_default();
+        let own = ["EPYC".to_owned(), "IvyBridge".to_owned()];
+        let named = LibvirtOptions { host_cpu_models: host_cpu_models.clone(), ..all };
+        assert_eq!(named.cpus_of("node1"), (Some(CpuMode::Custom), &own[..]));
+        assert_eq!(named.cpus_of("node2"), (Some(CpuMode::Custom), &models[..]));
+        // The other hosts keep their mode.
+        let others = LibvirtOptions { host_cpu_models, ..LibvirtOptions::default() };
+        assert_eq!(others.cpus_of("node1"), (Some(CpuMode::Custom), &own[..]));
+        assert_eq!(others.cpus_of("node2"), (None, &[][..]));
+    }
 
     #[test]
     fn consoles_are_reached_at_the_configured_address() {

@@ -1,4 +1,4 @@
-//! PCI devices: those that a host reports, and those that a guest gets.
+//! The PCI devices that a host reports, and the PCI devices that a guest gets.
 
 use chronova_events::ledger::PciDeviceType;
 use chronova_events::pci::PciAddress;

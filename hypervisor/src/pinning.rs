@@ -15,7 +15,7 @@ pub struct NumaCell {
     pub pages: Vec<(u64, u64)>,
 }
 
-/// The placement of a guest's CPUs and memory. The default allows any.
+/// The placement of a guest's CPUs and memory. The default allows any placement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pinning {
     /// The processors that a guest without nodes may use; empty: all.

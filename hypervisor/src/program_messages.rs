@@ -1,7 +1,7 @@
 //! Reads the messages of a program while the program exchanges data with this process.
 //!
-//! The pipe of its standard error holds 64 KiB. If nobody reads the pipe until the end, a program with more messages waits
-//! for ever, and so does the exchange.
+//! The pipe of the program's standard error holds 64 KiB. If this process read the pipe only at the end, a program with
+//! more messages would wait for ever, and this process would wait for the program.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};

@@ -32,7 +32,7 @@ pub fn parent(image: ImageId) -> String {
     format!("{image}{PARENT_SUFFIX}")
 }
 
-/// Whether the volume is that of [`parent`] for an image.
+/// Whether the volume has the name that [`parent`] gives the file of some image.
 pub fn is_parent(volume: &str) -> bool {
     volume.strip_suffix(PARENT_SUFFIX).is_some_and(|image| image.parse::<ImageId>().is_ok())
 }

@@ -3,8 +3,8 @@
 #
 # FILE is an OCI archive, for `podman load`, `skopeo copy oci-archive:FILE ...` or `docker load`. The image has Debian 12,
 # the package and what it depends on. It runs `chronova serve` as the user chronova, with its data in /var/lib/chronova.
-# Mount the configuration to /etc/chronova/chronova.conf; the compute hosts are elsewhere (qemu+tls, qemu+ssh). As root;
-# needs `setup_packages package` of ops/setup.sh.
+# Mount the configuration to /etc/chronova/chronova.conf. The compute hosts are other machines (qemu+tls, qemu+ssh). Run
+# this script as root; it needs `setup_packages package` of ops/setup.sh.
 set -euo pipefail
 PACKAGE=$(realpath "$1") FILE=$(realpath -m "$2")
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
@@ -24,7 +24,8 @@ chroot "$WORK/root" apt-get -y -qq --no-install-recommends install /chronova.deb
 rm -rf "$WORK/root/chronova.deb" "$WORK/root"/var/cache/apt/* "$WORK/root"/var/lib/apt/lists/* "$WORK/root"/var/log/*.log
 
 CONTAINER=$("${BUILDAH[@]}" from scratch)
-# `buildah add` would give all files to root, also the data folder. Devices belong to the machine that runs the image.
+# tar keeps the owners of files. `buildah add` would give all files, even the data folder, to root. The image has no
+# devices, because the machine that runs it provides them.
 MOUNTED=$("${BUILDAH[@]}" mount "$CONTAINER")
 tar -C "$WORK/root" --one-file-system --numeric-owner --exclude='./dev/*' -cf - . | tar -C "$MOUNTED" --numeric-owner -xpf -
 "${BUILDAH[@]}" umount "$CONTAINER" >/dev/null

@@ -129,7 +129,8 @@ struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// The options of logging as lines of a configuration file. A server also heeds those that its tools ignore.
+    /// The options of logging as lines of a configuration file. They include the options that a server heeds and Nova's
+    /// tools ignore.
     fn said(&self) -> String {
         let mut said = self.logging.as_config();
         if self.logging.watch_log_file || self.logging.nowatch_log_file {

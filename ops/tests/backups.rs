@@ -39,8 +39,8 @@ fn backups(cloud: &Cloud) -> String {
     cloud.folder.path().join("backups/here").display().to_string()
 }
 
-/// A cloud, and the file that says which system call on its folder of backups fails. An error is the reason why this
-/// machine cannot make calls fail.
+/// A cloud, and the file that says which system call on its folder of backups fails. The error says why calls cannot be
+/// made to fail on this machine.
 fn fragile() -> Result<(Cloud, PathBuf), String> {
     let mut cloud = Cloud::new(FLEET);
     let how = cloud.let_calls_fail("/backups/")?;

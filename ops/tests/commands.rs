@@ -11,7 +11,10 @@ mod past;
 use chronova::commands::list_form::ListFormArgs;
 use chronova::commands::{Exit, audit, inspect, rebuild};
 use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
+use chronova_events::erasure;
 use chronova_events::instance::{self, InstanceEvent};
+use chronova_events::registry::Event;
+use chronova_events::sealed::DataSubject;
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::audit_index::{IndexOptions, IndexProgress, IndexedLog};
 use chronova_events::store::memory::MemoryStore;
@@ -169,6 +172,63 @@ async fn audit_makes_an_index_and_prints_the_same_with_it() {
         text.ends_with(&format!("log.db.index: 4096 of {all} events; the rest is searched in the log\n")),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn audit_keeps_the_names_of_servers_in_a_sealed_file() {
+    let (keys, folder) = (KeyRing::in_memory().unwrap(), tempfile::tempdir().unwrap());
+    let (store, path) = (MemoryStore::with_keys(Some(Arc::clone(&keys))), folder.path().join("log.db.names"));
+    let add = async |noun: &str, key: &str, events: Vec<Event>| {
+        let new = events.into_iter().map(|event| NewEvent::new(event, NOW, &Meta::system("test"))).collect();
+        store.append(&StreamId::new(noun, key), Expected::Any, new).await.unwrap();
+    };
+    let name = |name: &str| Event::from(InstanceEvent::from(instance::Renamed { name: name.to_owned() }));
+    add("instance", WEB, vec![name("web-1"), name("both")]).await;
+    add("instance", DB, (0..4_200).map(|n| name(&format!("name-{n}"))).collect()).await;
+    add("instance", DB, vec![name("both")]).await;
+    // Only the first events are listed.
+    let asked = |name: &str, names| audit::AuditArgs {
+        server: vec![name.to_owned()],
+        to_position: Some(3),
+        names,
+        ..Default::default()
+    };
+    let same = async |name: &str| {
+        let (with, without) = (asked(name, Some(path.clone())), asked(name, None));
+        let listed = audited(&store, with).await;
+        assert!(!listed.is_empty() && listed == audited(&store, without).await, "{name}: {listed}");
+    };
+    same("web-1").await;
+    assert!(!path.exists(), "the log has no key for the file yet");
+    keys.current(&DataSubject::Caches).unwrap();
+    for name in ["web-1", "name-7", "both", "name-4199", "web-1"] {
+        same(name).await;
+        assert!(path.exists());
+    }
+    let whole = std::fs::read(&path).unwrap();
+    assert!(whole.len() > 4_200 * 12 && !whole.windows(5).any(|bytes| bytes == b"web-1"), "a name can be read");
+    add("instance", WEB, vec![name("newest")]).await;
+    same("newest").await;
+    let mut changed = whole.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    for damaged in [changed, whole[..whole.len() / 2].to_vec(), Vec::new()] {
+        std::fs::write(&path, damaged).unwrap();
+        same("name-7").await;
+        assert!(std::fs::read(&path).unwrap().len() >= whole.len(), "a damaged file was not made again");
+    }
+    // An erasure destroys the key. While it is under way, the next key seals no names.
+    let sealed = std::fs::read(&path).unwrap();
+    let (first, last) = (erasure::samples().remove(0), erasure::samples().pop().unwrap());
+    add("erasure", "main", vec![first.into()]).await;
+    keys.destroy(&DataSubject::Caches, keys.next()).unwrap();
+    keys.current(&DataSubject::Caches).unwrap();
+    same("name-7").await;
+    assert!(std::fs::read(&path).unwrap() == sealed, "names were written during an erasure");
+    add("erasure", "main", vec![last.into()]).await;
+    same("name-7").await;
+    assert!(std::fs::read(&path).unwrap() != sealed, "the file was not made again after an erasure");
+    let unknown = audit::run(&asked("web-9", Some(path.clone())), &*store, NOW, &mut Vec::new()).await.unwrap_err();
+    assert!(unknown.to_string().contains("no server web-9"), "{unknown}");
 }
 
 #[tokio::test]

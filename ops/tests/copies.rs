@@ -19,7 +19,7 @@ fn copy(from: &Path, to: &Path) {
 
 const REFUSAL: &str = "another copy of this log drives the host";
 
-/// How often the log of this control plane has the refusal.
+/// How many times the refusal is in the log file of this control plane.
 fn refusals(cloud: &Cloud) -> usize {
     std::fs::read_to_string(cloud.folder.path().join("log")).unwrap_or_default().matches(REFUSAL).count()
 }

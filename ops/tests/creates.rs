@@ -2,7 +2,7 @@
 //! servers exist or none. The project's quota usage equals the number of existing servers, and no reconciler had to
 //! release quota for that.
 //!
-//! `CHRONOVA_KILLS` sets the number of kills (6, and 60 with `CHRONOVA_SOAK`).
+//! `CHRONOVA_KILLS` sets the number of kills. The default is 6, and 60 with `CHRONOVA_SOAK`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 

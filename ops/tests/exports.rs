@@ -294,7 +294,7 @@ async fn an_archive_of_another_version_is_refused() {
     assert!(refused.contains("of version 2 of the format"), "{refused}");
 }
 
-/// A log of several parts of the tree, and the folder of its side file.
+/// A log that is long enough for several parts of the tree, and a folder for the file with the parts' roots.
 async fn long_log() -> (Arc<MemoryStore>, tempfile::TempDir) {
     let store = filled().await;
     let server = StreamId::new("instance", InstanceId(uuid::Uuid::from_u128(9)));

@@ -110,7 +110,7 @@ fn with_an_authority_for_clients_only_its_certificates_are_accepted() {
     cloud.stop();
 }
 
-/// As Nova's `self.pem`, one file has the certificate and the key.
+/// As in Nova's `self.pem`, one file has the certificate and the key.
 #[test]
 fn the_listener_of_consoles_has_its_own_certificate() {
     let mut cloud = Cloud::new("sim://1");
@@ -157,7 +157,7 @@ fn an_incomplete_tls_configuration_stops_the_start() {
 /// The site of the reverse proxy, as its clients know it.
 const SITE: &str = "https://cloud.example";
 
-/// Starts a reverse proxy that has the APIs below `/cloud`, beside other sites. Returns its address.
+/// Starts a reverse proxy that has the APIs below `/cloud`, and answers 404 for other paths. Returns its address.
 fn front_server(behind: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -169,7 +169,7 @@ fn front_server(behind: String) -> String {
     address
 }
 
-/// Passes one request on, without the prefix of its path, and the answer back.
+/// Sends one request to the server, without the prefix of its path. Sends the answer back to the client.
 fn pass_on(mut client: &TcpStream, behind: &str) -> std::io::Result<()> {
     let (mut reader, mut head, mut length) = (BufReader::new(client), String::new(), 0);
     loop {

@@ -12,8 +12,8 @@
 //!    sees as the owner of the shared network.
 //!
 //! The requests come from the route tables, so a new route is tested without a change here. `CHRONOVA_SEED` seeds the
-//! random choices. `CHRONOVA_PROBES` sets the number of attacks, each of at least three requests; `CHRONOVA_SOAK`
-//! raises it.
+//! random choices. `CHRONOVA_PROBES` sets the number of attacks. Each attack has three requests. `CHRONOVA_SOAK` raises
+//! the default number.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -163,9 +163,9 @@ struct Tally {
     unauthorized: u64,
     /// Attacks in which the two answers about unknown resources differed, so the comparison says nothing.
     unsteady: u64,
-    /// How often the test compared everything that the victim sees.
+    /// How many times the test compared everything that the victim sees.
     views: u64,
-    /// How often the attacker had to create its own resources again.
+    /// How many times the attacker had to create its own resources again.
     rebuilt: u64,
 }
 

@@ -5,8 +5,8 @@
 //! hosts, forces them down, evacuates them and enables them again. In the end, allocations, ports, volumes, guests and
 //! quotas must match the existing servers.
 //!
-//! `CHRONOVA_KILLS` sets the number of kills (150, and 600 with `CHRONOVA_SOAK`). `CHRONOVA_SEED` seeds the random
-//! choices.
+//! `CHRONOVA_KILLS` sets the number of kills. The default is 150, and 600 with `CHRONOVA_SOAK`. `CHRONOVA_SEED` seeds
+//! the random choices.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 

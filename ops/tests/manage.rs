@@ -36,7 +36,7 @@ fn categories_and_sub_commands_are_listed() {
         site.manage("bash-completion libvirt", 0),
         "get_machine_type update_machine_type list_unset_machine_type\n"
     );
-    // A help lists every word that completes the line.
+    // The help text names every word with which the shell can complete the line.
     for category in ["", "db"] {
         let mut command = Command::new(site.cloud.folder.path().join("nova-manage"));
         let output = command.args(category.split_whitespace()).output().unwrap();
@@ -123,8 +123,17 @@ fn old_events_are_archived_with_novas_codes() {
     let archive = site.cloud.data().join("archive");
     assert_eq!(std::fs::read_dir(&archive).unwrap().count(), 4, "two segments, each with a manifest");
     // Automation repeats the command while the code is 1, and stops at 0.
-    site.manage("db archive_deleted_rows --until-complete --all-cells", 1);
+    let told = site.manage("db archive_deleted_rows --until-complete --all-cells --max_rows 50 --verbose", 1);
+    let events = told.lines().find_map(|line| line.strip_prefix("| events |")).unwrap_or_else(|| panic!("{told}"));
+    let events: usize = events.trim_matches(|digit: char| !digit.is_ascii_digit()).parse().unwrap();
+    // A dot for each batch of 50 events. All batches have one segment.
+    let dots = ".".repeat(2 + events.div_ceil(50) + 1);
+    assert!(told.starts_with(&format!("Archiving{dots}complete\n")), "{told}");
     site.manage("db archive_deleted_rows --until-complete --all-cells", 0);
+    assert_eq!(
+        site.manage("db archive_deleted_rows --until-complete --verbose", 0),
+        "Archiving...complete\nNothing was archived.\n"
+    );
     site.manage("db purge --all", 3);
     assert_eq!(std::fs::read_dir(&archive).unwrap().count(), 6, "a purge removed archived events");
     site.cloud.start();
@@ -186,7 +195,8 @@ fn there_is_one_cell_and_novas_cell0() {
     assert!(said.contains("start it with `chronova serve`"), "{said}");
 }
 
-/// The order of Nova's installation guide. Before the first start, the one cell is as good as new.
+/// The sub-commands come in the order of Nova's installation guide. Before the first start, `create_cell` succeeds for
+/// the one cell.
 #[test]
 fn a_new_deployment_is_set_up_in_novas_order() {
     let mut site = ManagedCloud::stopped();
@@ -201,7 +211,7 @@ fn a_new_deployment_is_set_up_in_novas_order() {
         assert!(cells.contains(&format!("| {name} | {id} |")), "{cells}");
     }
     assert_eq!(cells.matches(" none:/// ").count(), 2, "{cells}");
-    // A second cell, or one that takes no servers, is never created.
+    // Chronova creates neither a second cell nor a disabled cell.
     site.manage("cell_v2 create_cell --name north", 2);
     site.manage("cell_v2 create_cell --name cell1 --disabled", 2);
     assert_eq!(site.manage("cell_v2 create_cell", 0), "", "only --verbose prints the id");
@@ -210,7 +220,7 @@ fn a_new_deployment_is_set_up_in_novas_order() {
     assert!(site.manage(create, 2).contains(&format!("The cell cell1 ({CELL1}) exists already")));
 }
 
-/// Chronova has no message queue. So only a wrong address is refused, and none is missing.
+/// Chronova has no message queue, so these sub-commands need no address of one. They refuse an invalid address.
 #[test]
 fn a_wrong_address_of_a_message_queue_is_refused() {
     let site = ManagedCloud::stopped();
@@ -264,12 +274,12 @@ fn hosts_and_servers_of_the_cell_are_shown() {
     }
     assert!(found.ends_with(&format!("Found 0 unmapped computes in cell: {CELL1}\n")), "{found}");
     assert!(!found.contains("Creating host mapping"), "a mapped host is shown as a new one: {found}");
-    // All servers are mapped, so no run leaves one for the next.
+    // All servers are mapped already. So every run exits with 0, which means that nothing is left for another run.
     site.manage("cell_v2 map_instances", 0);
     for rest in ["", " --max-count 1", " --max-count 1", " --reset"] {
         site.manage(&format!("cell_v2 map_instances --cell_uuid {CELL1}{rest}"), 0);
     }
-    // Servers are mapped with their host, so the set-up of an upgrade finds them in the one cell.
+    // Hosts are mapped when they are registered, so the set-up finds that all of them are mapped to the one cell.
     let mapped = "All hosts are already mapped to cell(s).\n";
     assert_eq!(
         site.manage("cell_v2 simple_cell_setup --transport-url rabbit://x", 0),

@@ -1,7 +1,7 @@
 //! Runs three members of the real binary on one log in a real PostgreSQL. All serve and one leads. The leader is
 //! killed and stopped under load, an operator lets another member lead, and all members are upgraded one after the other.
 //!
-//! `CHRONOVA_MEMBER_KILLS` sets how often the leader is killed (3).
+//! `CHRONOVA_MEMBER_KILLS` sets how many times the leader is killed. The default is 3.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 

@@ -116,7 +116,7 @@ fn a_changed_provider_config_takes_effect_at_the_next_start() {
     cloud.stop();
 }
 
-/// A client of Placement has removed traits that the host reports, and has added one that it does not report.
+/// A client of Placement has removed traits that the host reports, and has added a trait that the host does not report.
 #[test]
 fn hosts_report_their_traits_again_at_a_hang_up() {
     let mut cloud = Cloud::new("sim://1");

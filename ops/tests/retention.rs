@@ -75,7 +75,7 @@ fn archived_events_are_read_by_every_command_and_by_the_api() {
     assert!(done(&cloud, &["audit", "verify-archive"]).starts_with("valid: "));
     assert!(done(&cloud, &["rebuild"]).starts_with("equal: "));
     assert!(done(&cloud, &PRUNE).contains("nothing to move"));
-    // The next start folds the archive, because its checkpoints are lost.
+    // The next start folds the archive, because the checkpoints are lost.
     std::fs::remove_dir_all(cloud.data().join("views")).unwrap();
     cloud.start();
     let as_of = format!("{LIST}&as_of={position}");
@@ -235,7 +235,7 @@ fn a_legal_hold_keeps_events_in_the_file_and_refuses_their_erasure() {
     assert!(answer.contains(&of_server), "{answer}");
     cloud.stop();
     remove(&cloud, &of_server);
-    // The requests of a project and of a user began before the floor, and go on after it.
+    // The project and the user have events on both sides of the first position in the file, so their holds stop a move.
     for of in ["project", "user"] {
         let held = hold(&cloud, &[&format!("--{of}"), "admin"]);
         let told = done(&cloud, &PRUNE);
@@ -243,7 +243,7 @@ fn a_legal_hold_keeps_events_in_the_file_and_refuses_their_erasure() {
         refused(&cloud, &format!("{of} admin"));
         remove(&cloud, &held);
     }
-    // A range holds the personal data that it has.
+    // A hold on a range of positions also keeps the personal data in these events.
     let last = *listed.last().unwrap();
     let range = hold(&cloud, &["--positions", &format!("{}-{last}", listed[0])]);
     refused(&cloud, &format!("positions {} to {last}", listed[0]));
@@ -285,7 +285,7 @@ fn verify_names_the_place_of_a_flipped_byte_in_the_archive() {
     let place = told.split("position ").nth(1).and_then(|rest| rest.split([' ', ':']).next()).unwrap();
     assert!((1..=end).contains(&place.parse().unwrap()), "{told}");
     std::fs::write(&file, whole).unwrap();
-    // The archive may be moved, if the log is told.
+    // The archive may be moved, if `log prune --archives` then notes the new place in the log.
     let listing = done(&cloud, &["audit"]);
     let elsewhere = cloud.folder.path().join("elsewhere");
     std::fs::rename(cloud.data().join("archive"), &elsewhere).unwrap();
@@ -324,6 +324,63 @@ fn a_killed_prune_loses_no_position() {
     let flavor = json!({"flavor": {"name": "later", "vcpus": 1, "ram": 64, "disk": 1}});
     cloud.client().post("/compute/v2.1/flavors", &flavor).unwrap().expect(200);
     cloud.stop();
+}
+
+/// The archive cannot be written or synced, and then the log's file. The states of streams and the move itself are
+/// written there: each run gets some writes further than the last one.
+#[test]
+fn a_full_disk_during_a_move_moves_nothing_and_a_repetition_completes_it() {
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let furniture = cloud.furnish();
+    let old = cloud.server(&furniture, "old", &json!({}));
+    cloud.stop();
+    let before = done(&cloud, &["audit", "--without-index"]);
+    let how = match cloud.let_calls_fail("archive") {
+        Ok(how) => how,
+        Err(reason) => return println!("skipped: calls cannot be made to fail here: {reason}"),
+    };
+    let prune = |cloud: &Cloud, fault: &str| {
+        std::fs::write(&how, fault).unwrap();
+        let (code, told) = cloud.command(&PRUNE);
+        std::fs::write(&how, "").unwrap();
+        let is_done = told.contains("moved: ");
+        assert_eq!(code, if is_done { 0 } else { 2 }, "{fault}: {told}");
+        is_done
+    };
+    let nothing_has_moved = |cloud: &Cloud, fault: &str| {
+        let told = done(cloud, &["audit", "verify"]);
+        assert!(told.contains("the log is whole") && !told.contains("are in the archive in"), "{fault}: {told}");
+    };
+    // The segment, its manifest, and their folder. In the end the archive is complete, and cannot be made durable.
+    for fault in ["write 28", "write 28 2", "fsync 28", "fsync 28 2", "fsync 5 3", "fsync 5"] {
+        assert!(!prune(&cloud, fault), "{fault}: the events have moved");
+        let mut files = std::fs::read_dir(cloud.data().join("archive")).unwrap().map(|entry| entry.unwrap().path());
+        assert!(!files.any(|path| path.extension().is_some_and(|end| end == "tmp")), "{fault}: a draft stays");
+    }
+    nothing_has_moved(&cloud, "the archive");
+    cloud.let_calls_fail("log.db").unwrap();
+    let every = if std::env::var_os("CHRONOVA_SOAK").is_some() { 1 } else { 17 };
+    let mut refused = 0;
+    for call in (1..5_000).step_by(every) {
+        let fault = format!("write 28 {call}");
+        if prune(&cloud, &fault) {
+            break;
+        }
+        nothing_has_moved(&cloud, &fault);
+        refused += 1;
+    }
+    println!("refused at {refused} writes");
+    assert!(refused > 2, "{refused}");
+    assert_eq!(done(&cloud, &["audit", "--without-index"]), before);
+    // The states of the streams were durable before their events left the file.
+    away(&cloud, true);
+    cloud.start();
+    cloud.delete_server(&old);
+    assert!(!cloud.log().contains("the archive cannot be read"), "{}", cloud.log());
+    cloud.stop();
+    away(&cloud, false);
+    assert!(done(&cloud, &["audit", "verify"]).contains("the log is whole"));
 }
 
 fn kill_later(data: &Path) -> std::process::Child {

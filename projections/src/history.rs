@@ -10,20 +10,31 @@
 //! queries are bounded; further queries are refused. If several queries name one moment, one of them builds the state,
 //! and the others wait for it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::store::criteria::Criteria;
 use chronova_events::store::{EventStore, StoreError};
 use thiserror::Error;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::checkpoint::{CheckpointError, Checkpoints, Era, is_by};
 use crate::progress::WorkProgress;
-use crate::replay::{ReplayEnd, replay, replay_while};
+use crate::replay::{BATCH, ReplayEnd, replay, replay_while};
 use crate::runner::ProjectionError;
 use crate::views::{Mark, Views};
+
+/// The part of the read models that a query about the past needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastPart {
+    /// The names of its read models, of [`Views::NAMES`].
+    pub names: BTreeSet<&'static str>,
+    /// Whether the log has so few events of these read models that a search for them is faster than to read all events.
+    pub is_sparse: bool,
+}
 
 /// A past moment of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,16 +77,83 @@ impl PastMoment {
     ) -> Result<Arc<Views>, HistoryError> {
         let head = store.head();
         self.check(head, now)?;
-        let nearest = checkpoints.nearest_of(store, |mark| self.includes(mark)).await;
-        let nearest = nearest.map_err(|error| match error {
-            // It may name an archive that is away.
-            CheckpointError::Store(error) => ProjectionError::Store(error),
-            error => ProjectionError::Failed(error.to_string()),
-        })?;
+        let nearest = checkpoints.nearest_of(store, |mark| self.includes(mark)).await.map_err(unloaded)?;
         let views = Arc::new(nearest.unwrap_or_default());
         let progress = WorkProgress::new("time travel", head.0.saturating_sub(views.position().0));
         replay(store, &views, self.until(), &progress).await?;
         Ok(views)
+    }
+
+    /// Like [`Self::views`], but only a part of the read models. The others are empty.
+    pub async fn part(
+        self,
+        store: &dyn EventStore,
+        checkpoints: &Arc<Checkpoints>,
+        now: Timestamp,
+        part: &PastPart,
+    ) -> Result<Arc<Views>, HistoryError> {
+        let head = store.head();
+        self.check(head, now)?;
+        let nearest = checkpoints.nearest_part(store, |mark| self.includes(mark), &part.names).await;
+        let nearest = nearest.map_err(unloaded)?;
+        let views = Arc::new(nearest.unwrap_or_else(|| Views::only(part.names.clone())));
+        if part.is_sparse {
+            self.search(store, &views).await?;
+        } else {
+            let progress = WorkProgress::new("time travel", head.0.saturating_sub(views.position().0));
+            replay(store, &views, self.until(), &progress).await?;
+        }
+        Ok(views)
+    }
+
+    /// Folds the events up to this moment that the read models use.
+    async fn search(self, store: &dyn EventStore, views: &Views) -> Result<(), HistoryError> {
+        let mut at = views.position();
+        let end = match self {
+            Self::Position(position) => position,
+            Self::Time(time) => last_by(store, at, time).await?,
+        };
+        let criteria = Criteria { kinds: views.kinds(), ..Criteria::default() };
+        while at < end {
+            let found = store.search(at, BATCH, &criteria).await?;
+            let due: Vec<_> = found.events.into_iter().take_while(|recorded| recorded.position <= end).collect();
+            views.apply(&due).map_err(ProjectionError::from)?;
+            if found.until == at {
+                break;
+            }
+            at = found.until;
+        }
+        let last = store.read_all(Position(end.0.saturating_sub(1)), 1).await?;
+        if let Some(last) = last.first().filter(|last| last.position == end) {
+            let moment = views.marked().moment.max(last.recorded_at);
+            views.set_mark(Mark { position: end, event: Some(last.id), moment });
+        }
+        Ok(())
+    }
+}
+
+/// The error of a checkpoint that cannot be loaded.
+fn unloaded(error: CheckpointError) -> ProjectionError {
+    match error {
+        // The error may name an archive that cannot be read now.
+        CheckpointError::Store(error) => ProjectionError::Store(error),
+        error => ProjectionError::Failed(error.to_string()),
+    }
+}
+
+/// The last position before the first event after `after` that is later than `time`.
+async fn last_by(store: &dyn EventStore, after: Position, time: Timestamp) -> Result<Position, StoreError> {
+    let later = Criteria { since: Some(Timestamp(time.0.saturating_add(1))), ..Criteria::default() };
+    let mut at = after;
+    loop {
+        let found = store.search(at, 1, &later).await?;
+        if let Some(first) = found.events.first() {
+            return Ok(Position(first.position.0.saturating_sub(1)));
+        }
+        if found.until == at {
+            return Ok(at);
+        }
+        at = found.until;
     }
 }
 
@@ -108,7 +186,7 @@ pub struct HistoryOptions {
     pub memory: u64,
     /// The number of states under construction at the same time.
     pub at_once: usize,
-    /// The number of queries that may wait for a construction slot.
+    /// The number of queries that may wait for a construction slot, or for another query that builds the same state.
     pub waiting: usize,
     /// How long a query waits for a slot.
     pub patience: Duration,
@@ -326,7 +404,8 @@ impl History {
         }))
     }
 
-    /// If a state took long to build, stores it as a checkpoint, so that the next query for that moment is fast.
+    /// Stores a state as a checkpoint if its construction folded many events, so that the next query for that moment is
+    /// fast.
     fn remember(&self, views: &Arc<Views>, begin: Position, era: Option<Era>) {
         let (Some(checkpoints), Some(era)) = (self.checkpoints.clone(), era) else { return };
         if views.position().0.saturating_sub(begin.0) < checkpoints.options().spacing {

@@ -47,7 +47,7 @@ impl Hosts {
 }
 
 impl Projection for Hosts {
-    // No `older`: version 3 lacks the names of removed hosts, so requests wait for the rebuild.
+    // There is no `older`, because version 3 lacks the names of removed hosts. So requests wait for the rebuild.
     const NAME: &'static str = "hosts";
     const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["host"];

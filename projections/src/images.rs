@@ -68,7 +68,7 @@ pub fn is_visible(image: &ImageRecord, project: Option<&ProjectId>, is_admin: bo
         }
 }
 
-/// The answer of `project` to the offer to share `image`, if there is one.
+/// The status of the offer to share `image` with `project`, if there is such an offer.
 pub fn membership(image: &ImageRecord, project: Option<&ProjectId>) -> Option<MemberStatus> {
     if image.attributes.visibility != Visibility::Shared {
         return None;

@@ -277,7 +277,7 @@ impl Migrations {
                 (Now::Completed, row.target.clone())
             }
             (InstanceEvent::Evacuated(_), _) => (Now::Done, row.target.clone()),
-            // As in Nova: no valid host was found, or the destination refused.
+            // As in Nova, this status means that no valid host was found, or that the destination refused.
             (InstanceEvent::MoveFailed(_), Now::Accepted) => (Now::Error, None),
             (InstanceEvent::MoveFailed(_) | InstanceEvent::Deleted(_), Now::Accepted | Now::PreMigrating) => {
                 (Now::Failed, row.target.clone())
@@ -402,7 +402,7 @@ fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<MigrationChange
         InstanceEvent::ResizeConfirmed(_) => Now::Confirmed,
         InstanceEvent::RevertRequested(_) => Now::Reverting,
         InstanceEvent::ResizeReverted(_) => Now::Reverted,
-        // As in Nova, the delete of a server confirms its move.
+        // As in Nova, the delete of a server confirms a finished resize.
         InstanceEvent::Deleted(_) => match now {
             Now::Finished | Now::Confirming => Now::Confirmed,
             Now::PreMigrating | Now::Migrating | Now::PostMigrating | Now::Reverting => Now::Error,

@@ -207,7 +207,7 @@ impl Processes {
         self.pending.is_empty()
     }
 
-    /// The processes that cannot continue, because a step that must succeed fails again and again.
+    /// The processes that cannot continue, because an undo, or a step that must succeed, fails again and again.
     pub fn stuck(&self) -> impl Iterator<Item = &UnfinishedProcess> {
         self.pending().filter(|pending| matches!(&pending.state, Process::Running(run) if run.stuck > 0))
     }

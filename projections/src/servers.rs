@@ -20,8 +20,8 @@ use crate::Projection;
 use crate::servers_ever::ServersEver;
 use crate::sharing::{self, SharedValues};
 
-/// The most actions that are kept of one server. The number is that of the largest page of Nova's list of actions.
-/// Older actions are in the log only: `chronova inspect` shows them.
+/// The most actions that are kept of one server: as many as the largest page of Nova's list of actions has. Older
+/// actions are in the log only, and `chronova inspect` shows them.
 pub const MOST_ACTIONS: usize = 1_000;
 
 /// A server and the actions on it.
@@ -168,8 +168,9 @@ impl Servers {
     }
 
     /// The servers of a project, or of all projects, that are not deleted. They are sorted newest first, and begin with
-    /// the server after `after`. As in Nova, that server may be deleted: it may have ended after the client read its
-    /// page. `None` if the project never had it. The cost does not depend on the position of `after`.
+    /// the server that follows `after`. As in Nova, `after` itself may be deleted, because the client may have read its
+    /// page before the deletion. `None` if the project never had `after`. The cost does not depend on the position of
+    /// `after`.
     pub fn newest(
         &self,
         project: Option<&ProjectId>,

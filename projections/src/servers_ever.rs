@@ -20,7 +20,7 @@ struct ProjectServers {
 }
 
 impl ServersEver {
-    /// Records a change of a server. `before`: the time of the change before, `None` for a new server.
+    /// Records a change of a server. `before`: the time of the server's previous change; `None` for a new server.
     pub(crate) fn change(&mut self, project: &ProjectId, id: InstanceId, before: Option<Timestamp>, now: Timestamp) {
         let of = match self.by_project.get_mut(project) {
             Some(of) => of,

@@ -159,6 +159,13 @@ macro_rules! views {
                 wanted
             }
 
+            /// The beginnings of the kinds of the events that the folded read models use. Empty: all kinds.
+            pub(crate) fn kinds(&self) -> Vec<String> {
+                let mut nouns = Some(BTreeSet::new());
+                $( if self.folds(<$projection>::NAME) { add(&mut nouns, <$projection>::NOUNS); } )+
+                nouns.unwrap_or_default().into_iter().map(|noun| format!("{noun}.")).collect()
+            }
+
             /// Returns a second set that shares all read models, as they are between two batches. The fork copies no
             /// rows.
             pub fn fork(&self) -> Self {
@@ -313,6 +320,14 @@ fn noun_of(kind: &str) -> &str {
 /// The bit of a kind's noun; 0 if the noun is unknown.
 fn bit(kind: &str) -> u64 {
     NOUNS.binary_search(&noun_of(kind)).map_or(0, |at| 1 << (at % 64))
+}
+
+/// Adds the nouns of a read model. `None`: a read model uses all nouns.
+fn add(nouns: &mut Option<BTreeSet<&'static str>>, more: &'static [&'static str]) {
+    match nouns {
+        Some(nouns) if !more.is_empty() => nouns.extend(more),
+        _ => *nouns = None,
+    }
 }
 
 /// The bits of these nouns; all bits if `nouns` is empty.

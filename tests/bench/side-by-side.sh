@@ -15,7 +15,7 @@ TURNS=${CHRONOVA_BENCH_TURNS:-3}
 mkdir -p "$OUT"
 : >"$OUT/load.txt"
 
-# A pass that begins under the load of the pass before it would pay for it.
+# Waits until the load of the pass before has gone, because it would slow this pass down.
 quiet() { # what
   for _ in $(seq 1 60); do awk '{ exit !($1 < 0.5) }' /proc/loadavg && break; sleep 5; done
   printf '%s %s load %s\n' "$(date -u '+%F %H:%M')" "$1" "$(cut -d' ' -f1-3 /proc/loadavg)" | tee -a "$OUT/load.txt"

@@ -102,7 +102,9 @@ def measure(name, heading, whole=None):
 
 
 def lists(whole):
-    """Types, scrolls and sorts in a list that is whole. Answers with the longest of each, and the browser's longest task."""
+    """Waits until a list is whole, and then types, scrolls and sorts in it. Returns the wait, the longest times of each
+    kind of input, and the browser's longest task.
+    """
     begun = time.monotonic()
     browser.until(f'{whole} are listed', lambda: int(browser.text('#count') or 0) >= whole, 300)
     filled = (time.monotonic() - begun) * 1000

@@ -3,8 +3,8 @@
 #
 # Runs `chronova-dev cost` under callgrind. CHRONOVA_DEV_BIN is a debug build, because the committed figures are from a
 # debug build. The count does not depend on the machine's load. The script counts a few rounds of requests, then more
-# rounds; the difference excludes start and end. Fails if a round takes over a tenth more instructions than the
-# committed figure. CHRONOVA_BLESS=1 writes the new figure instead; commit it with the reason. Exits 0 (at most a tenth
+# rounds; the difference excludes start and end. Fails if a round takes more instructions than the committed figure and
+# a tenth of it. CHRONOVA_BLESS=1 writes the new figure instead; commit it with the reason. Exits 0 (at most a tenth
 # more), 1 (more, or the count failed), 77 (cannot run here; the last line says why).
 set -uo pipefail
 cd "$(dirname "$0")" || exit 2

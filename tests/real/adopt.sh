@@ -1,10 +1,10 @@
 #!/bin/bash
 # The switch from a real Nova to Chronova: a Nova Zed with the real libvirt driver, Keystone, Glance, Neutron and Cinder
-# (volumes in Ceph) runs servers in each state on two hosts. `chronova adopt` compares the answers of the running Nova,
-# and takes the servers over when Nova's services have ended. Chronova continues with the same hosts at the same address.
-# The guests count on their consoles, and no number may be missing. Then Chronova reboots, migrates, resizes and deletes
-# servers whose disk Nova made from an image, and a server with volumes. Only a long run (CHRONOVA_SOAK=1) has time for
-# this.
+# (volumes in Ceph) runs servers in several states on two hosts. `chronova adopt` compares the answers of the running
+# Nova, and takes the servers over when Nova's services have ended. Chronova continues with the same hosts at the same
+# address. The guests count on their consoles, and no number may be missing. Then Chronova reboots, migrates, resizes
+# and deletes servers whose disk Nova made from an image, and a server with volumes. Only a long run (CHRONOVA_SOAK=1)
+# has time for this.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
@@ -171,13 +171,13 @@ adopt_it() {
   local uuid host
   must 100 "the adoption succeeds once Nova's services are silent" eval 'adopt >"$WORK/adopted" 2>&1'
   tail -n 1 "$WORK/adopted"
-  # As docs/from-nova.md says, the pool tells Chronova which host this is.
+  # As docs/from-nova.md says, the UUID of the pool `chronova` tells Chronova which host this is.
   while read -r uuid host; do
     mkdir -p "$STATE/$host/lib/chronova"
     on "$host" pool-define /dev/stdin <<<"<pool type='dir'><name>chronova</name><uuid>$uuid</uuid><target><path>/var/lib/libvirt/chronova</path></target></pool>" \
       >/dev/null || bad "the pool of $host is defined"
   done <<<"$NODES"
-  # The names of Nova's guests have its default form.
+  # Nova has given its guests names in the default form, so Chronova also uses the default.
   sed -i '/^instance_name_template/d' "$CONF"
   local section
   for section in keystone_authtoken service_user; do echo "[$section]"; account nova; done >>"$CONF"
@@ -188,9 +188,10 @@ adopt_it() {
     'allow_resize_to_same_host = false' '[chronova]' "rbd_keyring = $CLOUD/ceph/ceph.client.cinder.keyring" >>"$CONF"
 }
 
-# ------------------------------------------------------------------------- the guests' consoles, which no API is asked for
+# -------------------------------------------------------------------------- the guests' consoles, from the hosts' files
 
-# First the file of Nova, and then those of Chronova on the host to which the guest has moved: the older part is `.0`.
+# Prints Nova's file first, and then Chronova's two files on the host to which the guest has moved. The file `.0` is the
+# older one.
 console_of() {
   { cat "$STATE"/h*/local/nova/"$1"/console.log "$STATE"/h*/lib/chronova/"$1_console.log.0" "$STATE"/h*/lib/chronova/"$1_console.log" 2>/dev/null || true; } \
     | tr -d '\r'
@@ -263,8 +264,8 @@ for id in "$RUNNING" "$ROOMY"; do act "$id" '{"reboot": {"type": "HARD"}}'; done
 same "the resize that waited is confirmed" "$(ask "$ADMIN" "$URL/compute/v2.1/servers/$RESIZED/action" -d '{"confirmResize": null}')" 204
 for id in "${SERVERS[@]}"; do within 240 "$id is ACTIVE under Chronova" settled "$id" ACTIVE; done
 # libvirt makes a new tap at each start of a guest. Open vSwitch in the kernel sees that the old tap is gone, and takes the
-# new one into the port that Nova's os-vif has made. In user space (neutron.sh) it keeps the old tap open, as long as it has
-# the port. So this gives it the ports again, without those whose tap is gone.
+# new one into the port that Nova's os-vif has made. In user space (neutron.sh), Open vSwitch keeps the old tap open as
+# long as it has the port. So this function deletes each port and adds it again, except the ports whose tap is gone.
 reopen_taps() {
   local host tap ids
   for host in "${HOSTS[@]}"; do
@@ -278,7 +279,7 @@ reopen_taps() {
   done
 }
 # At boot, the test guest asks for an address for three seconds, and a busy Open vSwitch may need longer for a new port.
-# Then it asks again here.
+# If the guest got no address at boot, it asks again here.
 addressed() { # uuid
   local said
   said=$(console_of "$1" | grep -a GUEST-READY | tail -n 1 | grep -oE 'ip=[0-9.]+' | cut -d = -f 2)
@@ -310,7 +311,7 @@ goes_live() { # uuid, what
   same "$2: libvirt runs it on one host" "$(runs "$1")" 1
 }
 goes_live "$ROOMY" "a server with volumes and two ports"
-# The destination gets the image from Glance, which has the MD5 that Nova recorded.
+# The destination gets the image from Glance. Glance shows the MD5 that Nova recorded.
 goes_live "$PAUSED" "a server with a disk of Nova's"
 within 30 "the books of Placement equal the domains of libvirt after the migrations" balanced
 
@@ -327,7 +328,7 @@ resizes() { # uuid, flavor, what, the boot that follows
 }
 resizes "$ROOMY" small "a resize of a server with volumes and two ports" 3
 resizes "$RESIZED" tiny "a resize of a server with a disk of Nova's" 3
-# Its disk is now one file of Chronova's, without a base.
+# After the resize, the server's disk is one file that Chronova made, without a base image.
 goes_live "$RESIZED" "a server with a disk of Nova's after its resize"
 expect "an image of a running server with a disk of Nova's is requested" quiet web server image create --name copy running
 imaged() { [ "$(web image show copy -f value -c status)" = active ] && settled "$RUNNING" ACTIVE; }

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Questions of an auditor about a cloud on a simulated fleet, each answered by a command. The answers and their
-# times go to a file, from which docs/audit.md has its examples.
+# Questions of an auditor about a cloud on a simulated fleet, each answered by a command: before and after half of the
+# log has left its file for the archive. The answers and their times go to a file, from which docs/audit.md has its
+# examples.
 #
 #   tests/real/audit.sh [FILE]      writes FILE (default: no file is kept)
 #
@@ -11,12 +12,13 @@ FILE=${1:-}
 command -v python3 >/dev/null && command -v openssl >/dev/null || cannot "needs python3 and openssl"
 sim_open audit '[chronova]' 'hypervisors = sim://2'
 DOCS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../docs" && pwd)
-ANSWERS=$WORK/answers FOLLOWER= SINK=
+ANSWERS=$WORK/answers TIMES=$WORK/times FOLLOWER= SINK=
 house_last() {
   local process
   for process in $FOLLOWER $SINK; do kill "$process" 2>/dev/null; done
 }
 at() { "$CHRONOVA_BIN" "$1" --data-dir "$DATA" "${@:2}"; }
+prune() { "$CHRONOVA_BIN" log prune --data-dir "$DATA" "$@"; }
 PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
 scene() { timeout 300 python3 "$HERE/audit_scene.py" "$URL" "$PASSWORD" "$WORK/scene" "$1"; }
 of_scene() { python3 -c 'import json,sys; print(eval("json.load(open(sys.argv[1]))" + sys.argv[2]))' "$WORK/scene" "$1"; } # expression
@@ -29,7 +31,9 @@ ask() { # question, command...
   began=$(date +%s%N)
   ANSWER=$("$@" 2>&1) STATUS=$?
   ended=$(date +%s%N)
-  { printf '\n## %s\n\n$ %s\n' "$question" "$(sed "s#^at #chronova #; s#$WORK#.#g" <<<"$*")"
+  awk -v what="$question" -v n=$((ended - began)) 'BEGIN { printf "| %s | %.3f |\n", what, n / 1e9 }' >>"$TIMES"
+  { printf '\n## %s\n\n$ %s\n' "$question" \
+      "$(sed "s#^at #chronova #; s#^prune #chronova log prune #; s#$CHRONOVA_BIN#chronova#g; s#$DOCS#docs#g; s#$WORK#.#g" <<<"$*")"
     head -n 12 <<<"$ANSWER" | cut -c 1-200
     [ "$(wc -l <<<"$ANSWER")" -le 12 ] || echo "... $(wc -l <<<"$ANSWER") lines"
     awk -v n=$((ended - began)) 'BEGIN { printf "(%.3f s)\n", n / 1e9 }'; } >>"$ANSWERS"
@@ -62,6 +66,10 @@ if [ -n "${CHRONOVA_AUDIT_EVENTS:-}" ]; then
 fi
 ask "How much of the log is in the index?" at audit index
 same "the index is complete" "$STATUS" 0
+EVENTS=$(position)
+# The synthetic events come after the last checkpoint of the server.
+ask "Do the read models equal a rebuild?" at rebuild --replace
+same "the read models are rebuilt" "$STATUS" 0
 
 # ------------------------------------------------------------------------------------------------- of the whole log
 
@@ -72,6 +80,11 @@ same "one event is the answer" "$(wc -l <<<"$ANSWER")" 1
 HOST=$(at audit servers --at "$MIDDLE" --json | python3 -c 'import json,sys; print(next(s["host"] for s in json.load(sys.stdin)["servers"] if s["name"] == "web-1"))')
 ask "What ran on the host $HOST at that time?" at audit servers --host "$HOST" --at "$MIDDLE"
 like "the server ran there" "$ANSWER" "web-1 \\($ONE\\)  ACTIVE  on $HOST"
+
+ask "What runs on the host $HOST at the end of the log, at a checkpoint?" at audit servers --host "$HOST" --at "$EVENTS"
+like "the end of the log is shown" "$ANSWER" "servers at position $EVENTS,"
+ask "What ran in the middle of the log, far from a checkpoint?" at audit servers --at "$((EVENTS / 2))"
+like "the middle of the log is shown" "$ANSWER" "servers at position $((EVENTS / 2)),"
 
 ask "Who could use the project web at that time?" at audit roles web --at "$MIDDLE"
 like "Alice could" "$ANSWER" "alice \\($ALICE\\)"
@@ -138,7 +151,7 @@ like "the record is an event of CADF" "$ANSWER" '"typeURI":"http://schemas.dmtf.
 
 # ------------------------------------------------------------------------------------------------- size and retention
 
-EVENTS=$(position) BYTES=$(stat -c %s "$DATA/log.db")
+BYTES=$(stat -c %s "$DATA/log.db")
 ask "How large is the log?" echo "$EVENTS events, $BYTES bytes, $((BYTES / EVENTS)) bytes an event"
 ask "Can old events be archived?" at audit archive --before "$MIDDLE" --out "$WORK/archive"
 same "the archive is written" "$STATUS" 0
@@ -161,6 +174,36 @@ flip "$SEGMENT" "$(($(stat -c %s "$SEGMENT") / 2))"
 ask "Where is a flipped byte of an archive?" at audit verify-archive "$WORK/archive"
 same "the damage of the archive is found" "$STATUS" 1
 like "the damaged segment is named" "$ANSWER" "$(basename "$SEGMENT" | cut -d. -f1)"
+rm -r "$WORK/damaged"
+
+# ---------------------------------------------------------------------------- half of the log moves out of its file
+
+DELETED=$(at audit --server web-1 --kind instance.delete_requested) THEN=$(at audit servers --at "$MIDDLE")
+ask "Which events may leave the file?" prune --older-than 0s --dry-run
+like "all events before the checkpoint may leave" "$ANSWER" "^$((EVENTS - 1)) events may leave the file"
+USED=$(sed -n "s/^the log's file uses \([0-9]*\) bytes.*/\1/p" <<<"$ANSWER")
+ask "Can the older half leave the file?" prune --keep-size "$((USED / 2))"
+like "the read models are proved equal first" "$ANSWER" '^equal: '
+like "the older half has moved" "$ANSWER" '^moved: positions 1 to [0-9]+ are in '
+FLOOR=$(sed -n 's/^moved: positions 1 to \([0-9]*\) .*/\1/p' <<<"$ANSWER")
+expect "the newer half is still in the file" [ "${FLOOR:-0}" -ge "$((EVENTS / 3))" -a "${FLOOR:-0}" -lt "$EVENTS" ]
+ask "Who deleted web-1? The same after the move" at audit --server web-1 --kind instance.delete_requested
+same "the answer about the deletion is the same" "$ANSWER" "$DELETED"
+ask "What ran at that time? Out of the archive" at audit servers --at "$MIDDLE"
+same "the answer about that time is the same" "$ANSWER" "$THEN"
+ask "Which is the first event? Out of the archive" at audit --to-position 1
+same "one archived event is the answer" "$(wc -l <<<"$ANSWER")" 1
+ask "Are file and archive whole?" at audit verify
+same "file and archive are whole" "$STATUS" 0
+like "the archive was verified, too" "$ANSWER" 'are in the archive in'
+
+cp -r "$DATA" "$WORK/damaged"
+SEGMENT=$(find "$WORK/damaged/archive" -type f -name '*.zst' | sort | head -n 1)
+flip "$SEGMENT" "$(($(stat -c %s "$SEGMENT") / 2))"
+ask "Where is a flipped byte of the events that have left the file?" "$CHRONOVA_BIN" audit verify --data-dir "$WORK/damaged"
+same "the damage of the log's archive is found" "$STATUS" 1
+like "the file of the archive is named" "$ANSWER" "$(basename "$SEGMENT")"
+rm -r "$WORK/damaged"
 
 # ------------------------------------------------------------------------------------------------------------ erasure
 
@@ -172,8 +215,12 @@ same "the erasure is done" "$STATUS" 0
 LEFT=$(at audit --user "$ALICE" --without-index)
 like "her events are still there" "$LEFT" '"kind":"instance.build_requested"'
 unlike "no event has her name" "$LEFT" '"name":"(alice|web-[12])"'
+ask "What ran at that time? Out of the archive, after the erasure" at audit servers --at "$MIDDLE"
+like "the archive still has her server" "$ANSWER" "\\($ONE\\)  ACTIVE"
+unlike "the archive has no name of her servers" "$ANSWER" 'web-[12]'
 ask "Is the log whole after the erasure?" at audit verify
 same "the log is whole" "$STATUS" 0
+{ printf '\n## Seconds, with %s events\n\n| question | s |\n|---|---|\n' "$EVENTS"; cat "$TIMES"; } >>"$ANSWERS"
 cat "$ANSWERS"
 # At the exit the folder of the run is removed.
 [ -z "$FILE" ] || expect "the answers are kept" cp "$ANSWERS" "$FILE"

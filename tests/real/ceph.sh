@@ -1,10 +1,10 @@
 #!/bin/bash
 # A cloud whose disks, volumes and images are in one real Ceph, with real Keystone, Glance and Cinder and two hosts. A
 # guest's root disk is a clone of Glance's image: nothing is downloaded. The guest has a volume of Cinder, which another
-# guest reads, and which grows while it is in use. Images are made of the running guest. The guest migrates live, and is
-# evacuated after a power failure of its host: disk and volume keep their words, and the old attachment is ended.
-# With CHRONOVA_SOAK=1 also: an image of a stopped guest and of another format, a resize with revert, a rescue, a shelve,
-# a rebuild, images from Ceph for disks that are files, and a wrong key.
+# guest reads, and which grows while it is in use. With CHRONOVA_SOAK=1 also: images are made of the running guest, of a
+# stopped guest, and in another format. The guest migrates live, and is evacuated after a power failure of its host: the
+# disk and the volume keep what was written on them, and the old attachment is ended. Then follow a resize with revert,
+# a rescue, a shelve, a rebuild, images from Ceph for disks that are files, and a wrong key.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 TESTBED=$HERE
@@ -38,7 +38,7 @@ house_last() {
   bash "$TESTBED/glance.sh" down "$CLOUD/glance"
   bash "$TESTBED/ceph.sh" down "$CLOUD/ceph"
   bash "$TESTBED/keystone.sh" down "$CLOUD/keystone"
-  # The hosts' network has Ceph's address, so it goes last.
+  # Ceph listens at an address of the hosts' network, so the hosts are stopped last.
   hosts down >/dev/null 2>&1
   [ $FAILED -gt 0 ] || rm -rf "$CLOUD"
 }
@@ -123,7 +123,8 @@ same "the first guest reads the word from another host" "$(read_on h1 "$FIRST" "
 expect "the volume is extended while the guest has it" asked --os-volume-api-version 3.42 volume set --size 2 data
 within 60 "the running guest sees the volume's new size" eval '[ "$(at h1 "$FIRST" cat /sys/block/$DISK/size)" = 4194304 ]'
 long_run || { expect "the servers with disks in Ceph are deleted" asked server delete --wait "$ONE" "$TWO"; verdict; }
-# From 3.66 on, Cinder needs no force. The client of this release does not send one either.
+# From microversion 3.66 on, Cinder makes a snapshot of a volume in use without the option `force`. The client of this
+# release does not send that option, either.
 snapshot_data() {
   curl -sf -m 60 -o "$WORK/did" -H "X-Auth-Token: $(token admin admin)" -H 'OpenStack-API-Version: volume 3.66' \
     -H 'Content-Type: application/json' "$CINDER/v3/$ADMIN_PROJECT/snapshots" \

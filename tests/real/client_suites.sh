@@ -30,8 +30,8 @@ sim_open suites '[volume]' 'shared = true' '[chronova]' 'hypervisors = sim://3'
 python3 "$own/furnish.py" "$DATA/clouds.yaml" "$WORK/clouds.yaml" 2>"$WORK/furnish.err" \
   || { bad "resources to query are created" "$(cat "$WORK/furnish.err")"; exit 1; }
 
-# The tests of the commands start `openstack` and `nova` thousands of times. These programs here send their arguments to a
-# process that has imported the client.
+# The tests of the commands start `openstack` and `nova` thousands of times. So these programs replace the two commands:
+# they send their arguments to a process that has imported the client already.
 mkdir "$WORK/bin"
 unset OS_CLOUD
 export OS_CLIENT_CONFIG_FILE=$WORK/clouds.yaml HOME=$WORK

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the compute commands of the client, each at least once, on a simulated fleet.
+# Runs the compute commands of the client on a simulated fleet.
 #
 # The list of commands comes from the client. A command that is neither run nor excused with a reason fails the script.
 set -uo pipefail
@@ -45,7 +45,8 @@ run "flavor set" --project admin large
 run "flavor unset" --property hw:cpu_policy small
 run "flavor show" small
 
-# A program logs in with an application credential: a client has its project, and no other role than the named one.
+# A client logs in with an application credential. It then has the credential's project and only the role that was
+# named.
 CREDENTIAL=$(os application credential create --secret s3cret --role reader reads -f value -c id)
 by_credential() {
   env -u OS_CLOUD -u OS_CLIENT_CONFIG_FILE openstack --os-auth-type v3applicationcredential --os-auth-url "$URL/identity/v3" \

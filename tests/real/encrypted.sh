@@ -1,8 +1,8 @@
 #!/bin/bash
 # A real guest migrates from one host to another over TLS only; the script captures the traffic between the hosts. The
 # capture contains neither a word in the guest's memory nor a word on its disk. The guest's screen listens on all
-# addresses, and accepts only TLS with certificates of both sides (VeNCrypt). The short run also turns that off on the
-# host: the running guest keeps TLS until its reboot.
+# addresses, and accepts only TLS with certificates of both sides (VeNCrypt). The short run also turns TLS off for the
+# host's VNC servers: the running guest keeps TLS until its reboot.
 #
 # With CHRONOVA_SOAK=1 also: the capture of a move without TLS contains the word in the memory and, with local storage,
 # the word on the disk. The captures of later live and cold migrations with TLS contain neither. A migration to a host

@@ -13,7 +13,8 @@ other_start() {
   wait_for 60 curl -fsS -m 5 -o /dev/null "$OTHER_URL/healthz" 2>/dev/null
 }
 house_last() { [ -z "${OTHER_PID:-}" ] || kill "$OTHER_PID" 2>/dev/null; }
-# Whether a control plane sees its host in this state. The restored one accepts the same credentials.
+# Whether the control plane at this URL sees its host in this state. The restored control plane accepts the credentials
+# of the original.
 seen() { # url, state
   local state
   state=$("$CHRONOVA_BIN" host list --data-dir "$DATA" --config-file "$CONF" --url "$1" | awk 'NR > 1 {print $3}' | sort -u)

@@ -54,6 +54,8 @@ like "the check of a host says whether guests can have PCI devices" "$(check_hos
 like "the API tells how long a real host has been up" "$(curl -fsS -m 10 -H "X-Auth-Token: $(os token issue -f value -c id)" -H 'OpenStack-API-Version: compute 2.88' "$URL/compute/v2.1/os-hypervisors/detail")" '"uptime": *"up [^"]*"'
 like "a CPU model that the host can present is accepted" "$(check_host 'cpu_mode = custom' 'cpu_models = Nehalem')" 'ok +h1: QEMU'
 like "a CPU model that the host cannot present fails, with its name" "$(check_host 'cpu_mode = custom' 'cpu_models = Nehalem,SapphireRapids')" 'FAIL.*SapphireRapids'
+like "a CPU model for this host alone that it cannot present fails, with its name" "$(check_host 'cpu_mode = custom' 'cpu_models = Nehalem' '[chronova]' 'host_cpu_models = h1=SapphireRapids')" 'FAIL.*SapphireRapids'
+like "a CPU model for another host alone does not matter" "$(check_host '[chronova]' 'host_cpu_models = h2=SapphireRapids')" 'ok +h1: QEMU'
 like "a CPU flag that the host cannot present fails, with its name" "$(check_host 'cpu_mode = host-model' 'cpu_model_extra_flags = amx-tile')" 'FAIL.*amx-tile'
 
 # --------------------------------------------------------------------------------- images, flavors and the first server

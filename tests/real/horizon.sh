@@ -1,7 +1,7 @@
 #!/bin/bash
 # Debian's Horizon on a simulated fleet. A user logs in, and looks at every page of the menu. The user launches a
-# server, opens its consoles, presses buttons, and deletes the server. Neither log has an error. The long form of the
-# visit also fills in the forms of all services, as an administrator and as a new user.
+# server, opens its consoles, presses buttons, and deletes the server. Neither Horizon's log nor Chronova's has an
+# error. The long form of the visit also fills in the forms of all services, as an administrator and as a new user.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 [ -e /usr/share/openstack-dashboard/wsgi.py ] && [ -x /usr/bin/uwsgi_python3 ] || cannot "no openstack-dashboard and uwsgi-plugin-python3 are installed"

@@ -72,7 +72,10 @@ MADE=$(os port list --device-id "$ONE" --network interfaces-two -f value -c ID)
 expect "the server is stopped" eval 'os server stop nic-one && wait_for 60 is nic-one SHUTOFF'
 expect "another interface is added while the server is off" os server add port nic-one "$PORT"
 like "the persistent definition has that interface" "$(kept "$ONE")" "$MAC"
+expect "somebody changes the definition of the guest that is off" v desc "$ONE" --config --title --new-desc outside
 expect "the server is started" eval 'os server start nic-one && wait_for 60 is nic-one ACTIVE'
+unlike "the guest's definition is made again at the start" "$(v dumpxml --inactive "$ONE")" '<title>outside</title>'
+like "the new definition has the added interface" "$(kept "$ONE")" "$MAC"
 within 120 "the started guest sees that network card" cable "$MAC"
 ready nic-one "the started guest has what it wrote on its volume before the stop" 3
 EVENTS=$(os server event list nic-one -f value -c Action)

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Networks of the embedded network service that span hosts: with `[network] backend = ovn`, Chronova writes OVN's
 # northbound database itself. Guests on two real hosts reach each other, get their addresses by OVN's DHCP, and obey
-# their security groups. A floating address leads to one of them, also after a live migration. Somebody
-# else's changes of the database are mended, and a database that was away gets what changed meanwhile.
-# With CHRONOVA_SOAK=1 also: more migrations, an aborted one, and interfaces of a running guest.
+# their security groups. A floating address leads to one of them, also after a live migration. Chronova repairs changes
+# of the database by others. If the database does not answer for a while, it gets the missed changes afterwards. With
+# CHRONOVA_SOAK=1 also: more migrations, an aborted one, and interfaces of a running guest.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
@@ -45,7 +45,7 @@ taps() { neutron in "$1" ovs-vsctl --bare --columns=name find Interface type='""
 TABLES="Logical_Switch Logical_Switch_Port Logical_Router Logical_Router_Port Logical_Router_Static_Route NAT Gateway_Chassis DHCP_Options Port_Group ACL"
 rows() { for table in $TABLES; do nb --columns=external_ids list "$table" | grep -oE 'chronova:row"?="?[^",}]*' | sed "s|.*=\"\\?|$table |"; done; }
 no_rows() { nb list NB_Global >/dev/null && [ -z "$(rows)" ]; }
-# No pipe: grep ends at the first match, and then the listing fails.
+# Does not use a pipe, because `grep -q` ends at the first match, and then the listing fails.
 has_row() { grep -qx "$1" <<<"$(rows)"; } # table and key
 no_row() { nb list NB_Global >/dev/null && ! has_row "$1"; }
 

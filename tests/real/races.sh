@@ -4,7 +4,7 @@
 # shuts down; the server is deleted. A host loses its power or its network, before, at or after the switch-over. The
 # migration and the control plane use the same network. After each fault the guest continues on exactly one host, as
 # long as a host has its memory. Otherwise the server is SHUTOFF, and can be started again. A deleted server leaves
-# nothing on the hosts and in Placement.
+# nothing on the hosts or in Placement.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 FLEET_WIRE=TCP FLEET_OPTIONS=--root-link

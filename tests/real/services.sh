@@ -118,7 +118,7 @@ pinged_move() { # uuid, port, address, from, to, token, more...
   same "the port's profile announces no move after the migration to $to" "$(port "$2" port.binding:profile.migrating_to)" -
   same "nothing of the server is left on $from" "$(left_on "$from" "$1")" ""
 }
-# The token of the request has expired, so all calls to other services rest on Chronova's own account.
+# The token of the request has expired, so all calls to other services succeed only by Chronova's own account.
 EXPIRED=$(bash "$TESTBED/keystone.sh" expired "$CLOUD/keystone" "$ADMIN")
 same "a live migration is refused with an expired token" "$(moves "$TWO" "$HOST" "$EXPIRED")" 401
 pinged_move "$TWO" "$MINE" "$A2" "$OTHER" "$HOST" "$EXPIRED" -H "X-Service-Token: $(token nova service)"

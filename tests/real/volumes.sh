@@ -65,7 +65,7 @@ expect "that volume has the image's content" qemu-img compare -q "$CHRONOVA_IMAG
 
 # ------------------------------------------------------------------------------------------------------------ snapshots
 
-# One byte repeated over a part of a volume.
+# `writes` fills a part of a volume with one byte, and `holds` says whether the part has only this byte.
 writes() { qemu-io -c "write -P $1 1536M 1M" "$(file "$2")" >"$WORK/written"; } # byte, volume
 holds() { qemu-io -r -c "read -P $1 1536M 1M" "$(file "$2")" >"$WORK/read" && ! grep -q 'Pattern verification failed' "$WORK/read"; } # byte, volume
 expect "qemu-io writes to the volume before the snapshot" writes 0x5a root

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Guests get real PCI devices of real hosts: each of the two hosts of device-host.sh is a virtual machine with an IOMMU, an
-# NVMe controller with four virtual functions, one without SR-IOV, and a display adapter. Chronova drives them by SSH. A
-# guest writes on its device, and the word is in the file behind the device. The devices move with resizes, reverts and
-# evacuations, are given back, and are never given twice. A guest with huge pages is on the node of its device.
+# Guests get PCI devices of their hosts. Each of the two hosts of device-host.sh is a virtual machine with an IOMMU, an
+# NVMe controller with four virtual functions, an NVMe controller without SR-IOV, and a display adapter. Chronova drives
+# them by SSH. A guest writes a word on its device, and the script finds the word in the file behind the device. The
+# devices move with resizes, reverts and evacuations, are given back, and are never given twice. A guest with huge pages
+# has its memory on the NUMA node of its device.
 #
 #   devices.sh [PART...]   runs only these parts: functions, whole, race, pages, failure (default: all)
 set -uo pipefail
@@ -139,7 +140,7 @@ fi
 
 if part race; then
   part whole || { make three nvme --host d1; THREE=$ID; stands three d1; }
-  # d1 has given its only whole controller, so that of d2 is the last.
+  # The only whole controller of d1 is in use, so the controller of d2 is the last device.
   make five nvme & FIVE=$!
   make six nvme & SIX=$!
   wait $FIVE $SIX

@@ -20,6 +20,7 @@ TOP_REPORT=${1:-}
 SECONDS_LONG=${CHRONOVA_HOUR_SECONDS:-3600} SEED=${CHRONOVA_HOUR_SEED:-$RANDOM}
 export TESTBED_ID=${TESTBED_ID:-hr}
 . "$SOAK/../testbed/fleet.sh"
+. "$SOAK/../testbed/clock.sh"
 REPORT=${TOP_REPORT:-$TOP/docs/hour.md}
 BEGAN=$(date -u '+%F %H:%M') RANDOM=$SEED
 
@@ -51,36 +52,12 @@ house_first() {
   truncate -s 3G "$WORK/disk" && mkfs.ext4 -q "$WORK/disk" && mkdir "$DATA" && mount -o loop "$WORK/disk" "$DATA" && chmod 700 "$DATA" \
     || { umount "$DATA" 2>/dev/null; cannot "no separate disk can be mounted"; }
   rmdir "$DATA/lost+found"
-  cat >"$WORK/clock.c" <<'C'
-/* Moves CLOCK_REALTIME ahead by the seconds that the file $HOUR_CLOCK has. */
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-static volatile long *ahead;
-__attribute__((constructor)) static void open_clock(void) {
-  const char *name = getenv("HOUR_CLOCK");
-  int file = name ? open(name, O_RDONLY) : -1;
-  void *page = file < 0 ? MAP_FAILED : mmap(0, sizeof *ahead, PROT_READ, MAP_SHARED, file, 0);
-  if (page != MAP_FAILED) ahead = page;
-}
-int clock_gettime(clockid_t clock, struct timespec *now) {
-  int result = syscall(SYS_clock_gettime, clock, now);
-  if (result == 0 && ahead && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += *ahead;
-  return result;
-}
-C
-  gcc -shared -fPIC -O1 -o "$WORK/clock.so" "$WORK/clock.c" || cannot "the clock cannot be built"
-  clock_ahead 0
-  printf '#!/bin/sh\nHOUR_CLOCK=%s LD_PRELOAD=%s exec %s "$@"\n' "$WORK/clock" "$WORK/clock.so" "$REAL_BIN" >"$WORK/chronova"
+  clock_build "$WORK/clock.so" || cannot "the clock cannot be built"
+  clock_ahead "$WORK/clock" 0
+  printf '#!/bin/sh\nCLOCK_AHEAD=%s LD_PRELOAD=%s exec %s "$@"\n' "$WORK/clock" "$WORK/clock.so" "$REAL_BIN" >"$WORK/chronova"
   chmod +x "$WORK/chronova"
   CHRONOVA_BIN=$WORK/chronova
 }
-# Overwrites the file in place, because the control plane has mapped it.
-clock_ahead() { python3 -c 'import os, struct, sys; os.pwrite(os.open(sys.argv[2], os.O_RDWR | os.O_CREAT), struct.pack("l", int(sys.argv[1])), 0)' "$1" "$WORK/clock"; } # seconds
 house_last() {
   [ -z "${CHAOS:-}" ] || kill -- "-$CHAOS" 2>/dev/null
   [ -z "${CLIENTS:-}" ] || kill "$CLIENTS" 2>/dev/null
@@ -138,7 +115,7 @@ fault() {
     "step of the clock")
       step=$((RANDOM % 2 ? 40 + RANDOM % 80 : -(40 + RANDOM % 80)))
       [ $((RANDOM % 5)) != 0 ] || step=3700
-      AHEAD=$((${AHEAD:-0} + step)); clock_ahead $AHEAD ;;
+      AHEAD=$((${AHEAD:-0} + step)); clock_ahead "$WORK/clock" $AHEAD ;;
   esac
 }
 FAULTS=("kill of the control plane" "power failure of a host" "network failure of a host" "step of the clock" "full disk"

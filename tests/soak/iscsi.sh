@@ -1,9 +1,9 @@
 #!/bin/bash
 # A volume of a real Cinder reaches two real hosts by iSCSI with CHAP, from a real tgt. QEMU itself logs in: no host has
-# an initiator of its own. A guest writes on the volume and migrates live with it; another guest reads the word. The
-# password is in no log and in no definition, and leaves the host with the volume. A wrong password is a clear fault.
-# With CHRONOVA_SOAK=1 also: a hard reboot, a restart of libvirtd, which loses the password, a power failure of the host
-# with an evacuation, and a target that is gone.
+# an initiator of its own. A guest writes a word on the volume and migrates live with it; then another guest reads the
+# word. The password is in no log and in no definition, and is removed from the host when the volume is detached. A
+# wrong password causes a fault that names the reason. With CHRONOVA_SOAK=1 also: a hard reboot, a restart of libvirtd,
+# which loses the password, a power failure of the host with an evacuation, and a target that is gone.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/served.sh"
 served_needs tgtd tgtadm
@@ -43,7 +43,7 @@ other_guest_reads
 
 # ------------------------------------------------------------------------------------------------------ a wrong password
 
-# For a volume of this name, Cinder says another password than the target wants.
+# For a volume of this name, Cinder gives a password that the target does not accept.
 spoilt wrong
 refused wrong 'log ?in|[Aa]uthoriz|[Aa]uthentic|CHAP'
 same "the secret of the failed attachment is gone" "$(secrets h2 "$SPOILT")" 0
@@ -51,7 +51,7 @@ discarded wrong
 
 ends_clean() {
   leaves_nothing
-  # The mark of the log that owns the host stays.
+  # On each host one secret stays: the mark that names the log that owns the host.
   for host in h1 h2; do same "no secret is left on $host but the mark of its owner" "$(secrets $host '[0-9a-f]{8}-')" 1; done
   verdict
 }
@@ -73,7 +73,8 @@ survives_power_failure
 
 # ----------------------------------------------------------------------------------------------- a target that goes away
 
-# The session ends without a detachment. The guest gets errors or waits, and its data are whole afterwards.
+# The session ends although the volume is attached. The guest's reads and writes fail or wait. Afterwards the guest's
+# data are intact.
 bash "$TESTBED/tgt.sh" down "$CLOUD/tgt"
 sleep 5
 bash "$TESTBED/tgt.sh" up "$CLOUD/tgt" $MACHINE

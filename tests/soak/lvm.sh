@@ -61,7 +61,7 @@ unlike "the rescue disk is gone" "$(volumes d1 "$ID")" rescue
 expect "the server is deleted" asked server delete --wait "$ONE"
 for host in d1 d2; do same "nothing of the server is left on $host" "$(volumes $host "$ID")$(mapped $host "$ID")$(files_on $host "$ID")" 0; done
 
-# The blocks that the volume had are free now. A new volume gets them, and has zeros.
+# The blocks of the deleted volume are free now. A new volume gets these blocks, and they contain only zeros.
 shell d1 "lvcreate -q -y -Wn -Zn -L 1G -n probe $GROUP >/dev/null"
 same "the word is not on the disk any more" "$(shell d1 "dd if=/dev/$GROUP/probe bs=1M iflag=direct 2>/dev/null | tr -d '\\0' | head -c 100 | wc -c")" 0
 shell d1 "lvremove -q -f $GROUP/probe >/dev/null"

@@ -1,9 +1,9 @@
 #!/bin/bash
 # A volume of a real Cinder reaches two real hosts by NFS, from a real NFS-Ganesha. QEMU itself is the client: no host
-# mounts anything. A guest writes on the volume. Cinder moves the volume to another back end while the guest has it, and the
-# volume grows. The guest migrates live with it; another guest reads the word. A file that the server does not have is
-# a clear fault. With CHRONOVA_SOAK=1 also: a hard reboot, a copy of the volume, and a power failure of the host with an
-# evacuation.
+# mounts anything. A guest writes a word on the volume. Cinder moves the volume to another back end while the guest has
+# it, and the volume grows. The guest migrates live with it; another guest reads the word. A file that the server does
+# not have causes a fault that names the reason. With CHRONOVA_SOAK=1 also: a hard reboot, a copy of the volume, and a
+# power failure of the host with an evacuation.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/served.sh"
 served_needs ganesha.nfsd rpcbind rpcinfo
@@ -30,7 +30,7 @@ other_guest_reads
 
 # --------------------------------------------------------------------------------------- a file that the server lacks
 
-# The server has never seen this file, so it has nothing of it in its cache.
+# The NFS server has never opened this file, so no part of the file is in the server's cache.
 spoilt lost
 rm "$SERVED_FOLDER/volume-$SPOILT"
 refused lost 'NFS|nfs|No such file|Failed to open'

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Archives and backups of a log in a real object store: Ceph's gateway for S3 (radosgw) on a Ceph of one OSD. Old events
 # leave the log for a bucket, and every command still reads them there. A move is killed at many moments and repeated. The
-# gateway dies and comes back, and the control plane starts without it. A backup goes to the bucket, in parts too, is
-# verified, and is restored elsewhere. A wrong key, an unknown bucket and a gateway that is away are told with what to
-# change.
+# gateway dies and comes back, and the control plane starts without it. A backup goes to the bucket, large files as
+# multipart uploads; it is verified, and restored elsewhere. With a wrong key, an unknown bucket, or a gateway that does
+# not answer, the error says what to change.
 #
 #   CHRONOVA_BIN   the binary
 set -uo pipefail
@@ -42,7 +42,7 @@ ceph_run timeout 300 radosgw-admin user create --uid soak --display-name soak --
 printf 'aws_access_key_id = %s\naws_secret_access_key = %s\n' "$KEY" "$SECRET" >"$WORK/key"
 chmod 600 "$WORK/key"
 
-# Makes a bucket, with a client of its own: Amazon's signature by openssl.
+# Makes a bucket with curl. openssl computes Amazon's signature, so that the test does not rely on Chronova's client.
 hmac() { printf '%s' "$2" | openssl dgst -sha256 -mac HMAC -macopt "$1" -binary | od -An -tx1 | tr -d ' \n'; } # key, text
 make_bucket() { # name
   local at day empty scope text key part

@@ -45,7 +45,7 @@ SEED=${CHRONOVA_SEED:-$RANDOM} RANDOM=$SEED STANDING='' BUILT='' FRESH='' SHOT='
 # ------------------------------------------------------------------------------------------------------------- requests
 
 wanted() { echo "{\"server\": {\"name\": \"$1\", \"flavorRef\": \"$FLAVOR\", \"imageRef\": \"$2\", \"networks\": [{\"uuid\": \"$INNER\"}]}}"; } # name, image
-# Requests that no fault meets.
+# Sends a request while no fault strikes.
 plain() { ask "$1" "$API$2" "${@:3}" >"$WORK/status"; } # token, path, more...
 act() { plain "$1" "/$STANDING/action" -d "{\"$2\": null}"; } # token, action
 given() { field "$1" <"$2" | grep -v '^-$'; } # name, file: prints nothing for a field that is missing

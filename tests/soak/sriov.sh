@@ -1,14 +1,14 @@
 #!/bin/bash
-# Ports of real guests are virtual functions of real network cards: each of the two hosts of device-host.sh has a card with
-# SR-IOV (igb), and both cards are on one wire. Ports of the kinds direct and macvtap are given to servers at their
-# creation and later, and are taken from them. Their servers are suspended, and move cold and live.
+# Ports of real guests are virtual functions of network cards. Each of the two hosts of device-host.sh has an emulated
+# card with SR-IOV (igb), and both cards are on one wire. Ports of the kinds direct and macvtap are given to servers at
+# their creation and later, and are taken from them. Their servers are suspended, and move cold and live.
 #
 # No packets go over the functions: the driver of a function (igbvf) waits only a millisecond for the host's driver to answer
 # its reset. Emulated hosts are slower, so the guest's card has a random MAC address and no link. The script reads the MAC
 # address and the VLAN from the host's card, and counts the functions that the guest's driver has.
 #
-# This script has no whole run yet. It ran up to the attachment of the second port; then the kernel of the host died, of an
-# interrupt right after the exit of a guest, which an emulated SVM should have held back.
+# No run of this script has reached its end yet. One run got as far as the attachment of the second port. Then the
+# kernel of the host died: the emulated SVM let an interrupt through right after the exit of a guest.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/devices.sh"
 export TESTBED_CARD=1

@@ -1,8 +1,9 @@
 #!/bin/bash
 # Chronova reaches two hosts by SSH (`qemu+ssh`), and guests migrate live between them by SSH. Each host of device-host.sh is
-# a virtual machine with a kernel of its own, so its firewall and its SSH are real. A migration to a host with a wrong key
-# fails with the words of SSH; one through a firewall that lets only SSH and the ports of QEMU through succeeds; one through
-# a closed firewall fails. The guests run with KVM and have a CPU like the host's. Then a host loses its emulator.
+# a virtual machine with a kernel of its own, so its firewall and its SSH are real. A migration to a host with a wrong
+# key fails, and the error has the words of SSH. A migration succeeds if a firewall lets only SSH and the ports of QEMU
+# through. It fails if the firewall also blocks the ports of QEMU. The guests run with KVM and have a CPU like the
+# host's. Then a host loses its emulator.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/devices.sh"
 HOUSE_CONF=$(printf '%s\n' '[libvirt]' 'live_migration_scheme = ssh' 'live_migration_inbound_addr = %s-moves')
@@ -16,6 +17,10 @@ counting >/dev/null
 make nine bare --host d1 --user-data "$WORK/tick"; NINE=$ID; ID=$NINE
 stands nine d1
 within 60 "the guest counts" ticks_on nine 2
+# The CPU of the running guest.
+cpu_of() { on "$1" dumpxml "$2" | sed -n '/<cpu /,/<\/cpu>/p'; } # host, uuid
+CPU=$(cpu_of d1 "$NINE")
+like "the running guest has a model and features like those of its host's CPU" "$CPU" '<model .*|<feature '
 leaves() { os server migrate --live-migration --host "$1" nine --os-compute-api-version 2.79; } # host
 # root of d1 does not know the key of d2.
 shell d1 'cp /root/.ssh/known_hosts /root/known_hosts; cut -d " " -f 1,2 /root/known_hosts | sed "s|\$| $(cut -d " " -f 2 /seed/authorized_keys)|" >/root/.ssh/known_hosts'
@@ -35,6 +40,8 @@ within 300 "the server is ACTIVE on the other host" is_at nine d2
 within 30 "the guest runs on the other host" runs_on d2 "$NINE"
 same "the guest runs on no other host" "$(runs "$NINE")" 1
 same "nothing of the server is left on its first host" "$(left_on d1 "$NINE")" ""
+same "the guest keeps its CPU over the live migration" "$(cpu_of d2 "$NINE")" "$CPU"
+like "its next start takes the model of its new host's CPU" "$(on d2 dumpxml --inactive "$NINE" | tr -d '\n')" "<cpu mode='host-model'"
 counts_on nine
 same "the firewall has dropped nothing" "$(for host in d1 d2; do shell $host 'nft list table inet moves' | grep -oE 'packets [0-9]+'; done | sort -u)" "packets 0"
 like "libvirtd of the source logged in by SSH" "$(shell d2 'cat /var/log/sshd.log' | grep -aE "Accepted publickey for root from 10\.235\.0\.11")" 'Accepted'

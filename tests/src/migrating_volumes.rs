@@ -1,6 +1,6 @@
 //! A volume service that migrates attached volumes itself, as Cinder does. Every exchange of a server's volume is the end
-//! of such a migration. Afterwards the old volume has the content of the new one, which is gone. The first answer about
-//! each migration is lost.
+//! of such a migration. Afterwards the new volume is gone, and the old volume has the content of the new one. The first
+//! answer about each migration is lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

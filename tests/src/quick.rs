@@ -9,7 +9,7 @@ use chronova_actors::reconcile::options::ReconcileOptions;
 use chronova_actors::runtime::RuntimeOptions;
 use chronova_actors::server_options::ServerOptions;
 
-/// Shelved servers stay on their hosts, so that tests see them there.
+/// Options for most worlds of tests. Shelved servers stay on their hosts, so that tests see them there.
 pub fn quick() -> RuntimeOptions {
     RuntimeOptions {
         servers: ServerOptions { shelved_offload: None, ..ServerOptions::default() },

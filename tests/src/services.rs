@@ -1,4 +1,4 @@
-//! A simple network service for tests of other parts, beside the image service of [`images`]. They survive a crash, as
+//! A simple network service for tests of other parts, and, in [`images`], an image service. Both survive a crash, as
 //! real services do. They list their ports and images, so that tests detect leaks.
 
 mod images;
@@ -48,7 +48,7 @@ pub struct OneNetwork {
     given: Mutex<PortAllocations>,
     /// Whether questions about the resources that ports request get no answer.
     hides_requests: Mutex<bool>,
-    /// The changes of such bindings that still succeed; `None`: all.
+    /// How many more bindings can be changed to name a provider or none; `None`: all.
     namings: Mutex<Option<u32>>,
 }
 
@@ -115,7 +115,7 @@ impl OneNetwork {
         self.given.lock().unwrap().get(&port).cloned()
     }
 
-    /// From now on, questions about the resources that ports request get an answer only if `hides` is false.
+    /// Sets whether questions about the resources that ports request get no answer from now on.
     pub fn hide_requests(&self, hides: bool) {
         *self.hides_requests.lock().unwrap() = hides;
     }

@@ -4,8 +4,9 @@
 
 RESULT has a line for each test, as run.py writes it. EXCEPTIONS has lines `PATTERN  # reason`; a pattern is a regular
 expression of ids. A reason `absent: OPERATIONS` names a heading of PAGE, the page of what the embedded services leave
-out. `part`: the run had only some of the tests, so patterns without a test are no failure. Exits 1 if a test failed that
-no pattern matches, if a test passed that a pattern matches, or if a reason names no heading.
+out. `part`: the run had only some of the tests. Exits 1 if a failed test matches no pattern, if a passed test matches a
+pattern, if a reason names no heading, or if no failed test matches a pattern. With `part`, the last of these is no
+failure.
 """
 
 import collections

@@ -4,9 +4,10 @@
 #   cinder.sh up DIR KEYSTONE-DIR [CEPH-DIR] [GLANCE-DIR]   makes the database in DIR and the entries in Keystone,
 #                                                           and starts the service. A second call starts only what does
 #                                                           not run. Volumes are in the Ceph of ceph.sh; without a Ceph
-#                                                           they have no data (paper_volumes.py). SERVED_BY in the
-#                                                           environment names another class (served_volumes.py),
-#                                                           and SERVED_SECOND the name of a second back end of it
+#                                                           they have no data (paper_volumes.py). With SERVED_BY in
+#                                                           the environment, they are in a back end of that class of
+#                                                           served_volumes.py. SERVED_SECOND is the name of a second
+#                                                           back end of that class
 #   cinder.sh kill DIR                                      kills the service; its database stays up
 #   cinder.sh down DIR                                      ends the service and its database; DIR stays
 #

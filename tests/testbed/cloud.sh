@@ -9,9 +9,9 @@
 #   field NAME...             prints fields of the JSON object on standard input. `port.status` is the field
 #                             `status` in the field `port`. A dash is printed for a field that is empty or missing.
 #                             If an element of a list is missing (`ports.0.id`), nothing is printed
-#   attachments               prints server and status of each attachment that Cinder has, of all projects, or that
-#                             Cinder does not answer. CINDER is Cinder's address, and ADMIN_PROJECT the id of the
-#                             project `admin`
+#   attachments               prints server and status of each attachment in Cinder, of all projects. If Cinder does not
+#                             answer, prints that. CINDER is Cinder's address, and ADMIN_PROJECT the id of the project
+#                             `admin`
 #   signal NAME FILE          sends this signal to the service whose session's id is in FILE
 #   slow FILE PAUSE RUN       from now on stops that service for PAUSE seconds, lets it run for RUN seconds, and so on.
 #                             So a fault or a request can happen in the middle of its work

@@ -12,7 +12,14 @@
 #   cluster.sh kill NODE        kills all processes of a node. A member starts again after a second
 #   cluster.sh kill-postgres NODE   kills the database server of a node. Patroni decides what happens next
 #   cluster.sh start NODE       starts a killed database node
+#   cluster.sh lose NODE        ends Patroni and the database server of a node, but not its etcd; `regain NODE` starts them
+#   cluster.sh slow NODE        delays all packets that a node sends by 50 ms, and loses one in fifty; `fast NODE` ends it
 #   cluster.sh pause NODE       stops all processes of a node (SIGSTOP); `resume NODE` continues them
+#   cluster.sh fill NODE        fills the disk of a database node, if `up` had CLUSTER_DISKS=1; `drain NODE` ends that
+#   cluster.sh clock NODE SECONDS   moves the wall clock of a member ahead, if `up` had CLUSTER_CLOCKS=1
+#   cluster.sh end NODE         ends a member as its service manager does (SIGTERM). It starts again after a second
+#   cluster.sh install NODE PROGRAM   gives a member another program, from its next start on
+#   cluster.sh program NODE     prints the file of the program that a member runs
 #   cluster.sh cut A B [oneway] lets no packet pass from A to B, and without `oneway` from B to A. A and B are lists of
 #                               nodes (m1 d1,d2,d3)
 #   cluster.sh heal             ends all cuts
@@ -21,16 +28,22 @@
 #   cluster.sh run COMMAND...   runs a command in the network of the clients
 #   cluster.sh operator WORD... runs a command of `chronova` (`cluster status`, `audit verify`)
 #
-# CHRONOVA_BIN is the program. The members answer at http://10.98.0.{21,22,23}:8774 in the network of the clients.
-# TESTBED_ID (cl) names the namespaces; TESTBED_STATE is the folder (/var/tmp/tb-ID). CLUSTER_LEASE is the lease in
-# seconds (6), CLUSTER_OPTIONS are further lines of the members' configuration. As root.
+# CHRONOVA_BIN is the program; CLUSTER_PROGRAM is that of the members, if it is another one. The members answer at
+# http://10.98.0.{21,22,23}:8774 in the network of the clients. TESTBED_ID (cl) names the namespaces; TESTBED_STATE is the
+# folder (/var/tmp/tb-ID). CLUSTER_LEASE is the lease in seconds (6), CLUSTER_HYPERVISORS the hosts (a simulated fleet),
+# and CLUSTER_OPTIONS are further lines of the members' configuration. CLUSTER_HOSTS is the TESTBED_ID of hosts.sh, whose
+# network the members then reach. CLUSTER_LOG is the data folder of a stopped control plane with SQLite: the members get
+# its log and its files. CLUSTER_MEMBERS names the members (m1 m2 m3), and CLUSTER_PATIENCE is how many seconds the start
+# of a member may take (120). As root.
 set -uo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ID=${TESTBED_ID:-cl}
 DIR=${TESTBED_STATE:-/var/tmp/tb-$ID}
 . "$HERE/daemons.sh"
+. "$HERE/clock.sh"
 FABRIC=tb$ID-fab
-DATABASES=(d1 d2 d3) MEMBERS=(m1 m2 m3)
+DATABASES=(d1 d2 d3)
+read -ra MEMBERS <<<"${CLUSTER_MEMBERS:-m1 m2 m3}"
 POSTGRES=/usr/lib/postgresql/15/bin
 
 die() { echo "cluster.sh: $*" >&2; exit 1; }
@@ -55,6 +68,13 @@ networks() {
     ip -n "tb$ID-$node" link set lo up
     ip -n "tb$ID-$node" address add "$(address "$node")/24" dev eth
     ip -n "tb$ID-$node" link set eth up
+  done
+  [ -z "${CLUSTER_HOSTS:-}" ] || for node in "${MEMBERS[@]}"; do
+    ip -n "tb$CLUSTER_HOSTS-fab" link del "$node" 2>/dev/null
+    ip -n "tb$CLUSTER_HOSTS-fab" link add "$node" type veth peer name hosts netns "tb$ID-$node"
+    ip -n "tb$CLUSTER_HOSTS-fab" link set "$node" master brm up
+    ip -n "tb$ID-$node" address add "10.231.0.20${node#m}/24" dev hosts
+    ip -n "tb$ID-$node" link set hosts up
   done
 }
 
@@ -83,12 +103,26 @@ start_database() { # node
     --listen-client-urls "http://$own:2379" --advertise-client-urls "http://$own:2379" --initial-cluster-state new \
     --initial-cluster "$(for node in "${DATABASES[@]}"; do printf '%s=http://%s:2380,' "$node" "$(address "$node")"; done | sed 's/,$//')" \
     --heartbeat-interval 300 --election-timeout 3000
-  spawn "$1-patroni" ip netns exec "tb$ID-$1" runuser -u postgres -- /usr/bin/patroni "$DIR/$1/patroni.yml"
+  start_patroni "$1"
+}
+own_disk() { truncate -s 2G "$DIR/$1.disk" && mkfs.ext4 -q -m 0 "$DIR/$1.disk" && mount -o loop "$DIR/$1.disk" "$DIR/$1"; } # node
+fill() { # node
+  fallocate -l "$(($(df --output=avail -B1 "$DIR/$1" | tail -n 1) - 65536))" "$DIR/$1/filler" 2>/dev/null
+  dd if=/dev/zero of="$DIR/$1/filler2" bs=4k 2>/dev/null
+  return 0
+}
+start_patroni() { spawn "$1-patroni" ip netns exec "tb$ID-$1" runuser -u postgres -- /usr/bin/patroni "$DIR/$1/patroni.yml"; } # node
+lose() { # node
+  local pid
+  stop "$1-patroni"
+  for pid in $(pids "$1"); do [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != postgres ] || kill -9 "$pid" 2>/dev/null; done
+  return 0
 }
 
 configure_database() { # node
   local own; own=$(address "$1")
   mkdir -p "$DIR/$1"
+  [ -z "${CLUSTER_DISKS:-}" ] || own_disk "$1" || die "no separate disk can be mounted"
   cat >"$DIR/$1/patroni.yml" <<YAML
 scope: chronova
 name: $1
@@ -157,7 +191,7 @@ configure_member() { # node
   mkdir -p "$DIR/$1"
   cat >"$DIR/$1/chronova.conf" <<CONF
 [chronova]
-hypervisors = sim://4?latency_ms=1&vcpus=4096&memory_mib=8388608&disk_gib=1000000
+hypervisors = ${CLUSTER_HYPERVISORS:-sim://4?latency_ms=1&vcpus=4096&memory_mib=8388608&disk_gib=1000000}
 event_store = postgresql://postgres@$(every %s)/chronova?target_session_attrs=read-write
 event_store_lease = ${CLUSTER_LEASE:-6}
 [quota]
@@ -174,19 +208,29 @@ ${CLUSTER_OPTIONS:-}
 CONF
 }
 
+install_program() { ln -sfn "$(realpath "$2")" "$DIR/$1/program"; } # node, program
+program_of() { local pid; pid=$(pids "$1" | head -n 1) && readlink "/proc/$pid/exe"; } # node
+
 # Like a service manager, the loop starts a member again one second after its end.
 start_member() { # node
   spawn "$1" bash -c 'while :; do
-      RUST_LOG=warn ip netns exec "$0" "$1" serve --data-dir "$2" --listen "$3:8774" --config-file "$4" 8>&-
+      RUST_LOG=warn ip netns exec "$0" env ${5:+"CLOCK_AHEAD=$5" "LD_PRELOAD=$6"} "$1" serve --data-dir "$2" --listen "$3:8774" --config-file "$4" 8>&-
       echo "ended with $? at $(date -u +%T.%3N)"
       sleep 1
-    done' "tb$ID-$1" "$CHRONOVA_BIN" "$DIR/data" "$(address "$1")" "$DIR/$1/chronova.conf"
+    done' "tb$ID-$1" "$DIR/$1/program" "$DIR/data" "$(address "$1")" "$DIR/$1/chronova.conf" \
+    "${CLUSTER_CLOCKS:+$DIR/$1/clock}" "$DIR/clock.so"
 }
 
 role() { run curl -s -m 2 "http://$(address "$1"):8774/healthz" | sed -n 's/.*"role": *"\([a-z]*\)".*/\1/p'; } # member
 leader() { local node; for node in "${MEMBERS[@]}"; do [ "$(role "$node")" = leader ] && echo "$node" && return; done; return 1; }
 all_serve() { local node; for node in "${MEMBERS[@]}"; do [ -n "$(role "$node")" ] || return 1; done; }
 operator() { run "${CHRONOVA_BIN:?names the program}" "$@" --data-dir "$DIR/data" --config-file "$DIR/m1/chronova.conf"; }
+
+# Gives the database and the data folder the log of a control plane that had SQLite.
+copy_log() {
+  configure_member m1
+  tar -C "$CLUSTER_LOG" --exclude='./log.db*' -cf - . | tar -C "$DIR/data" -xf - && operator log copy "$CLUSTER_LOG"
+}
 
 # ------------------------------------------------------------------------------------------------------------- commands
 
@@ -200,17 +244,21 @@ up() {
   chmod 755 "$DIR"
   chmod 700 "$DIR/data"
   networks || die "no networks"
+  [ -z "${CLUSTER_CLOCKS:-}" ] || clock_build "$DIR/clock.so" || die "the clock cannot be built"
   certificates >"$DIR/log/openssl.out" 2>&1 || die "no certificates"
   for node in "${DATABASES[@]}"; do configure_database "$node"; done
   for node in "${DATABASES[@]}"; do start_database "$node"; done
   within 120 primary || die "no primary"
   within 120 replicated || die "no synchronous standby"
   sql_in postgres "CREATE DATABASE chronova" || die "no database"
+  [ -z "${CLUSTER_LOG:-}" ] || copy_log || die "the log is not copied"
   for node in "${MEMBERS[@]}"; do
     configure_member "$node"
+    [ -z "${CLUSTER_CLOCKS:-}" ] || clock_ahead "$DIR/$node/clock" 0
+    install_program "$node" "${CLUSTER_PROGRAM:-$CHRONOVA_BIN}"
     start_member "$node"
     # The first start creates the keys, which the others need.
-    within 120 role_known "$node" || die "$node does not serve"
+    within "${CLUSTER_PATIENCE:-120}" role_known "$node" || die "$node does not serve"
   done
   within 60 leader || die "nobody leads"
 }
@@ -228,6 +276,7 @@ down() {
   for name in $(ip netns list 2>/dev/null | awk '{print $1}'); do
     case $name in "tb$ID-fab" | "tb$ID-"[dm][123]) ip netns del "$name" ;; esac
   done
+  for node in "${DATABASES[@]}"; do ! mountpoint -q "$DIR/$node" || umount "$DIR/$node" || umount -l "$DIR/$node"; done
   case $DIR in */tb-*) rm -rf "$DIR" ;; esac
 }
 
@@ -239,8 +288,18 @@ case ${1:-} in
   kill) signal KILL "$2" ;;
   kill-postgres) kill -9 "$(head -n 1 "$DIR/$2/data/postmaster.pid")" ;;
   start) rm -f "$DIR/$2-etcd.pid" "$DIR/$2-patroni.pid"; start_database "$2" ;;
+  fill) fill "$2" ;;
+  drain) rm -f "$DIR/$2/filler" "$DIR/$2/filler2" ;;
+  lose) lose "$2" ;;
+  regain) start_patroni "$2" ;;
+  slow) at "$2" tc qdisc replace dev eth root netem delay 50ms loss 2% ;;
+  fast) at "$2" tc qdisc del dev eth root ;;
   pause) signal STOP "$2" ;;
   resume) signal CONT "$2" ;;
+  clock) clock_ahead "$DIR/$2/clock" "$3" ;;
+  end) signal TERM "$2" ;;
+  install) install_program "$2" "$3" ;;
+  program) program_of "$2" ;;
   cut) cut_off "$2" "$3" "${4:-}" ;;
   sql) shift; sql "$@" ;;
   run) shift; run "$@" ;;

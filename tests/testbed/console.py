@@ -64,7 +64,7 @@ class Console:
         return mark in self.heard
 
     def meet(self):
-        """Waits until the shell answers: earlier input is lost, or becomes part of another line."""
+        """Waits until the shell answers. Input before that is lost, or becomes part of another line."""
         while time.monotonic() < self.end:
             mark = uuid.uuid4().hex
             # The shell echoes the line. The mark is split in the line, so the echo does not contain it.

@@ -7,7 +7,7 @@
 #   spawn NAME COMMAND...       starts COMMAND as the process NAME, unless NAME runs; first ends what is left of NAME
 #   stop NAME...                ends the processes, and those that they started
 #
-# The function of still_runs.sh is there, too.
+# This script also sources still_runs.sh, so the function `still_runs` is available, too.
 . "$(dirname "${BASH_SOURCE[0]}")/still_runs.sh"
 
 within() {

@@ -4,10 +4,10 @@
 # Compute hosts with devices to pass to guests. Each host is a virtual machine with Debian 12 under an emulating QEMU, so
 # it needs neither KVM nor any device of this machine. Host i is `di`. It has
 #
-#   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor and 1.5 GiB each,
-#     of which 240 MiB are huge pages;
+#   * an IOMMU (Intel's, with remapping of interrupts), and two NUMA nodes with one processor (half of TESTBED_CPUS) and
+#     1.5 GiB each, of which 240 MiB are huge pages;
 #   * an NVMe controller with SR-IOV at node 1: four virtual functions, each in an IOMMU group of its own, online, and with
-#     the host's driver. All functions see one namespace, of which the file is $STATE/di/functions.img;
+#     the host's driver. All functions see one namespace, whose data is $STATE/di/functions.img;
 #   * with TESTBED_CARD=1, a network card with SR-IOV at node 1 (igb): four virtual functions with the host's driver. The
 #     cards of both hosts are on one wire;
 #   * an NVMe controller without SR-IOV at node 0, with the namespace $STATE/di/plain.img;
@@ -16,12 +16,12 @@
 #   * libvirtd and QEMU as Debian has them: QEMU's account libvirt-qemu, its mount namespace, cgroups;
 #   * SSH, for root with a key. root of one host also logs in at the others. `qemu+ssh` is the only way to libvirtd.
 #
-# What it cannot do: there is no SmartNIC, no vDPA device, no mediated device, no device with a driver for live migration,
-# and no apparmor. A network card with SR-IOV needs QEMU 8, which device-host/emulator.sh gets from Debian's backports.
-# Guests run with KVM, because QEMU emulates AMD's SVM, too; a boot takes half a minute on a quiet machine. Without KVM
-# (TESTBED_CPU=max,-svm) it takes many minutes. Times mean nothing, and timeouts of seconds are too short. Run nothing else
-# meanwhile: beside a build all takes four times as long. A host whose kernel dies stays off. That happened once on QEMU 10:
-# its SVM let an interrupt through right after the exit of a guest.
+# A host has no SmartNIC, no vDPA device, no mediated device, no device with a driver for live migration, and no
+# apparmor. A network card with SR-IOV needs QEMU 8, which device-host/emulator.sh gets from Debian's backports. Guests
+# run with KVM, because QEMU emulates AMD's SVM, too; a boot takes half a minute on a quiet machine. Without KVM
+# (TESTBED_CPU=max,-svm) it takes many minutes. Times mean nothing, and timeouts of seconds are too short. Run nothing
+# else meanwhile: beside a build, everything takes four times as long. A host whose kernel dies stays off. That happened
+# once on QEMU 10: its SVM let an interrupt through right after the exit of a guest.
 #
 #   image            builds the disk of the hosts, if what it is made of has changed (device-host/image.sh); `up` does so
 #   up N             starts N hosts (default: 2), and writes $STATE/hosts.env (shell variables d1_SSH: the URI)
@@ -35,7 +35,7 @@
 # names di and di-moves (10.235.0.10+i).
 #
 # Environment: TESTBED_ID (default: a), TESTBED_DEVICES (the directory, default: /var/tmp/dh-$TESTBED_ID), TESTBED_CACHE
-# (default: /var/tmp/chronova-testbed), TESTBED_CARD (see above), TESTBED_CPU (the hosts' CPU)
+# (default: /var/tmp/chronova-testbed), TESTBED_CARD and TESTBED_CPUS (see above), TESTBED_CPU (the hosts' CPU)
 set -euo pipefail
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ID=${TESTBED_ID:-a}
@@ -45,6 +45,7 @@ HERE=$(dirname "$(realpath "$0")")
 . "$HERE/still_runs.sh"
 . "$HERE/free_port.sh"
 GROUP=chronova-disks
+CPUS=${TESTBED_CPUS:-2} # an even number
 
 uuid_of() { printf 'device-host-%s-%s' "$ID" "$1" | md5sum | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-4\3-8\4-\5/'; }
 mac_of() { printf '02:%s' "$(printf '%s-%s-%s' "$ID" "$1" "$2" | md5sum | sed -E 's/^(..)(..)(..)(..)(..).*/\1:\2:\3:\4:\5/')"; }
@@ -114,9 +115,9 @@ boot_host() { # host
   : >"$H/serial"
   # The functions are in the lowest devices of bus 41, because the second root bus has the number 64.
   setsid nice -n 5 "$qemu" -name "$h" -accel tcg,thread=multi,tb-size=256 -M q35 -no-reboot -cpu "${TESTBED_CPU:-max,la57=off}" \
-    -smp 2,sockets=2,cores=1,threads=1 -m 3072 \
+    -smp "$CPUS,sockets=2,cores=$((CPUS / 2)),threads=1" -m 3072 \
     -object memory-backend-ram,id=m0,size=1536M -object memory-backend-ram,id=m1,size=1536M \
-    -numa node,nodeid=0,cpus=0,memdev=m0 -numa node,nodeid=1,cpus=1,memdev=m1 -numa dist,src=0,dst=1,val=20 \
+    -numa "node,nodeid=0,cpus=0-$((CPUS / 2 - 1)),memdev=m0" -numa "node,nodeid=1,cpus=$((CPUS / 2))-$((CPUS - 1)),memdev=m1" -numa dist,src=0,dst=1,val=20 \
     -nodefaults -no-user-config -display none -pidfile "$H/pid" -serial "file:$H/serial" -qmp "unix:$H/qmp,server=on,wait=off" \
     -kernel "$CACHE/vmlinuz" -initrd "$CACHE/initrd" \
     -append "console=ttyS0 quiet panic=5 mitigations=off nowatchdog intel_iommu=on hugepagesz=2M hugepages=0:120,1:120 net.ifnames=0 pci=realloc nvme_core.multipath=N random.trust_cpu=on" \
@@ -173,7 +174,7 @@ up() {
     echo "[127.0.0.1]:$(cat "$STATE/$h/port") $(cut -d ' ' -f 1-2 "$STATE/$h/host_key.pub")" >>"$STATE/known_hosts"
     printf '%s\n' "Host $h" '  HostName 127.0.0.1' "  Port $(cat "$STATE/$h/port")" >>"$STATE/ssh_config"
   done
-  # libvirt's URI has no place for the file of the known hosts, so its ssh is this one.
+  # A URI of libvirt cannot name the file of known hosts. So the hosts' URIs name this program as ssh.
   printf '%s\n' 'Host *' '  User root' "  IdentityFile $STATE/key" '  IdentitiesOnly yes' "  UserKnownHostsFile $STATE/known_hosts" \
     '  StrictHostKeyChecking yes' '  BatchMode yes' '  ConnectTimeout 60' >>"$STATE/ssh_config"
   printf '#!/bin/sh\nexec ssh -F %s "$@"\n' "$STATE/ssh_config" >"$STATE/ssh"

@@ -6,15 +6,15 @@
 #   shell H COMMAND...               runs a line of shell on host H as root
 #   here H CHECK...                  `devices exec`
 #
-# The hosts are d1, d2...; they and the control plane end with the script. With DEVICES_KEEP=1, hosts that run already are
-# used, and the hosts stay: for the work on a script.
+# The hosts are d1, d2...; they and the control plane end with the script. With DEVICES_KEEP=1, a script uses hosts that
+# run already, and leaves its hosts running. That saves time during the work on a script.
 
 . "$(dirname "${BASH_SOURCE[0]}")/fleet.sh"
 
 devices() { bash "$HERE/device-host.sh" "$@"; }
 shell() { local host=$1; shift; devices exec "$host" sh -c "$*"; }
 
-# The functions of fleet.sh ask these.
+# The functions of fleet.sh call these functions.
 hosts() { devices "$@"; }
 on() { local host=$1; shift; devices exec "$host" virsh -q -c qemu:///system "$@" 2>/dev/null; } # host, virsh command
 all_hosts() { (cd "$STATE" && ls -d d[0-9]); }
@@ -50,18 +50,19 @@ house_last() { devices_close; }
 
 # ------------------------------------------------------------------------------------------------------------- devices
 
-# The driver that has a device of a host.
+# Prints the driver to which a device of a host is bound.
 driver_of() { shell "$1" "basename \$(readlink /sys/bus/pci/devices/$2/driver) 2>/dev/null"; } # host, address
 driver_is() { [ "$(driver_of "$1" "$2")" = "$3" ]; }
 # The addresses of the devices that a guest has, as its definition names them.
 passed_to() { on "$1" dumpxml --inactive "$2" | tr -d '\n' | grep -oE "<hostdev mode='subsystem' type='pci'.*</hostdev>" \
   | grep -oE "<source> *<address domain='0x[0-9a-f]*' bus='0x[0-9a-f]*' slot='0x[0-9a-f]*' function='0x[0-9a-f]'/>" \
   | sed -E "s/.*domain='0x(.*)' bus='0x(.*)' slot='0x(.*)' function='0x(.)'.*/\1:\2:\3.\4/"; } # host, uuid
-# A sector of a namespace, read and written by a guest, and read in the file of a host.
+# With sector_write and sector_read, a guest writes and reads a sector of a namespace. sector_of reads the sector in the
+# namespace's file.
 sector_write() { at "$1" "$2" "echo $3 | dd of=/dev/${5:-nvme0n1} bs=512 seek=$4 conv=fsync 2>/dev/null"; } # host, uuid, word, sector, disk
 sector_read() { at "$1" "$2" "dd if=/dev/${4:-nvme0n1} bs=512 skip=$3 count=1 iflag=direct 2>/dev/null | tr -d '\\0' | head -n 1"; } # host, uuid, sector, disk
 sector_of() { dd if="$STATE/$1/$2.img" bs=512 skip="$3" count=1 2>/dev/null | tr -d '\0' | head -n 1; } # host, file, sector
-# Devices in the guest of this class: vendor and product.
+# Prints vendor and product of each device of this class that the guest sees.
 guest_devices() { at "$1" "$2" "for d in /sys/bus/pci/devices/*; do case \$(cat \$d/class) in 0x$3*) echo \$(cat \$d/vendor):\$(cat \$d/device);; esac; done" | grep -E '^0x' | paste -sd ' '; } # host, uuid, class
 
 # ----------------------------------------------------------------------------------------------------------- Placement

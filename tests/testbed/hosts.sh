@@ -225,7 +225,7 @@ C
 make_host() { # H: directories, configuration, certificate
   local h=$1 H=$STATE/$1
   mkdir -p "$H"/{etc/qemu,lib,run,log,cache,local,pki,swtpm-ca,swtpm-log}
-  # The packet filters of this machine's guests stay here.
+  # A host does not get the packet filters of this machine's guests.
   [ ! -d /etc/libvirt/nwfilter ] || { cp -r /etc/libvirt/nwfilter "$H/etc/" && rm -f "$H"/etc/nwfilter/chronova-*.xml; }
   certify "$h" ours qemu
   certify "$h" ours libvirt

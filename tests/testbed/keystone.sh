@@ -25,7 +25,8 @@ public_endpoint = http://127.0.0.1:$1/
 [database]
 connection = sqlite:///$DIR/keystone.db?timeout=30
 # Without its cache, Keystone takes a second of processor time to validate a token. Each process has its own cache, and
-# does not see a change by the other process. So only roles and projects are cached, which scripts create first.
+# does not see a change by the other process. So only roles and projects are cached, because scripts create these before
+# they use them.
 [cache]
 enabled = true
 backend = dogpile.cache.memory

@@ -2,9 +2,9 @@
 # lvm.sh __host GROUP SIZE_MIB   gives a host of hosts.sh a volume group (hosts.sh calls it before the host's libvirtd)
 # lvm.sh __gone STATE            detaches the loop devices of a testbed's hosts
 #
-# A replacement for LVM's programs, called under their names: one loop device for each logical volume. libvirt's logical
-# pools, QEMU on block devices and everything above are real. The replacement exists because all hosts of a testbed
-# share one kernel. So they share one device mapper, which cannot have two volume groups of the same name.
+# A replacement for LVM's programs, which is called under their names. Each logical volume is a loop device. libvirt's
+# logical pools, QEMU on block devices and everything above are real. The replacement exists because all hosts of a
+# testbed share one kernel. So they share one device mapper, which cannot have two volume groups of the same name.
 #
 # The replacement has only these commands: pvs vgscan vgs vgchange lvs lvcreate lvchange lvremove.
 set -u

@@ -121,7 +121,7 @@ if [ $SSH = 1 ]; then
   program usr/sbin/dropbear sbin/dropbear
   mkdir -p "$R/etc/dropbear"
   echo /bin/sh >"$R/etc/shells"
-  # Tests of others call these.
+  # The test suites of other projects call `sudo`, `ip` and `udhcpc` by these paths.
   printf '#!/bin/sh\nexec "$@"\n' >"$R/bin/sudo"
   chmod 755 "$R/bin/sudo"
   for applet in ip udhcpc; do ln -s /bin/busybox "$R/sbin/$applet"; done

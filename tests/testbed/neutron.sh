@@ -3,8 +3,8 @@
 #
 #   neutron.sh up DIR KEYSTONE ADDRESS [metadata]   starts the databases and the server, unless they run. KEYSTONE is
 #                                        Keystone's address. ADDRESS is an address of this machine that the hosts reach:
-#                                        OVN's southbound database listens there. With `metadata`, each subnet with DHCP
-#                                        has a port for metadata
+#                                        OVN's southbound database listens there. With `metadata`, each network has a
+#                                        port for metadata
 #   neutron.sh central DIR ADDRESS       starts only OVN's databases and ovn-northd, unless they run
 #   neutron.sh join DIR H...             starts Open vSwitch and ovn-controller in running hosts of hosts.sh
 #   neutron.sh metadata DIR SERVER AUTHORITY SECRET H...   starts Neutron's metadata agent in these hosts. SERVER is

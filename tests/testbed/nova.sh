@@ -4,9 +4,9 @@
 # Cinder of cinder.sh, servers can have volumes.
 #
 #   nova.sh up DIR KEYSTONE PORT REACHED H...   starts databases, broker, Placement, Nova's services, and a nova-compute
-#                                               in each host. Nova's API is http://127.0.0.1:PORT/compute/v2.1, as
-#                                               Chronova's would be, so a catalogue is right for both. REACHED lists the
-#                                               ports of Keystone, Glance, Neutron and Cinder on this machine, with
+#                                               in each host. Nova's API is http://127.0.0.1:PORT/compute/v2.1. Chronova
+#                                               would have the same address, so one catalogue fits both. REACHED lists
+#                                               the ports of Keystone, Glance, Neutron and Cinder on this machine, with
 #                                               commas between them. The hosts can reach these ports
 #   nova.sh stop DIR                            ends the services of Nova, and Placement. The databases stay up
 #   nova.sh down DIR                            ends everything; DIR stays

@@ -8,9 +8,9 @@
 #   web COMMAND...                 runs the client as the member
 #   network PATH, port ID NAME..., server ID NAME...   answers of Neutron and of the control plane, and fields of them
 #   session_of SERVICE             prints the file with the session's id of keystone, glance or neutron, for `signal`
-#   keystone_up, glance_up, neutron_up   start a service again that was killed
+#   keystone_up, glance_up, neutron_up   start the service again after a kill
 #   fresh_image NAME               uploads an image that no host has, and prints its id
-#   recovers SERVICE FAULT         brings the fault about, and then starts the service again: `kill` (down for 10 s), `hang`
+#   recovers SERVICE FAULT         brings the fault about, and then ends it: `kill` (down for 10 s), `hang`
 #                                  (stopped for longer than PATIENCE, the time limit of calls), `slow` (for 60 s)
 #   leaks                          prints what a service or a host has without a server, and what it lacks
 #   service_leaks, host_leaks      the two parts of it
@@ -121,7 +121,7 @@ fresh_image() { # name: prints its id
   head -c 16 /dev/urandom >>"$WORK/fresh.raw"
   os image create --disk-format raw --container-format bare --file "$WORK/fresh.raw" --public "$1" -f value -c id
 }
-# Prints what a service or a host has without a server, and what it lacks.
+# Prints what services and hosts have although no server needs it, and what they lack.
 leaks() { service_leaks; host_leaks; }
 service_leaks() { TOKEN=$ADMIN python3 "$TESTBED/leaks.py" "$URL/compute" "$URL/placement" "$NEUTRON" "$GLANCE"; }
 host_leaks() {

@@ -1,5 +1,5 @@
-"""A back end of Cinder that keeps no bytes: volumes and snapshots exist in Cinder's database alone. Its base also serves
-served_volumes.py.
+"""A back end of Cinder that keeps no bytes: volumes and snapshots exist in Cinder's database alone. PlainDriver is also
+the base of the classes of served_volumes.py.
 
 The conformance suite of Chronova's volume port compares what Cinder says, so it needs no storage.
 """

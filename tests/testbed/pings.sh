@@ -23,8 +23,8 @@ pinged() { # seconds, address
 # `answered` prints the number of answered pings, and `longest_gap` the largest number of unanswered pings in a row.
 answered() { grep -c ' seq=' "$WORK/pinged"; }
 longest_gap() { sed -n 's/.* seq=\([0-9]*\) .*/\1/p' "$WORK/pinged" | awk 'NR > 1 && $1 - last - 1 > most {most = $1 - last - 1} {last = $1} END {print most + 0}'; }
-# One second. A busy machine delays the last step of QEMU's migration, so the short run, which has neighbours, only bounds
-# the loss.
+# A long run allows five lost pings in a row, which is one second. A short run shares the machine with other scripts,
+# which delays the last step of QEMU's migration. So a short run allows ten seconds.
 MOST_LOST=50
 if long_run; then MOST_LOST=5; fi
 pings_hold() { # host

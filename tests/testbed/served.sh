@@ -1,7 +1,7 @@
 # A cloud with two hosts, a real Keystone, and a real Cinder whose volumes are files that a server on this machine gives
 # to the hosts; sourced by tests/soak/iscsi.sh and nfs.sh. The script sets SERVED_BY (a class of served_volumes.py) and
-# defines `server_up`, which starts the server and exports SERVED_FOLDER and SERVED_ADDRESS, and `server_down`. With
-# SERVED_SECOND, Cinder has a second back end of this name; both keep their files in the same folder.
+# defines `server_up` and `server_down`. `server_up` starts the server, and exports SERVED_FOLDER and SERVED_ADDRESS.
+# With SERVED_SECOND, Cinder has a second back end of this name; both back ends keep their files in the same folder.
 #
 #   served_open NAME ID NET   starts all of it, boots two guests on h1 (ONE) and h2 (TWO), and makes the volume `data`
 #   attach SERVER UUID HOST   attaches the volume and waits until the guest sees it as vdb
@@ -11,7 +11,7 @@
 #
 #   moves_live                the first guest migrates live from h1 to h2 with the volume
 #   moves_in_cinder           Cinder moves the volume in use on h1 to its other back end
-#   writes_and_leaves         it writes on h2, and the volume is detached
+#   writes_and_leaves         the first guest writes on the volume on h2, and the volume is detached
 #   other_guest_reads         the second guest gets the volume and reads the word
 #   spoilt NAME               makes another volume, whose id is SPOILT afterwards
 #   refused NAME WORDS        the second guest does not get that volume, and the action's reason is like WORDS
@@ -53,7 +53,7 @@ house_last() {
   bash "$TESTBED/cinder.sh" down "$CLOUD/cinder"
   bash "$TESTBED/keystone.sh" down "$CLOUD/keystone"
   server_down
-  # The hosts' network has the server's address, so it goes last.
+  # The server listens at an address of the hosts' network, so the hosts are stopped last.
   hosts down >/dev/null 2>&1
   [ $FAILED -gt 0 ] || rm -rf "$CLOUD"
 }

@@ -5,7 +5,7 @@
 #   usage          prints the comment at the script's head, and ends the script
 #   die WORDS      prints the words, and ends the script
 #
-# The functions of free_port.sh and daemons.sh are there, too.
+# This script also sources free_port.sh and daemons.sh, so their functions are available, too.
 
 export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 usage() { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }

@@ -2,7 +2,7 @@
 # and certificates are in the folder SIGNERS.
 #
 #   signer NAME [ISSUER]   makes a key and a certificate. Without an ISSUER the certificate is a root, which may sign
-#                          others; with one it is for images only
+#                          others; with an ISSUER it is for images only
 #   deposit TOKEN NAME     stores the certificate in Barbican for the project of TOKEN, and prints its id
 #   signature NAME FILE    prints the signature of a file: RSA-PSS with SHA-256 and a salt of maximal length
 #   signed NAME ID FILE    prints the options of `openstack image set` for this signature and the certificate's id

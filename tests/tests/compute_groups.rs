@@ -245,7 +245,7 @@ async fn zones_are_where_the_services_are() {
     api.stop().await;
 }
 
-/// `[DEFAULT] default_availability_zone`: hosts without a zone are in it. Users see its name and no reason.
+/// `[DEFAULT] default_availability_zone`: hosts without a zone are in this zone. Users see it like any other zone.
 #[actix_rt::test]
 async fn hosts_without_a_zone_are_in_the_configured_default_zone() {
     let mut world = World::new(2);

@@ -100,7 +100,7 @@ async fn key_pairs_belong_to_users() {
     let made = make("2.91", USER, json!({"name": "made"})).await;
     let private = made.body["keypair"]["private_key"].as_str().unwrap();
     assert!(private.starts_with("-----BEGIN OPENSSH PRIVATE KEY-----"), "{private}");
-    // The log does not have the private half. It is in the line before the last one of the base64 text.
+    // The log does not have the private half. The private half is in the second to last line of the base64 text.
     let lines: Vec<&str> = private.lines().filter(|line| !line.starts_with("-----")).collect();
     let secret = lines[lines.len() - 2];
     let events = api.world.log.read_all(Position::START, 100_000).await.unwrap();

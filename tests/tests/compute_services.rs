@@ -375,7 +375,7 @@ async fn a_service_ends_only_without_servers_and_takes_its_traces_along() {
     assert_eq!(api.get("/os-aggregates/1", "2.1").await["aggregate"]["hosts"], json!([]));
     let left = api.life.context().views.placement.read(|view| view.ledger.providers.len());
     assert_eq!(left, 1, "the provider of the deleted host is left");
-    // The actions of its servers still name the host.
+    // The actions of a server that was on the host still name the host.
     let path = format!("/servers/{server}/os-instance-actions");
     let request = api.get(&path, "2.62").await["instanceActions"][0]["request_id"].take();
     let shown = api.get(&format!("{path}/{}", request.as_str().unwrap()), "2.62").await;

@@ -60,7 +60,7 @@ struct Evidence<'a> {
     served: bool,
     /// The manual for operators has the page.
     documented: bool,
-    /// A listed tempest test decides the feature.
+    /// A tempest test that must pass covers the feature.
     tempest: bool,
     /// The requirement's status. A script on real hosts in every run stands for reliability in the real world.
     status: &'a str,

@@ -206,7 +206,7 @@ async fn each_change_is_notified_in_both_forms_and_in_order() {
     api.life.stop().await;
 }
 
-/// Each decision of the scheduler is wrapped by two notifications. Without a host there is no end.
+/// The scheduler notifies the start of each decision. It notifies the end only if the decision found a host.
 #[actix_rt::test]
 async fn the_scheduler_notifies_the_beginning_and_the_end_of_each_decision() {
     let api = Api::start_of(World::new(2), "", None).await;
@@ -562,7 +562,7 @@ async fn notifications_begin_where_they_are_turned_on() {
         [&data["uuid"], &data["instance_uuid"]].contains(&&json!(id))
     };
     assert!(kept.iter().all(mine), "{kept:?}");
-    // A publisher that runs without a transport ends the notifications. They continue only after a new beginning.
+    // A publisher that runs without a transport turns notifications off: the outbox forgets its position.
     let off = NotificationOptions::default();
     NotificationPublisher { transport: None, ..publisher(&api.life, off, &broker) }.run().await;
     let outbox = api.life.context().gateway.look::<NotificationOutboxRoot>(&NotificationOutboxId).await.unwrap();

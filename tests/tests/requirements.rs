@@ -1,5 +1,5 @@
 //! Every row of docs/requirements has a unique id and a valid status. The tests that a status names exist, and ran.
-//! If only a long run has a test or check, its last result in `tests/soak.txt` counts.
+//! If only a long run has a test or check, the result of the last long run in `tests/soak.txt` counts.
 //!
 //! `CHRONOVA_RAN` is the folder in which `ops/test.sh` gathers what ran. Without it only the texts are compared.
 
@@ -58,8 +58,8 @@ impl Proof {
         }
     }
 
-    /// Whether only a long run has it: a script of `tests/soak`, or a check of the long form of `script`, the text of
-    /// its script.
+    /// Whether only a long run has this proof: it is a script of `tests/soak`, or a check in the long form of its
+    /// script. `script` is the text of that script.
     fn is_long(&self, script: &str) -> bool {
         let in_long_form =
             |check: &str| short_form(script).is_some_and(|short| script.contains(check) && !short.contains(check));
@@ -149,7 +149,7 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A script counts as a test if it exists and `ops/test.sh` runs its folder.
+/// Whether the name is that of a script: an existing file below `tests` or `ops` that ends in `.sh` or `.py`.
 fn is_script(name: &str) -> bool {
     let checked = name.starts_with("tests/") || name.starts_with("ops/");
     checked && Path::new(name).extension().is_some_and(|e| e == "sh" || e == "py") && root().join(name).is_file()
@@ -169,8 +169,8 @@ fn last_long_runs() -> LongRuns {
     LongRuns::of(&text_of("tests/soak.txt"))
 }
 
-/// Why no run of `ops/test.sh` proves this check of `script`, the script's text; `None` if a normal run includes the
-/// check, or the last long run proved it.
+/// Why this script, or this check in it, proves nothing. `None` if a normal run includes it, or if the last long run
+/// proved it. `script` is the text of the script.
 fn lacks_in_script(proof: &Proof, script: &str, long_runs: &LongRuns) -> Option<String> {
     let Proof { test, check } = proof;
     match (check, short_form(script)) {

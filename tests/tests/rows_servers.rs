@@ -449,34 +449,45 @@ async fn a_soft_reboot_needs_a_running_guest_and_a_hard_one_does_not() {
     api.stop().await;
 }
 
-/// The record of the server decides. A start and a soft reboot keep the definition that the host has.
+/// A hard reboot makes the definition from the record of the server, and so does a start. After a rename, a soft reboot
+/// keeps the definition that the host has.
 #[actix_rt::test]
 async fn a_hard_reboot_makes_the_definition_again() {
     let api = Api::start().await;
     let id = api.server(USER, Api::wish("web")).await;
+    let path = format!("/servers/{id}");
     let defined = || api.world.brakes.guest(id.parse().unwrap()).unwrap().display_name;
-    let rename = Some(json!({"server": {"name": "renamed"}}));
-    assert_eq!(api.call("PUT", &format!("/servers/{id}"), "2.1", USER, rename).await.status, 200);
-    for (body, name) in [
-        (json!({"reboot": {"type": "SOFT"}}), "web"),
-        (json!({"os-stop": null}), "web"),
-        (json!({"os-start": null}), "web"),
-        (json!({"reboot": {"type": "HARD"}}), "renamed"),
-    ] {
-        let path = format!("/servers/{id}/action");
-        assert_eq!(api.call("POST", &path, "2.1", USER, Some(body.clone())).await.status, 202, "{body}");
+    let rename = async |name: &str| {
+        let body = Some(json!({"server": {"name": name}}));
+        assert_eq!(api.call("PUT", &path, "2.1", USER, body).await.status, 200);
+    };
+    let act = async |body: &Value| {
+        let answer = api.call("POST", &format!("{path}/action"), "2.1", USER, Some(body.clone())).await;
+        assert_eq!(answer.status, 202, "{body}");
         api.life.settled().await;
+    };
+    let (stop, start, hard) =
+        (json!({"os-stop": null}), json!({"os-start": null}), json!({"reboot": {"type": "HARD"}}));
+    rename("renamed").await;
+    for (body, name) in
+        [(&json!({"reboot": {"type": "SOFT"}}), "web"), (&stop, "web"), (&start, "renamed"), (&hard, "renamed")]
+    {
+        act(body).await;
         assert_eq!(defined(), name, "{body}");
     }
-    assert_eq!(show(&api, &id).await["status"], "ACTIVE");
+    rename("again").await;
+    act(&hard).await;
+    assert_eq!((defined(), show(&api, &id).await["status"].take()), ("again".to_owned(), json!("ACTIVE")));
     // If the host refuses the new definition, the guest starts as it is defined.
     let refused = FaultPlan::default().with(DriverCall::Redefine, FaultTrigger::Always, Effect::Refuse);
     api.world.fleet.set_all_faults(&refused);
-    let hard = Some(json!({"reboot": {"type": "HARD"}}));
-    assert_eq!(api.call("POST", &format!("/servers/{id}/action"), "2.1", USER, hard).await.status, 202);
-    api.life.settled().await;
     let calls = |call: DriverCall| api.world.fleet.calls(call);
-    assert_eq!((calls(DriverCall::Redefine), calls(DriverCall::RebootHard)), (2, 1));
+    let before = calls(DriverCall::Start);
+    act(&hard).await;
+    assert_eq!((calls(DriverCall::Redefine), calls(DriverCall::RebootHard)), (4, 1));
+    act(&stop).await;
+    act(&start).await;
+    assert_eq!((calls(DriverCall::Redefine), calls(DriverCall::Start)), (5, before + 1));
     assert_eq!(show(&api, &id).await["status"], "ACTIVE");
     api.stop().await;
 }

@@ -30,7 +30,7 @@ fn id(n: u128) -> InstanceId {
 }
 
 /// A world with hosts that never become full. The tests add the members of a group before they request the servers, and
-/// no process protects these members from the reconciler. So it must not run meanwhile.
+/// no process protects these members from the reconciler. So the reconciler must not run meanwhile.
 fn roomy(hosts: usize) -> World {
     let mut world = World::of(SimUri { vcpus: 64, memory_mib: 65_536, disk_gib: 1_000, ..SimUri::new(hosts) });
     world.options.reconcile.period = Duration::from_hours(1);
@@ -132,8 +132,8 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
     world.check().await;
 }
 
-/// A claim that the ledger refuses because of the group is no attempt. Nova's late check uses up an attempt, so there
-/// such servers need `max_attempts` above 1.
+/// A claim that the ledger refuses because of the group is no attempt. Nova checks the policy late, which uses up an
+/// attempt, so in Nova such servers need `max_attempts` above 1.
 #[actix_rt::test]
 async fn an_anti_affinity_group_needs_no_second_attempt() {
     const HOSTS: usize = 10;

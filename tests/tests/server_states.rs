@@ -140,7 +140,7 @@ const STATES: &[Situation] = &[
     rest("error", "running", r#"{"os-resetState": {"state": "error"}}"#),
     during("building", "spawning", "pending", "", "spawn", ""),
     during("active", "powering-off", "running", "", "stop", STOP),
-    during("stopped", "powering-on", "shutdown", STOP, "start", r#"{"os-start": null}"#),
+    during("stopped", "powering-on", "shutdown", STOP, "redefine", r#"{"os-start": null}"#),
     during("active", "rebooting", "running", "", "reboot_soft", r#"{"reboot": {"type": "SOFT"}}"#),
     during("active", "rebooting_hard", "running", "", "redefine", r#"{"reboot": {"type": "HARD"}}"#),
     during("active", "pausing", "running", "", "pause", PAUSE),
@@ -180,7 +180,7 @@ fn expected(act: &Act, state: &Situation, id: &str, host: &str) -> (u16, String)
     };
     // Nova runs `check_instance_host` before it checks the state.
     let needs_host = ["start", "stop", "trigger_crash_dump", "get_diagnostics"].contains(&act.name);
-    // The server has no host until its guest is being created there.
+    // A server that is being unshelved has no host until its guest is being created on one.
     if needs_host && state.vm_state == "shelved_offloaded" {
         return (409, format!("Instance {id} is not ready"));
     }

@@ -505,7 +505,8 @@ async fn old_names_of_volumes_snapshots_and_servers() {
     api.stop().await;
 }
 
-/// The space of a rescue disk is on the host. No flavor with a disk of 0 pays for it, so the root volume limits it.
+/// A rescue disk takes space on the host. A flavor with a disk of 0 claims no such space, so the size of the root
+/// volume limits the rescue disk.
 #[actix_rt::test]
 async fn a_rescue_disk_is_no_larger_than_the_root_volume() {
     let api = Api::start().await;

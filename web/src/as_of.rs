@@ -1,6 +1,6 @@
 //! Time travel over HTTP: `?as_of=` on the operations whose routes take it.
 //!
-//! Other operations refuse the parameter: their answer would be about today.
+//! Other operations refuse the parameter, because their answer would be about today.
 //!
 //! The parameter is Chronova's own: no microversion of Nova or Placement has it, and their clients never send it.
 //! Chronova removes the parameter from the query string before the schema sees it, so that it works at every

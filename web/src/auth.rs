@@ -224,8 +224,8 @@ async fn service_vouches(identity: &Arc<dyn IdentityProvider>, claim: &TokenClai
     let owner = identity.owner(question).await?;
     let named = |role: &String| claim.rules.roles.iter().any(|wanted| wanted.eq_ignore_ascii_case(role));
     let vouches = owner.roles.iter().any(named);
-    // The service itself sends this request. Without this check, a token could set aside its own rules by vouching for
-    // itself.
+    // The service itself sends this request, so its own access rules must permit the request. Without this check, a
+    // token with access rules could be its own service token, and would then escape its rules.
     if vouches {
         obeys_rules(&owner, claim)?;
     }

@@ -1,8 +1,9 @@
 //! The way from a permitted request to the command gateway.
 //!
-//! A handler holds a [`Dispatch`], whose operations are private. The functions here take a `&Permit`, which only the
-//! policy module makes. So a command without a check of the caller's rights does not compile. The one command that a
-//! guest may send takes a `&Guest`, which only the metadata service makes.
+//! A handler holds a [`Dispatch`], whose operations are private. The functions here that send commands take a
+//! `&Permit`, which only the policy module makes. So a call of them without a check of the caller's rights does not
+//! compile. The one command that a guest may send takes a `&Guest`, which only the metadata service makes. The embedded
+//! volume service sends the commands to volumes itself, with the metadata that [`meta`] makes from a permit.
 
 use std::sync::Arc;
 use std::time::Duration;

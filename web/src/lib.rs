@@ -4,8 +4,10 @@
 //! a handler. The handler gets a [`ctx::Ctx`] and returns a [`reply::Reply`] or a [`fault::Fault`]. Operations are
 //! lines of [`route::Route`] tables, one folder per API.
 //!
-//! Invariants: a command reaches the gateway only through [`dispatch`], with a [`policy::Permit`]. Handlers do not name
-//! microversions; tables, `answers` and `versions` modules do. Every answer of an operation carries the request id.
+//! Invariants: handlers send commands through [`dispatch`], with a [`policy::Permit`]. There are two exceptions. The
+//! embedded volume service sends the commands to volumes itself. A guest's password needs a guest's proof of identity
+//! in place of a permit. Handlers do not name microversions; tables, `answers` and `versions` modules do. Every answer
+//! of an operation carries the request id.
 
 mod address;
 mod body;

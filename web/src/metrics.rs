@@ -11,7 +11,8 @@ use prometheus::{
     CounterVec, Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-/// Operations that last as long as the client likes: it follows events, or sends and receives an image's bytes.
+/// Operations that last as long as the client likes, because the client follows events, or sends or receives the bytes
+/// of an image.
 const AT_THE_CLIENTS_PACE: [&str; 4] = ["events.list", "changes.follow", "images.upload", "images.download"];
 
 /// The upper bounds of the durations' buckets, in seconds.
@@ -32,7 +33,8 @@ type Exemplars = HashMap<(&'static str, usize), RequestExemplar>;
 pub struct HttpMetrics {
     registry: Registry,
     requests: IntCounterVec,
-    /// By service alone: there are some 400 operations, and each would have a line per bucket.
+    /// The durations by service, not by operation. There are more than 500 operations, and each would have a line per
+    /// bucket.
     seconds: HistogramVec,
     spent: CounterVec,
     in_flight: IntGaugeVec,

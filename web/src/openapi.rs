@@ -1,8 +1,8 @@
 //! The APIs as OpenAPI 3.1 documents, made of the route tables: `GET /openapi.json?service=compute&version=2.93`.
 //!
 //! A document holds the operations of one version with the schemas that validate their requests. Routes with the same
-//! path and method, such as the actions of servers, become one operation. Its body is the body of any of these routes,
-//! and its answers are those of any of them. OpenAPI cannot say that an answer may have a body or none, so
+//! path and method, such as the actions of servers, become one operation. A request to it may have the body of any of
+//! these routes, and may get the answers of any of them. OpenAPI cannot say that an answer may have a body or none, so
 //! `x-may-be-empty` marks such an answer.
 
 use std::collections::BTreeMap;

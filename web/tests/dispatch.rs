@@ -361,7 +361,7 @@ async fn bodies() {
     assert_eq!(send(at(compute("POST", "/things").set_json(&colour), "2.19")).await.status, 202);
     let (status, message) = send(compute("POST", "/things").set_payload("{")).await.fault();
     assert_eq!((status, message.as_str()), (400, "Malformed request body"));
-    // As Nova since its removal of XML.
+    // As in Nova since its removal of XML, a body in XML is refused.
     let xml = compute("POST", "/things").insert_header(("Content-Type", "application/xml"));
     assert_eq!(send(xml.set_payload("<thing/>")).await.fault().0, 415);
     assert_eq!(send(compute("POST", "/things")).await.fault().0, 400);

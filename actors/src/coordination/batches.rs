@@ -18,8 +18,8 @@ impl<M> Default for Batches<M> {
 }
 
 impl<M> Batches<M> {
-    /// Adds a member to its batch. If the member has joined before, its earlier entries, which `is_same` recognises,
-    /// are removed. Returns all members once there are `size` of them.
+    /// Adds a member to its batch. If the member has joined before, its earlier entries are removed. `is_same`
+    /// recognises them. Returns all members once there are `size` of them.
     pub fn join(&self, reservation: &str, size: u32, member: M, is_same: impl Fn(&M) -> bool) -> Option<Vec<M>> {
         let mut batches = self.lock();
         let waiting = batches.entry(reservation.to_owned()).or_default();

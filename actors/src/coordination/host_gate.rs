@@ -2,8 +2,8 @@
 //! reach hosts. Two members must not work on one host, so the new leader waits until the former leader's lease has
 //! ended.
 //!
-//! The host agents, the reconcilers and the steps of processes wait for the gate. Only its agent connects a host. So
-//! until then, no other code can call the host's driver either.
+//! The host agents, the reconcilers and the steps of processes wait for the gate. Only a host's agent connects the
+//! host. So no other code can call the host's driver before the gate opens.
 
 use tokio::sync::watch;
 

@@ -1,5 +1,5 @@
-//! Digests of image content, computed with other hash methods than that of the checksum. Only the leader places images,
-//! so one download is enough to learn a digest.
+//! Digests of image content, by other hash methods than the method of the image's checksum. If two members placed
+//! images, each would have to learn a digest by a download of its own.
 //!
 //! A digest is valid for all content with the same checksum, in any image, on any host and in any project. A restart
 //! forgets all digests, so the content is read again when a digest is needed. The number of digests is bounded, and the

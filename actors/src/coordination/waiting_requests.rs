@@ -37,7 +37,7 @@ pub struct CreateOrder {
 /// The requests for new servers under way.
 pub type CreateRequests = WaitingRequests<CreateOrder, CreateReject>;
 
-/// The requests under way whose process claims quota or creates an image before the server decides.
+/// The requests under way for which a process claims quota or creates an image before the server decides.
 pub type ServerRequests = WaitingRequests<ServerRequest, AskServerReject>;
 
 impl RequestRefusal for CreateReject {

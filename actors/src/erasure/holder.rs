@@ -1,4 +1,4 @@
-//! The trait of services whose own streams have personal data.
+//! The trait of services that have personal data in streams of their own.
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -41,7 +41,7 @@ pub(super) fn check_encryption(wishes: &HardwareWishes<'_>) -> Result<(), String
     }
     // A device of the host reads and writes only unencrypted memory of the guest.
     let devices = wishes.spec(alias::SPEC).is_some_and(alias::requests_devices);
-    // Any group of resources may have virtual GPUs.
+    // Any of the flavor's groups of resources (`resources...`) may request virtual GPUs.
     let gpus = wishes.flavor.extra_specs.iter().any(|(key, amount)| {
         key.starts_with("resources") && key.ends_with(":VGPU") && !matches!(amount.trim(), "" | "0")
     });

@@ -5,7 +5,7 @@ use chronova_hypervisor::tpm::TpmVersion;
 
 use super::wishes::HardwareWishes;
 
-/// Nova's `get_secure_boot_constraint`, and the demands of secure boot on the rest of the image.
+/// Checks Nova's `get_secure_boot_constraint`, and whether the rest of the image allows secure boot.
 pub(super) fn check_secure_boot(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     const SPEC: &str = "os:secure_boot";
     const PROPERTY: &str = "os_secure_boot";
@@ -38,7 +38,7 @@ pub(super) fn check_secure_boot(wishes: &HardwareWishes<'_>) -> Result<(), Strin
     }
 }
 
-/// Nova's `get_vtpm_constraint`.
+/// Checks Nova's `get_vtpm_constraint`.
 pub(super) fn check_tpm(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     let version = wishes.agreed("hw:tpm_version", "hw_tpm_version")?;
     let model = wishes.agreed("hw:tpm_model", "hw_tpm_model")?;

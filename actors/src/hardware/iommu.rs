@@ -2,8 +2,8 @@
 
 use super::wishes::HardwareWishes;
 
-/// Nova's `_guest_add_iommu_device`. If the image names no machine type or no architecture, the host that the scheduler
-/// chooses checks again.
+/// Checks the conditions of Nova's `_guest_add_iommu_device`. If the image names no machine type or no architecture,
+/// the host that the scheduler chooses checks again.
 pub(super) fn check_viommu(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     let Some(model) = wishes.agreed("hw:viommu_model", "hw_viommu_model")? else { return Ok(()) };
     if !matches!(model, "virtio" | "smmuv3" | "intel" | "auto") {

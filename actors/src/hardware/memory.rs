@@ -2,8 +2,8 @@
 
 use super::wishes::{HardwareWishes, is_true};
 
-/// Nova's `get_locked_memory_constraint`. The ledger must claim locked memory from a NUMA cell of the host. The ledger
-/// does so only for a guest that requests a page size.
+/// Checks Nova's `get_locked_memory_constraint`. The ledger must claim locked memory from a NUMA cell of the host. The
+/// ledger does so only for a guest that requests a page size.
 pub(super) fn check_locked(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     let flavor = wishes.spec("hw:locked_memory").map(is_true);
     let image = wishes.property("hw_locked_memory").map(is_true);

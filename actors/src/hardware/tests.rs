@@ -134,11 +134,11 @@ fn a_virtual_iommu_needs_a_board_that_has_it() {
     }
     assert_eq!(asked(&[spec("auto")], &[("hw_machine_type", "pc-q35-7.2")]), Ok(()));
     says(&[spec("none")], &[q35], "vIOMMU model none is invalid");
-    says(
-        &[spec("auto")],
-        &[("hw_machine_type", "pc")],
-        "not supported by Current machine type pc (Architecture: x86_64)",
-    );
+    for model in ["auto", "intel", "virtio"] {
+        let words = "not supported by Current machine type pc (Architecture: x86_64)";
+        says(&[spec(model)], &[("hw_machine_type", "pc")], words);
+        says(&[], &[("hw_viommu_model", model), ("hw_machine_type", "pc")], words);
+    }
     says(&[spec("auto")], &[arm, q35], "not supported by Current machine type q35 (Architecture: aarch64)");
     says(&[spec("auto")], &[("hw_architecture", "s390x")], "vIOMMU required either x86 or AArch64");
     says(&[spec("smmuv3")], &[q35], "set hw_machine_type = q35 on the image, or virt");

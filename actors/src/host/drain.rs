@@ -67,7 +67,7 @@ fn begin(host: &KnownHost, process: ProcessId, parallel: u32) -> Result<Option<H
     match host.draining() {
         Some(drain) if drain.cancelled => Err(HostReject::DrainEnding),
         Some(_) => Ok(None),
-        // This request repeats the one that began the drain.
+        // This request repeats the request that began the drain.
         None if host.drain.as_ref().is_some_and(|drain| drain.process == process) => Ok(None),
         None => Ok(Some(DrainRequested { process, parallel }.into())),
     }

@@ -74,7 +74,7 @@ impl AggregateRoot for HostRoot {
     }
 }
 
-/// The event that records that a known host reports other capabilities than before.
+/// The event that records that a known host reports another name, another URI or other capabilities than before.
 pub(crate) fn changed(report: &Registered) -> CapabilitiesChanged {
     CapabilitiesChanged {
         hostname: report.hostname.clone(),

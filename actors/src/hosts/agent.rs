@@ -187,8 +187,8 @@ impl Agent {
         }
     }
 
-    /// Warns of hosts with a common directory whose emulators have different accounts: a guest that moves between them may
-    /// not open its disks.
+    /// Warns of hosts that share the directory of guests' disks, but run their emulators under different accounts.
+    /// After a move between such hosts, a guest may be unable to open its disks.
     fn compare_accounts(&self, found: &HostCapabilities) {
         let own = found.emulator_account.as_deref();
         for (other, theirs) in self.context.fleet.note_account(found.host, own) {
@@ -241,8 +241,8 @@ impl Agent {
                 Err(error) => tracing::error!(%error, "the identity of the log cannot be read"),
             }
         }
-        // The first event identifies the log, so an empty log has no identity. It may drive the host, because the
-        // registration of the host may become the first event.
+        // The first event identifies the log, so an empty log has no identity. An empty log may drive the host, because
+        // the registration of the host may become its first event.
         let Some(LogIdentity { owner, .. }) = self.identity else { return self.store.head() == Position::START };
         let (uri, fleet) = (self.driver.uri(), &self.context.fleet);
         let (asked, patience) = (Instant::now(), self.context.options.heartbeat);

@@ -42,8 +42,8 @@ impl std::fmt::Debug for HostContext {
 
 impl HostContext {
     /// Whether the log is right about the server on this host. It is right if no other generation drove the hosts.
-    /// Otherwise, it is right only if it has created the server since, or has moved the server from or to this host
-    /// since.
+    /// Otherwise, it is right only about a deleted server, a server that it has created since, and a server that it has
+    /// moved from or to this host since.
     pub(crate) fn knows_place_of(&self, server: &ServerRow, host: HostId) -> bool {
         let Some(since) = self.fleet.doubt().0 else { return true };
         let created = server.instance.alive().is_none_or(|alive| alive.created_at >= since);

@@ -4,7 +4,8 @@
 //! the other generation is the original log, which drove the hosts until this log took them. If this log is the
 //! original, the other generation is a copy, which drove the hosts until this log took them back. This log does not
 //! have the moves, attachments and deletions of the other generation. So code that removes something from a host
-//! because of a fact in the log first asks whether the log learned this fact after that moment.
+//! because of a fact in the log first asks whether the log learned this fact after that moment. The deletion of a
+//! server or of a volume is an exception: it counts no matter when the log learned it.
 
 use chronova_events::envelope::Timestamp;
 

@@ -51,7 +51,8 @@ impl LogIdentity {
     }
 }
 
-/// Makes the host take this log. If another generation has driven the host, the mark says when that ended.
+/// Makes the host accept the generation in `owner`. If another generation has driven the host, the mark says when that
+/// ended.
 ///
 /// # Errors
 /// The mark cannot be read or written.

@@ -76,7 +76,8 @@ impl ConnectedHost {
         *self.usage.write().unwrap_or_else(PoisonError::into_inner) = (usage, at);
     }
 
-    /// Computes the metrics of a heartbeat from its times and those of the last heartbeat. Call it before `beat`.
+    /// Computes the metrics of a heartbeat from its times and the times of the heartbeat before it. Call it before
+    /// `beat`.
     pub(crate) fn measure(&self, usage: &HostUsage) {
         let (last, _) = self.usage();
         if let Some(found) = usage.cpu.and_then(|now| metrics::of_cpu(last.cpu.unwrap_or_default(), now)) {
@@ -249,7 +250,7 @@ impl ConnectedHosts {
             .is_some_and(|member| member.sharers.read().unwrap_or_else(PoisonError::into_inner).contains(&host))
     }
 
-    /// Whether the host's disks are in a storage of the network, which the configuration names for all hosts.
+    /// Whether the host's disks are in a network storage that the configuration names for all hosts.
     fn has_disks_of_all(&self, host: HostId) -> bool {
         let driver = self.driver(host);
         driver.is_some_and(|driver| driver.shared_storage().is_some_and(|storage| !storage.shares_files()))
@@ -261,8 +262,8 @@ impl ConnectedHosts {
     }
 
     /// Whether two hosts are known to share storage. It is enough if one of them knows, because the host that marks the
-    /// storage later sees both marks. Hosts with disks in one storage of the network need no marks: a mark that cannot be
-    /// read for a moment must not let one host remove the disks of the other's guests.
+    /// storage later sees both marks. Hosts whose disks are in the configured network storage need no marks. Otherwise
+    /// a mark that cannot be read for a moment could make one host remove the disks of the other's guests.
     pub fn share(&self, one: HostId, other: HostId) -> bool {
         let sees = |host, other: &HostId| {
             self.member(host)

@@ -67,7 +67,7 @@ mod tests {
         assert_eq!((share("kernel"), share("user"), share("idle"), share("iowait")), (0.25, 0.125, 0.5, 0.125));
         assert_eq!((of("cpu.percent"), of("cpu.frequency"), of("cpu.user.time")), (0.5, 2_400.0, 125.0));
         assert_eq!(found.len(), 10, "Nova's monitor has ten metrics");
-        // The first heartbeat, or a boot in between: the average since the boot.
+        // At the first heartbeat, and if the host has booted in between, this is the average since the boot.
         for before in [CpuTimes::default(), times(900, 900, 900, 900)] {
             let busy = of_cpu(before, times(0, 30, 10, 0)).unwrap()["cpu.percent"];
             assert!((busy - 0.75).abs() < f64::EPSILON, "{before:?}: {busy}");

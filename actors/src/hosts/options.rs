@@ -103,8 +103,8 @@ impl Default for HostOptions {
 }
 
 impl HostOptions {
-    /// The time without an answer after which a host is down. As in Nova, a time that is not above the period of
-    /// heartbeats becomes 2.5 periods, so that a host is not down after one lost heartbeat.
+    /// The time without an answer after which a host is down. As in Nova, a time up to the period of heartbeats becomes
+    /// 2.5 periods, so that one lost heartbeat does not make a host down.
     pub fn down_after(&self) -> Duration {
         if self.down_time > self.heartbeat { self.down_time } else { self.heartbeat * 5 / 2 }
     }

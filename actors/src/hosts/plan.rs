@@ -90,9 +90,9 @@ pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: im
 
 /// Adapts the action to a log whose hosts another generation drove ([`super::doubt`]). The log does not say where its
 /// servers were meanwhile. So the agent leaves a guest alone if the log has its server on another host, or says that
-/// the server is being evacuated. `is_known` is true if the log, after the other generation let go of the hosts,
-/// created the server or moved it from or to this host. Other changes of the server do not count, because they say
-/// nothing about a guest that moved before.
+/// the server is being evacuated. `is_known` is true if the server is deleted, or if the log created the server or
+/// moved it from or to this host after the other generation let go of the hosts. Other changes of the server do not
+/// count, because they say nothing about a guest that moved before.
 pub fn doubted(remedy: ResyncAction, is_known: impl FnOnce() -> bool) -> ResyncAction {
     let harms = matches!(remedy, ResyncAction::Destroy | ResyncAction::Forget | ResyncAction::Pull);
     if harms && !is_known() { ResyncAction::Doubt } else { remedy }

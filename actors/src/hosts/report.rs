@@ -35,7 +35,7 @@ impl HostReporter<'_> {
     /// Registers a host that has connected.
     ///
     /// # Errors
-    /// The operator's options do not fit the host, or a command was refused.
+    /// The operator's options do not fit the host, or a command failed.
     pub(super) async fn report(&self, found: &HostCapabilities) -> Result<(), String> {
         let known = self.known(found.host);
         // The capacity comes first, because the scheduler may choose a host as soon as it is up.
@@ -187,7 +187,7 @@ impl HostReporter<'_> {
         warn_of_old_libvirt(found, name, host.libvirt_version);
     }
 
-    /// The bytes to reserve for the image cache. If reading the cache fails, the last known number.
+    /// The bytes to reserve for the image cache. If the cache cannot be read, this is the last known number.
     async fn look_at_cache(&self) -> u64 {
         let Some(member) = self.member.filter(|_| self.context.image_cache.reserve_disk) else {
             return 0;

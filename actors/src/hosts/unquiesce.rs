@@ -1,8 +1,9 @@
 //! Unquiesces the guests of a host that was away.
 //!
-//! While a process makes an image of a running server, the guest is quiesced: its agent freezes the file systems until
-//! the copy has begun. If the host goes away meanwhile, the process ends, and nobody else unfreezes the guest. A crash
-//! of the control plane may lose that work, so the next start repeats it for guests whose last image failed.
+//! A process that makes an image of a running server may quiesce the guest: the guest's agent freezes the file systems
+//! until the copy has begun. If the host goes away meanwhile, the process ends, and nobody else unfreezes the guest. A
+//! crash of the control plane may prevent the unfreezing. So the next start unfreezes the guests whose last image
+//! failed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub(super) fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Drive
     }
 }
 
-/// Waits until no process works on the server, because that process may be the one that has quiesced the guest.
+/// Waits until no process works on the server, because that process may have quiesced the guest.
 async fn thaw(views: Arc<Views>, host: HostId, driver: Arc<dyn Driver>, instance: InstanceId) {
     loop {
         let row = views.servers.read(|servers| servers.get(instance).cloned());

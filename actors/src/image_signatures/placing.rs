@@ -59,7 +59,8 @@ impl ImageSignatures {
         };
         if let Some(digest) = self.known(&check, image) {
             judge(&check, image, &digest)?;
-            // A signature is about bytes, so a host must compare them with the checksum.
+            // The known digest belongs to content with this checksum. So the host must read the bytes and compare their
+            // checksum; it may not clone the image in Ceph.
             return Ok(driver.ensure_image(image, Arc::new(BytesAlone(source))).await?);
         }
         let check = Arc::new(check);
@@ -68,7 +69,8 @@ impl ImageSignatures {
         let placed = driver.ensure_image(image, Arc::new(hashed)).await;
         let seen = seen.borrow().clone();
         if let Some(digest) = &seen {
-            // The host reports an interrupted download; the signature is the reason.
+            // If the signature is wrong, the host reports only an interrupted download. This check returns the true
+            // reason.
             judge(&check, image, digest)?;
         }
         placed?;

@@ -263,7 +263,7 @@ async fn a_download_is_hashed_once_and_a_cached_image_is_verified_too() {
     assert_eq!(place(&second, &host, &source, &wrong, &[]).await, Err(MISMATCH.to_owned()));
     assert_eq!(place(&second, &host, &source, &right, &[]).await, Ok(()));
     assert_eq!(source.opened(), 1, "the cached image is read once");
-    // The content in the image service is no longer that of the cache.
+    // The image service no longer has the content that is in the cache.
     let third = signatures(verifying());
     let other = Counted::new(b"tony");
     let refused = place(&third, &host, &other, &right, &[]).await.unwrap_err();
@@ -318,7 +318,7 @@ impl ImageSource for PlacedSource {
     }
 }
 
-/// A clone in Ceph is made without a look at the bytes, so an image whose signature is verified is copied.
+/// Ceph clones an image without reading its bytes. So an image whose signature is verified is copied instead.
 #[tokio::test]
 async fn an_image_whose_signature_is_verified_is_never_cloned() {
     let counted = Counted::new(CONTENT);

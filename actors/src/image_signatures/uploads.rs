@@ -25,8 +25,8 @@ impl UploadRefusal {
 }
 
 impl ImageSignatures {
-    /// Lets the content of an image through, and verifies its signature on the way. An image whose properties describe
-    /// no signature is not verified, and neither is any image of a cloud without a key manager.
+    /// Lets the content of an image through, and verifies its signature on the way. An image is not verified if its
+    /// properties describe no signature, or if the cloud has no key manager.
     ///
     /// # Errors
     /// The signature's description is wrong, or its certificate cannot be read.

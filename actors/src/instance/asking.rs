@@ -1,5 +1,5 @@
-//! A request that needs a resource before its server decides. The resource is quota for another flavor, or an image
-//! without bytes.
+//! A request that needs a resource before its server decides. The resource is quota (for another flavor, or for a
+//! restored server), or an image without bytes.
 
 use std::sync::Arc;
 

@@ -127,7 +127,7 @@ pub fn name_all(image: Option<&ImageSnapshot>, devices: &mut [BlockDevice]) {
     for is_kind in kinds {
         for index in &order {
             let device = &mut devices[*index];
-            // A disk that is not created has no name.
+            // A disk of size 0 is not created, so it gets no name.
             let is_made = device.is_volume() || device.is_root() || device.size.is_some_and(|size| size > 0);
             if is_kind(device) && is_made {
                 let bus = if device.is_volume() { bus(image, device) } else { disk_bus(image).to_owned() };

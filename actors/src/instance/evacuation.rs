@@ -30,9 +30,10 @@ pub(super) fn arrived(server: &Alive, process: ProcessId, renewed: bool) -> Inst
 }
 
 /// Refuses an evacuation during some tasks. Nova evacuates a server during any task, because a host that is down
-/// completes none. In Chronova, a move must end first, because it has a claim on another host. A rebuild can be overtaken
-/// until it begins to change disks: then nobody knows what the disks hold. The rebuild records that stage before the first
-/// change. A shelve can be overtaken if it makes an image. Without one, it takes the server off its host by itself.
+/// completes none. In Chronova, a move must end first, because it has a claim on another host. A rebuild can be
+/// overtaken until it begins to change disks, because after that nobody knows what the disks hold. The rebuild records
+/// that stage before the first change. A shelve that makes an image can be overtaken. A shelve without an image takes
+/// the server off its host by itself.
 fn make_evacuable(server: &Alive) -> Result<(), InstanceReject> {
     let harmless = match server.ongoing {
         None => true,

@@ -110,7 +110,7 @@ const KNOWN: &[(&str, ImagePropertyValues)] = &[
     ("os_type", Choice(&["linux", "windows"])),
 ];
 
-/// The longest value; Nova keeps one in 255 characters.
+/// The greatest length of a value. Nova's database limits a value to 255 characters.
 const LONGEST: usize = 255;
 
 /// Checks names and values. A trait needs no check here, because the scheduler ignores an unknown trait.
@@ -133,7 +133,7 @@ pub(super) fn check(properties: &SortedPairs) -> Result<(), InstanceReject> {
 /// properties change the board, the other properties of the image must fit the new board.
 fn check_board(server: &Alive, properties: &SortedPairs) -> Result<(), InstanceReject> {
     let set = properties.iter().find(|(name, _)| name == "hw_machine_type").map(|(_, value)| value.as_str());
-    // The recorded type precedes the image's.
+    // The recorded machine type takes precedence over the image's.
     let Some(machine) = server.machine_type.as_deref().or(set).or(server.machine_type()) else { return Ok(()) };
     let Some(board) = machine::board_name(machine) else { return Ok(()) };
     let unfit = |(name, value): &&(String, String)| match name.as_str() {

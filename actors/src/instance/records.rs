@@ -1,8 +1,8 @@
 //! Records about a server: facts that have happened, on a host or in a process.
 //!
-//! Only this crate sends records (mostly its processes and host agents), so no other crate can name them. A late or
-//! repeated record leads to no event. There are two exceptions: repeated records of progress, and repeated records that
-//! no host was found, lead to events again.
+//! No other crate can name records, because only this crate may send them. Its processes and host agents send most of
+//! them. A late or repeated record leads to no event. Two kinds of records lead to events again when they are repeated:
+//! records of progress, and records that no host was found.
 
 use chronova_events::ids::{BlockDeviceId, HostId, ImageId, PortId, ProcessId};
 use chronova_events::instance::{

@@ -66,7 +66,7 @@ pub fn tied_by_devices(server: &Alive, mdevs: &MdevOptions) -> Option<&'static s
     match (HostBoundHardware::PciDevices.is_had_by(server), mdevs.are_wanted_by(server)) {
         (true, _) => Some("This request does not explicitly request live-migratable devices."),
         (_, true) => Some("Virtual GPUs cannot be live-migrated."),
-        // As in Nova: the data is on the host's own persistent memory.
+        // As in Nova, such a guest stays, because its data is on the host's own persistent memory.
         _ if has(server, pmem::SPEC, "", names_something) => Some("Virtual persistent memory cannot be live-migrated."),
         _ => None,
     }

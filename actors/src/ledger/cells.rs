@@ -29,8 +29,9 @@ pub(super) fn replaced(state: &Ledger, provider: ProviderId, found: &HostNumaCel
 }
 
 /// Removes a class that the host does not report any more. A class in use stays, but nothing more of it can be
-/// allocated. An inventory that a client of Placement added stays, unless all of it is reserved: that is how an
-/// inventory looks that was given up before.
+/// allocated. If the host's last report did not have the class either, a client of Placement may have added the
+/// inventory, so it stays. But if all of it is reserved, an earlier report gave it up, so it is removed when nothing of
+/// it is in use.
 pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mut BTreeMap<String, Inventory>) {
     let Some(line) = state.providers.get(&host).and_then(|known| known.inventories.get(class)) else { return };
     let told = state.cells.get(&host).is_some_and(|known| {
@@ -83,7 +84,7 @@ pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
 }
 
 /// The event that moves the part of the cells from `from` to `to`. `to` loses a part that it had, even if `from` has
-/// none: the part belonged to the flavor that the server leaves. `None` if neither has a part.
+/// none: the part belonged to the flavor that the server leaves. `None` if neither `from` nor `to` has a part.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let theirs = state.fitting(from).map(|fitting| (fitting.host, fitting.cells.to_vec()));
     let (provider, cells) = theirs.or_else(|| state.fitting(&to).map(|own| (own.host, Vec::new())))?;

@@ -88,7 +88,7 @@ pub enum LedgerCommand {
         port: PortId,
     },
     /// Moves a part of the server's allocations to the consumer `part`. Nothing changes if `part` has allocations
-    /// already, or if the server does not have all of these.
+    /// already, or if the server does not have all of `allocations`.
     SetPartAside {
         server: ConsumerId,
         part: ConsumerId,

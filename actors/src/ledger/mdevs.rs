@@ -49,7 +49,8 @@ pub(super) fn reported(
     Ok(events)
 }
 
-/// The provider that the device already has. Nova may have created it before the host was adopted, so its name counts.
+/// Finds the provider that the device already has: by its name, or else by its derived id. The name comes first,
+/// because Nova may have created the provider with another id before the host was adopted.
 fn known_as<'a>(
     state: &'a Ledger,
     host: ProviderId,
@@ -66,15 +67,17 @@ fn known_as<'a>(
     }
 }
 
-/// The new inventories of a device's provider, if they change. If the device no longer offers a class, the amount in use
-/// stays. Keeps the reserved amount that a client of Placement set, up to the new total.
+/// The new inventories of a device's provider, if they change. If the device is gone or no longer offers the class, the
+/// inventory shrinks to the amount in use. Keeps the reserved amount that a client of Placement set, up to the new
+/// total.
 fn replaced(provider: ProviderId, known: Option<&Provider>, line: Option<&MdevInventory>) -> Option<LedgerEvent> {
     let before: Vec<Inventory> =
         known.into_iter().flat_map(|known| known.inventories.values()).map(inventory).collect();
     let used = |class: &str| known.and_then(|known| known.inventories.get(class)).map_or(0, |line| line.used);
     let mut inventories: Vec<Inventory> = Vec::new();
     for old in before.iter().filter(|old| line.is_none_or(|line| line.class != old.class)) {
-        // Other classes of a device that is still there are those of `provider.yaml` or of a client of Placement.
+        // The other classes of a device that is still there stay, because `provider.yaml` or a client of Placement may
+        // have added them.
         let is_gone = line.is_none() || old.class == VGPU;
         match used(&old.class) {
             _ if !is_gone => inventories.push(old.clone()),

@@ -32,7 +32,7 @@ pub(super) fn adjust_traits(
     changed.map(|traits| TraitsReplaced { provider, traits }.into()).into_iter().collect()
 }
 
-/// Raises the provider's generation, as Nova's requests with a generation do.
+/// Raises the provider's generation, because Nova sends a generation with such requests.
 pub(super) fn adjust_aggregates(
     state: &Ledger,
     provider: ProviderId,

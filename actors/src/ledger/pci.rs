@@ -85,7 +85,7 @@ pub(super) fn release_of_port(state: &Ledger, server: ConsumerId, port: PortId) 
     with_these(state, server, host, left)
 }
 
-/// The server has these devices from now on, and the allocations that go with them.
+/// From now on, the server has these devices and their allocations.
 fn with_these(state: &Ledger, server: ConsumerId, host: ProviderId, devices: Vec<HeldPciDevice>) -> Vec<LedgerEvent> {
     let mut events = Vec::new();
     if let Some(known) = state.consumers.get(&server) {
@@ -101,7 +101,7 @@ fn with_these(state: &Ledger, server: ConsumerId, host: ProviderId, devices: Vec
 }
 
 /// The event that moves the devices of `from` to `to`. `to` loses its own devices, even if `from` has none. `None` if
-/// neither has devices.
+/// neither `from` nor `to` has devices.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let theirs = state.pci_claims.of(from).map(|(provider, devices)| (provider, devices.to_vec()));
     let none = || state.pci_claims.of(&to).map(|(provider, _)| (provider, Vec::new()));

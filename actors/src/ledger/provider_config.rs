@@ -1,8 +1,8 @@
 //! The additions of `provider.yaml` to the providers of a host.
 //!
-//! The ledger records which classes and traits an entry has added. When the entry is gone, the ledger removes them, and
-//! keeps those of Placement's clients. An entry takes over a class or a trait that a client has set, because the
-//! providers of an adopted cloud already have what the files name.
+//! The ledger records which classes and traits an entry has added. When the entry is gone, the ledger removes them. It
+//! keeps classes and traits that only Placement's clients have set. An entry takes over a class or a trait that a
+//! client has set, because the providers of an adopted cloud already have what the files name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +71,7 @@ fn refuse_clash(
 }
 
 /// The classes and traits that an entry has added to a provider, without those that PCI devices have in this provider.
-/// A device can have come after the entry.
+/// The host may have reported a device after the entry was applied.
 fn without_devices(state: &Ledger, host: ProviderId, former: &ProviderAdditions) -> FormerAdditions {
     let known = state.pci.get(&host).into_iter().flat_map(|known| &known.devices);
     let devices: Vec<_> = known.filter(|device| device.provider == Some(former.provider)).collect();

@@ -96,7 +96,7 @@ fn local_ipv4<'a>(about: &GuestMetadata<'a>) -> &'a str {
     addresses.find(|address| !address.contains(':')).unwrap_or_default()
 }
 
-/// For each of EC2's names of a disk, the disk's device name.
+/// The device names of the disks, by EC2's names for the disks.
 fn devices(about: &GuestMetadata<'_>) -> BTreeMap<String, String> {
     let root = disks::root_name(about.server);
     let short = root.trim_start_matches("/dev/").to_owned();

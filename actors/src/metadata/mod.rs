@@ -2,7 +2,7 @@
 //! has the metadata as files, and the metadata service serves it as a [`tree`]. The same code builds both.
 //!
 //! Source: nova `api/metadata/base.py`. A version never gets a later version's key, so a guest that reads an old
-//! version always finds the same keys.
+//! version finds only keys of that version or of older ones.
 
 mod devices;
 pub mod dynamic;

@@ -51,8 +51,8 @@ async fn boot_roles(log: &dyn EventStore, instance: InstanceId) -> Result<Vec<St
     })
 }
 
-/// How the host plugs the guest's interfaces. The list is empty if the network service does not say so: a guest needs
-/// its addresses more than the types of its links.
+/// How the host plugs the guest's interfaces. If the network service does not answer, the list is empty. The call does
+/// not fail, because a guest needs its addresses more than the types of its links.
 pub async fn plugged(networks: &dyn NetworkService, server: &Alive) -> Vec<Nic> {
     match networks.realise(&server.nics).await {
         Ok(setup) => setup.nics,

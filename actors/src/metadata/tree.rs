@@ -85,7 +85,8 @@ impl GuestMetadata<'_> {
     }
 }
 
-/// The names of the children, one per line, or the value of a leaf. A name with children of its own ends with a slash.
+/// The names of the children, one per line, or the value of a leaf. A name with children of its own ends with a slash,
+/// except the name of a public key (`0=NAME`).
 fn print(node: &Value) -> String {
     match node {
         Value::Object(below) => {

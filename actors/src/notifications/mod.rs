@@ -10,12 +10,12 @@
 //! | reads the log, publishes, records the position | `publisher` |
 //! | the recorded position | `outbox` |
 //!
-//! Guarantee: while notifications are turned on, each event of a server or a service is notified at least once, in the
-//! order of the log. Only an event that this program cannot read is skipped. The position is recorded after the broker has
+//! Guarantee: while notifications are turned on, each notification of an event is published at least once, in the order
+//! of the log. Only an event that this program cannot read is skipped. The position is recorded after the broker has
 //! confirmed, so a crash of either side loses nothing. A message that the broker confirmed shortly before a crash is
-//! published again. The double has the same `message_id` and `_unique_id`, because both derive from the event's id. So
-//! a consumer can drop the double. Whether the broker keeps a confirmed message over its own restart depends on the
-//! queue: `[oslo_messaging_rabbit] amqp_durable_queues`.
+//! published again. The duplicate has the same `message_id` and `_unique_id`, because both derive from the event's id.
+//! So a consumer can drop the duplicate. Whether the broker keeps a confirmed message over its own restart depends on
+//! the queue: `[oslo_messaging_rabbit] amqp_durable_queues`.
 
 mod message;
 mod occurrences;

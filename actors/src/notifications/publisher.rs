@@ -1,8 +1,8 @@
 //! Follows the log, publishes notifications, and records how far it has come.
 //!
-//! The order of the steps is the guarantee: publish, wait for the broker's confirmations, record the position. After a
-//! crash between two steps, the publisher sends the same messages with the same ids again. If the broker is away, only
-//! the publisher waits, because the log keeps the events.
+//! The guarantee follows from the order of the steps: publish, wait for the broker's confirmations, record the
+//! position. After a crash between two steps, the publisher sends the same messages with the same ids again. If the
+//! broker is away, only the publisher waits, because the log keeps the events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,8 @@ use super::{services, unversioned, versioned};
 use crate::gateway::CommandGateway;
 use crate::server_options::ServerOptions;
 
-/// The limit on the events of one batch. The position is recorded after each batch that has notifications.
+/// The limit on the events of one batch. The position is recorded after each batch with an event for which `collect`
+/// returns true.
 const BATCH: usize = 64;
 /// The pause after a failure. It doubles with each further failure, up to the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -133,9 +134,9 @@ impl NotificationPublisher {
         }
     }
 
-    /// Collects the messages of one event, and returns whether it is an event of a server or a service. For the driver
-    /// `log`, the lines are written at once, and no message is added. An event that cannot be read is skipped, because it can
-    /// never be published.
+    /// Collects the messages of one event. Returns whether it is a server's event, or a host's event with a
+    /// notification. For the driver `log`, the lines are written at once, and no message is added. An event that cannot
+    /// be read is skipped, because it can never be published.
     async fn collect(
         &self,
         recorded: &Recorded,

@@ -81,7 +81,8 @@ fn properties(image: &ImageSnapshot) -> BTreeMap<String, String> {
     image.properties.iter().cloned().collect()
 }
 
-/// As in Nova, the properties are those that Nova knows by their prefixes. The log does not keep the other fields.
+/// As in Nova, only properties with the prefixes of Nova's own properties are shown. The log does not keep the fields
+/// that are constant here.
 fn image(image: &ImageSnapshot) -> Value {
     let known = |name: &str| ["hw_", "img_", "os_"].iter().any(|prefix| name.starts_with(prefix));
     let known: BTreeMap<String, String> = properties(image).into_iter().filter(|(name, _)| known(name)).collect();

@@ -16,7 +16,7 @@ use super::versioned::object;
 
 /// The events of one read.
 const PAGE: usize = 512;
-/// The version of the services of Nova 26, which consumers compare with those of other services.
+/// The service version of Nova 26. Consumers compare it with the versions of other services.
 const SERVICE_VERSION: u32 = 64;
 
 /// The notification of an event of a host; `None` if the event changes no setting of the service. `level`: the priority.
@@ -38,7 +38,7 @@ pub(super) async fn update(
     }))
 }
 
-/// The log has no heartbeats, so none are counted, and the last one is that of the host's last event.
+/// The log has no heartbeats. So `report_count` is 0, and `last_seen_up` is the time of the host's last event.
 fn payload(host: &KnownHost) -> Value {
     let data = json!({
         "host": host.hostname,

@@ -59,7 +59,7 @@ pub(super) fn payload(context: PayloadContext<'_>, occurrence: &Occurrence) -> O
     Some(data.into())
 }
 
-/// Times have no zone in these payloads; an absent time is an empty text.
+/// The time without a zone. An absent time is an empty text.
 fn time(at: Option<Timestamp>) -> String {
     at.map(Timestamp::iso_micros).unwrap_or_default()
 }

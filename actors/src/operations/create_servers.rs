@@ -39,9 +39,9 @@ impl Operations {
     /// drives, if they have any, get `password`.
     ///
     /// # Errors
-    /// The quota is exceeded, a host name is taken, the server group is full, or the log is not available. After a
-    /// refusal, no server of the request exists. If the log is not available, the caller does not know whether any
-    /// exists.
+    /// The quota is exceeded, the request is for too many servers, a host name is taken, the server group is full, or
+    /// the log is not available. After a refusal, no server of the request exists. If the log is not available, the
+    /// caller does not know whether any exists.
     pub async fn create_servers(
         &self,
         meta: Arc<Meta>,

@@ -118,8 +118,8 @@ impl Operations {
     /// Heals the allocations of one server. Read models at the returned position show the heal.
     ///
     /// # Errors
-    /// There is no such server, its host has no provider, its flavor needs nested providers or cannot be read, or the
-    /// ledger refuses.
+    /// There is no such server, or its host has no provider. The flavor cannot be read. The flavor or a port needs
+    /// nested providers that cannot be determined. Or the network service or the ledger refuses.
     pub async fn heal_allocations(
         &self,
         server: InstanceId,
@@ -158,7 +158,8 @@ impl Operations {
         match self.send::<LedgerRoot>(&CELL, command, Arc::clone(&meta)).await {
             Ok(sent) => self.unless_deleted(server, sent.position, healed, meta).await,
             Err(error) => {
-                // If the log does not answer, it may have the claim, and the bindings are right.
+                // If the log does not answer, it may nevertheless have recorded the claim. Then the bindings are right,
+                // so they stay.
                 if error.rejection().is_some() {
                     self.name_no_providers(&unnamed, &meta).await?;
                 }
@@ -196,8 +197,9 @@ impl Operations {
         }
     }
 
-    /// The resources of the server's ports, from the providers that their bindings name. If a binding names none, they
-    /// come from the providers where the server holds them already, or else from the only ones of the host that fit.
+    /// The resources of the server's ports, with the providers that give them. The binding of a port names its
+    /// providers. If it does not, the providers are those where the server already holds the port's resources. If the
+    /// server holds none, the providers are the only ones of the host that fit.
     async fn ports_of(
         &self,
         server: InstanceId,
@@ -237,7 +239,8 @@ impl Operations {
         Ok(found)
     }
 
-    /// The providers of the host that can give the port its resources. Fails if there are none, or different ones.
+    /// The providers of the host that can give the port its resources. Fails if no providers fit, or if there is a
+    /// choice.
     fn only_providers(&self, request: &PortResourceRequest, host: HostId) -> Result<PortProviders, HealReject> {
         let only = self.queries.views.placement.read(|view| {
             let proposals = port_resources::proposals(&view.index, request, host, 2);
@@ -309,8 +312,8 @@ impl Operations {
         })
     }
 
-    /// Releases the new claim if the server is being deleted. Asks the server itself, because the read models may lag
-    /// behind a delete.
+    /// Releases the new claim if the server is deleted or being deleted. Asks the server itself, because the read
+    /// models may lag behind a delete.
     async fn unless_deleted(
         &self,
         server: InstanceId,

@@ -75,7 +75,7 @@ impl Operations {
     /// Attaches an interface to a server. Returns when the guest has it.
     ///
     /// # Errors
-    /// The server or the network service refuses, or the attachment fails or takes too long.
+    /// The server or the network service refuses, the attachment fails or takes too long, or the log is not available.
     pub async fn attach_interface(
         &self,
         request: AttachInterfaceRequest,
@@ -104,7 +104,7 @@ impl Operations {
     /// or the reconciler `server-interfaces` of the embedded service does it.
     ///
     /// # Errors
-    /// The network service refuses, or the log is not available.
+    /// There is no such server, the network service refuses, or the log is not available.
     pub async fn change_address(
         &self,
         server: InstanceId,

@@ -115,8 +115,8 @@ fn is_of_servers(held: &Allocation) -> bool {
     held.resources.iter().any(|(class, _)| OF_SERVERS.contains(&class.as_str()))
 }
 
-/// Whether the consumer is a server or a migration that needs its allocation in the tree of the provider `root`, or a
-/// process that changes an interface and holds its resources meanwhile.
+/// Whether the consumer needs its allocation in the tree of the provider `root`. The consumer may be a server, a
+/// migration, or a process that changes an interface and holds the interface's resources meanwhile.
 fn is_needed(views: &Views, consumer: &ConsumerId, root: ProviderId) -> bool {
     is_migration(views, consumer) || is_process(views, consumer) || is_server(views, consumer, root)
 }

@@ -47,9 +47,9 @@ impl From<InstanceReject> for RefreshAttachmentReject {
 }
 
 impl Operations {
-    /// Gives the volume a new attachment, which `host` connects, and ends the old one. `host` is the host in the
-    /// connector that an operator gives. It must be the server's host, which connects with the connector that Chronova
-    /// makes for it. Returns when the server has the new attachment.
+    /// Gives the volume a new attachment on the server's host, and ends the old attachment. `host` is the host in the
+    /// connector that the operator gives, and must be the server's host. The rest of the operator's connector is not
+    /// used, because Chronova makes the connector of the host itself. Returns when the server has the new attachment.
     ///
     /// # Errors
     /// The server does not have the volume, is not stopped, is locked or is on another host. The volume is not in use,

@@ -36,7 +36,7 @@ impl Operations {
     /// Removes the host's providers, takes it out of its host aggregates, and forgets it.
     ///
     /// # Errors
-    /// The host has servers, or the log is not available.
+    /// The host has servers or claims, or the log is not available.
     pub async fn remove_host(&self, meta: Arc<Meta>, host: HostId) -> Result<Position, RemoveHostReject> {
         self.remove_providers(&meta, host).await?;
         self.forget_host(meta, host).await

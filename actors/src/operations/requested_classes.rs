@@ -12,8 +12,8 @@ use crate::scheduler::RequestSpec;
 use crate::scheduler::request::ResourceRequest;
 
 impl Queries {
-    /// The classes of all flavors. With `of_servers`, also the classes of the flavors that the servers of `project`, or
-    /// all servers, keep.
+    /// The classes of all flavors. With `of_servers`, also the classes of the flavors that servers keep: the servers of
+    /// `project`, or all servers.
     pub fn requested_classes(&self, project: Option<&ProjectId>, of_servers: bool) -> BTreeSet<String> {
         let known = self.views.flavors.read(|view| view.flavors.by_id.values().cloned().collect::<Vec<_>>());
         let mut flavors: Vec<Arc<FlavorSnapshot>> = known.iter().map(|flavor| Arc::new(snapshot(flavor))).collect();

@@ -93,7 +93,7 @@ impl Operations {
     /// Creates a backup of the server's disk, and deletes older backups beyond the rotation.
     ///
     /// # Errors
-    /// The server is volume-backed, its state does not allow it, the image service refuses, or the log is not
+    /// The server is volume-backed, its state does not allow a backup, the image service refuses, or the log is not
     /// available.
     pub async fn create_backup(
         &self,

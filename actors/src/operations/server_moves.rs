@@ -87,7 +87,8 @@ impl Operations {
     /// Requests a cold migration to the named host, or to any host.
     ///
     /// # Errors
-    /// The host is unknown or the server's own, the server's state does not allow it, or the log is not available.
+    /// The host is unknown or the server's own, the server's state does not allow a migration, or the log is not
+    /// available.
     pub async fn migrate(
         &self,
         meta: Arc<Meta>,

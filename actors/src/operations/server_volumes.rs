@@ -97,8 +97,8 @@ impl Operations {
     /// Requests the attachment of a volume. Read models at the returned position show the device's name.
     ///
     /// # Errors
-    /// The state of the server or of the volume does not allow the attachment. Or the server cannot reach the volume,
-    /// or the log is not available.
+    /// The state of the server or of the volume does not allow the attachment. Or the server cannot reach the volume.
+    /// Or the volume service refuses, or the log is not available.
     pub async fn attach_volume(
         &self,
         meta: Arc<Meta>,
@@ -132,7 +132,8 @@ impl Operations {
     /// Requests the detachment of a volume.
     ///
     /// # Errors
-    /// The server does not have the volume, or cannot release it now; or the log is not available.
+    /// The server does not have the volume, or cannot release it, for example because it is the root disk. Or the
+    /// volume service refuses, or the log is not available.
     pub async fn detach_volume(
         &self,
         meta: Arc<Meta>,
@@ -161,7 +162,8 @@ impl Operations {
     /// Requests that `new` replaces `old` in the guest, with a copy of the content.
     ///
     /// # Errors
-    /// The server does not have the old volume, or cannot have the new one; or the log is not available.
+    /// The server does not have the old volume, or cannot have the new one. Or the volume service refuses, or the log
+    /// is not available.
     pub async fn swap_volume(
         &self,
         meta: Arc<Meta>,
@@ -249,8 +251,8 @@ fn check_shelved(server: &Alive, action: ServerAction, terms: VolumeTerms) -> Re
     }
 }
 
-/// Refuses a volume that the server already has and keeps. Refuses a volume of another server, too, unless it is
-/// multiattach.
+/// Refuses a volume that the server already has, unless it is being detached. Refuses a volume that any server has,
+/// unless the volume is multiattach.
 fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
     let holders: Vec<_> = volume.attachments.iter().filter_map(|attachment| attachment.instance).collect();
     if !volume.multiattach && !holders.is_empty() {
@@ -263,7 +265,7 @@ fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeRej
     }
 }
 
-/// The work of a process on the disk that the volume is.
+/// The work of a process on the server's disk that is this volume.
 fn work_on(server: &Alive, volume: VolumeId) -> Option<DiskWork> {
     server.disk_of(volume).and_then(|disk| disk.work)
 }

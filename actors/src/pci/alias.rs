@@ -104,7 +104,7 @@ impl AliasSpec {
 pub enum PciNumaPolicy {
     /// On a cell of the guest.
     Required,
-    /// On a cell of the guest, or on a cell that the host does not report.
+    /// On a cell of the guest. A device whose cell the host does not report is good enough, too.
     Legacy,
     /// Anywhere; on a cell of the guest, if possible.
     Preferred,
@@ -140,7 +140,7 @@ impl PciAliases {
     /// request to Placement has one resource class.
     ///
     /// # Errors
-    /// The value that cannot be read, and why.
+    /// The value that cannot be read, and why. Or values with the same name that contradict each other.
     pub fn read(texts: &[String], in_placement: bool) -> Result<Self, String> {
         let mut aliases: BTreeMap<String, PciAlias> = BTreeMap::new();
         for text in texts {

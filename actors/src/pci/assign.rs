@@ -66,12 +66,12 @@ impl<'a> FreePci<'a> {
         self.free.iter().copied().filter(is_for_flavors)
     }
 
-    /// The number of free devices.
+    /// The number of free devices that a flavor can request.
     pub fn count(&self) -> usize {
         self.of_flavors().count()
     }
 
-    /// The number of free devices on each NUMA cell.
+    /// The number of free devices that a flavor can request, on each NUMA cell.
     pub fn on_cells(&self) -> BTreeMap<u32, usize> {
         let mut counts = BTreeMap::new();
         for cell in self.of_flavors().filter_map(|device| device.cell) {

@@ -24,7 +24,7 @@ pub fn of_host(found: &HostPci) -> HostCards {
     whole.filter_map(|device| Some((device.nic.interface.clone()?, device.address))).collect()
 }
 
-/// The cards whose resources the ports have. Ports whose resources are of no card are left out.
+/// The cards that give the ports their resources. Ports without resources of a card are left out.
 pub fn of_ports(given: &PortAllocations, ledger: &Ledger, cards: &HostCards) -> BTreeMap<PortId, PciAddress> {
     let card = |provider: ProviderId| {
         let name = &ledger.providers.get(&provider)?.name;

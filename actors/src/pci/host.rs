@@ -30,7 +30,7 @@ pub fn root_of(device: &HostPciDevice) -> PciAddress {
     device.parent.filter(|_| is_function(device)).unwrap_or(device.address)
 }
 
-/// Logs the devices that guests of the host have although `found`, its new report, does not offer them.
+/// Logs the devices that guests of the host have although `found`, the host's new report, does not offer them.
 pub fn warn_of_kept(ledger: &Ledger, host: ProviderId, name: &str, found: &HostPciReplaced) {
     let held = ledger.pci_claims.on(host).flat_map(|(_, devices)| devices);
     for device in held.filter(|device| found.device(device.address).is_none()) {
@@ -38,8 +38,8 @@ pub fn warn_of_kept(ledger: &Ledger, host: ProviderId, name: &str, found: &HostP
     }
 }
 
-/// The first libvirt (8.1.0) that goes on if a card refuses to clear the VLAN of a virtual function. A card with its own
-/// control plane does refuse, so an older libvirt cannot start the guest.
+/// The first libvirt (8.1.0) that starts the guest although a card refuses to clear the VLAN of a virtual function. A
+/// card with its own control plane does refuse, so an older libvirt cannot start the guest.
 const REFUSED_VLAN_TOLERATED: u32 = 8_001_000;
 
 /// Warns of remote-managed devices on a host whose libvirt may not start guests that have them.
@@ -57,8 +57,8 @@ fn is_too_old(found: &HostPciReplaced, libvirt_version: u32) -> bool {
     libvirt_version < REFUSED_VLAN_TOLERATED && found.devices.iter().any(|device| device.remote_managed)
 }
 
-/// The virtual functions for ordinary ports although other functions of the same model are tagged `remote_managed`. Such
-/// a function passes no traffic to an ordinary port.
+/// Finds the virtual functions that are offered to ordinary ports, although other functions of the same model are
+/// tagged `remote_managed`. An ordinary port gets no traffic through such a function.
 fn untagged(devices: &[HostPciDevice]) -> Vec<PciAddress> {
     let tagged: BTreeSet<_> = devices.iter().filter(|device| device.remote_managed).map(model).collect();
     let is_untagged = |device: &&HostPciDevice| {
@@ -77,7 +77,7 @@ fn model(device: &HostPciDevice) -> (&str, &str) {
 /// The devices of a host that guests may get. `reports`: whether they are in Placement.
 ///
 /// # Errors
-/// The device specs contradict each other on this host.
+/// The device specs do not fit the devices of this host, or contradict each other there.
 pub fn offered(
     found: &HostPci,
     specs: &[DeviceSpec],

@@ -83,7 +83,7 @@ pub struct DevicePort {
     pub vnic: DeviceVnic,
     /// The physical network of the port's network; `None` for a network without one.
     pub network: Option<String>,
-    /// The port's own NUMA policy (`numa_affinity_policy`). It precedes the policy of flavor and image.
+    /// The port's own NUMA policy (`numa_affinity_policy`). It takes precedence over the policy of flavor and image.
     pub policy: Option<PciNumaPolicy>,
     /// Whether the port may have only a device whose trust mode is on (`trusted` in its `binding:profile`).
     pub trusted: bool,
@@ -129,7 +129,7 @@ struct CardOfFunction {
 /// The keys of `binding:profile` that describe a device.
 const KEYS: [&str; 7] =
     ["pci_vendor_info", "pci_slot", "physical_network", "card_serial_number", "pf_mac_address", "vf_num", CARD_MAC];
-/// The MAC address that flows from a whole card to its port.
+/// The key for the MAC address of a whole card. The network service gives this address to the port.
 const CARD_MAC: &str = "device_mac_address";
 
 impl PortDevice {

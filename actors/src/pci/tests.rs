@@ -350,7 +350,7 @@ fn a_physical_function_and_its_virtual_functions_exclude_each_other() {
     assert_eq!(assigned("pf:1", None, &[]).unwrap(), ["81:00.0"]);
     assert!(assigned("pf:1,vf:1", None, &[]).is_err());
     assert!(assigned("gpu:1,vf:2", None, &[]).is_ok());
-    // An alias without a type names neither.
+    // An alias without `device_type` names neither physical nor virtual functions.
     for product in ["10fb", "10ed"] {
         let text = format!(r#"{{"name": "nic", "vendor_id": "8086", "product_id": "{product}"}}"#);
         let untyped = aliases(&[text.as_str()], false).unwrap();
@@ -360,7 +360,7 @@ fn a_physical_function_and_its_virtual_functions_exclude_each_other() {
     }
 }
 
-/// `any` could take what `gpu` needs; the request with the least choice is served first.
+/// The request for `any` could take the device that `gpu` needs, so the request with the least choice is served first.
 #[test]
 fn requests_do_not_take_each_others_devices() {
     let mut ledger = Ledger::default();

@@ -20,8 +20,8 @@ pub struct ServiceCaller {
     pub meta: Arc<Meta>,
 }
 
-/// Judges one user by the policies of the embedded services. A client of a real service does not ask them: the real
-/// service judges the token.
+/// Judges one user by the policies of the embedded services. A client of a real service does not use this trait,
+/// because the real service judges the token.
 pub trait UserRights: fmt::Debug + Send + Sync {
     /// Whether the rule holds for a resource with these attributes.
     fn may(&self, policy: EmbeddedPolicy, rule: &'static str, attributes: &[(&'static str, String)]) -> bool;

@@ -11,7 +11,7 @@ pub enum PortError {
     /// The request is invalid (400).
     #[error("{0}")]
     Invalid(String),
-    /// The service refuses for now: no free address, or in use (409).
+    /// The service refuses for now, for example because no address is free, or because the resource is in use (409).
     #[error("{0}")]
     Conflict(String),
     /// The caller may not do this, or a quota is exceeded (403).

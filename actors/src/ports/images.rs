@@ -33,7 +33,7 @@ pub struct ImageDraft {
 /// The image service: images and their data.
 #[async_trait]
 pub trait ImageService: ImageSource + 'static {
-    /// The image for a server of `project`. It must be active, and the project must see it.
+    /// The image for a server of `project`. It must be active, and the project must see it unless `is_admin` is set.
     async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError>;
 
     /// The image for a server of `project`, if the caller sees it. A client of Glance sends the caller's token.

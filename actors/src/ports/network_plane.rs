@@ -48,12 +48,12 @@ pub struct PlaneOwner {
     pub installation: Uuid,
     /// Differs in each copy.
     pub generation: Uuid,
-    /// Whether a host has admitted this log. Then it may follow another copy of the same log.
+    /// Whether a host has admitted this log. If so, this log may take the plane over from another copy of the log.
     pub is_admitted: bool,
 }
 
-/// Whether a [`NetworkPlane`] carries ports of this `binding:vnic_type`. The others are devices of their hosts, and no
-/// plane ever says that they are up.
+/// Whether a [`NetworkPlane`] carries ports of this `binding:vnic_type`. Ports of other types are devices of their
+/// hosts, and no plane says that they are up.
 pub fn is_carried_by_plane(vnic_type: &str) -> bool {
     DeviceVnic::of_word(vnic_type).is_none()
 }
@@ -65,8 +65,8 @@ pub trait NetworkPlane: Send + Sync + 'static {
     /// would remove each other's state.
     async fn claim(&self, owner: PlaneOwner) -> Result<(), PortError>;
 
-    /// Compares the plane's state with the read models, and sends the difference. Idempotent. Returns whether there was
-    /// none; after a difference, a further call may find more. Only the leader may call this.
+    /// Compares the plane's state with the read models, and sends the difference. Idempotent. Returns true if there was
+    /// no difference. After a difference, a further call may find another one. Only the leader may call this.
     async fn conform(&self, views: &Views, removals: &mut PlaneRemovals) -> Result<bool, PortError>;
 
     /// A number that grows whenever the plane's state changes, by whomever.

@@ -5,8 +5,8 @@
 //! configures.
 //!
 //! Invariants: the service chooses the ids of ports, and compute learns them only from answers. A change names a server
-//! or a process. A repeated change for the same server or process has no further effect. A server's ports belong to the
-//! server's project.
+//! or a process. A repeated change for the same server or process has no further effect, except that each `add_address`
+//! adds an address. A server's ports belong to the server's project.
 //!
 //! | call | Neutron's part in it |
 //! |---|---|
@@ -187,8 +187,8 @@ pub trait NetworkService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
-    /// The resources that these ports request. Ports that request none are left out, and so are unknown ids. The service
-    /// is asked for Chronova, because users cannot see requests.
+    /// The resources that these ports request. Unknown ids and ports that request none are left out. Chronova's own
+    /// account asks the service, because users cannot see requests.
     async fn resource_requests(
         &self,
         _ports: &[PortId],
@@ -230,7 +230,7 @@ pub trait NetworkService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
-    /// Takes an address from the port of the server that has it.
+    /// Removes an address from the server's port that has it.
     async fn remove_address(
         &self,
         instance: InstanceId,
@@ -284,14 +284,14 @@ pub trait NetworkService: Send + Sync + 'static {
         caller: &ServiceCaller,
     ) -> Result<Vec<FloatingAddress>, PortError>;
 
-    /// Those of these ports that need a PCI device of their host. Other ids are left out. The service is asked for
-    /// Chronova, because users cannot see the physical networks of networks.
+    /// The ports among these that need a PCI device of their host. Other ids are left out. Chronova's own account asks
+    /// the service, because users cannot see the physical networks of networks.
     async fn device_ports(&self, _ports: &[PortId], _meta: &Arc<Meta>) -> Result<Vec<DevicePort>, PortError> {
         Ok(Vec::new())
     }
 
-    /// The carriers of these networks, and of the networks of these ports. Unknown ids are left out. The service is
-    /// asked for Chronova, because users cannot see the physical networks of networks.
+    /// The carriers of these networks, and of the networks of these ports. Unknown ids are left out. Chronova's own
+    /// account asks the service, because users cannot see the physical networks of networks.
     async fn carriers(
         &self,
         _networks: &[NetworkId],

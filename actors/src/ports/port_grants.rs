@@ -5,7 +5,7 @@ use chronova_events::ids::PortId;
 use super::port_resources::{PortAllocations, PortProviders};
 use crate::pci::ports::PortDevice;
 
-/// The devices and providers that ports have on one host. The network service writes it into `binding:profile`.
+/// The devices and providers that ports have on one host. The network service writes them into `binding:profile`.
 #[derive(Debug, Clone, Default)]
 pub struct PortGrants {
     /// The PCI devices of ports that are devices of the host.

@@ -304,10 +304,11 @@ pub trait VolumeService: Send + Sync + 'static {
         Ok(MigrationPair::Neither)
     }
 
-    /// Tells the service that an exchange has ended. Before a success, the new attachment is completed, and the old one
-    /// is ended; before a failure (`failed`), the new one is ended. Returns the id of the guest's volume from now on. If
-    /// the service moved the volume, that is `old`, and the new attachment belongs to `old`. A repeated call has the
-    /// same result. If the service did not request the exchange, the call does nothing.
+    /// Tells the service that an exchange has ended. After a success, the caller has already completed the new
+    /// attachment and ended the old one. After a failure (`failed`), the caller has already ended the new one. Returns
+    /// the id of the guest's volume from now on. If the service moved the volume, that is `old`, and the new attachment
+    /// belongs to `old`. A repeated call has the same result. If the service did not request the exchange, the call
+    /// does nothing.
     async fn end_migration(
         &self,
         exchange: VolumeExchange,

@@ -2,7 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `claim_device` | claims a PCI device of the host for a port that needs one, and the port's resources before | releasing it |
+//! | `claim_device` | if the port needs a PCI device: claims its resources, then the device | releasing the device |
 //! | `allocate_port` | claims the port's resources, creates or binds the port | releasing them, deleting or unbinding it |
 //! | `plug` | creates network and filter on the host, attaches the interface to the guest | detaching it |
 //!

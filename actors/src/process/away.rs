@@ -1,11 +1,11 @@
 //! The steps of [`super::offload`] and [`super::unshelve`] on the volumes of a server that leaves its host, or gets a
 //! host.
 //!
-//! An attachment cannot lose its host and stay. So when a server leaves its host, a step first makes a second
-//! attachment, which reserves the volume for the server, and then ends the host's attachment. A repeated step finds its
-//! own attachments: the proposed ids derive from the process and its attempt. Cinder chooses its own ids, and the port
-//! returns the server's open reservation there. If the server is being deleted, the step releases the attachments that
-//! were not recorded.
+//! The volume service cannot remove the host from an attachment. So when a server leaves its host, a step first makes a
+//! second attachment, which reserves the volume for the server. Then it ends the host's attachment. A repeated step
+//! finds its own attachments, because the proposed ids derive from the process and its attempt. Cinder chooses its own
+//! ids, so its client returns the server's open reservation instead. If the server is being deleted, the step releases
+//! the attachments that were not recorded.
 
 use chronova_events::ids::{AttachmentId, VolumeId};
 use chronova_events::instance::{Alive, BlockDevice};

@@ -150,7 +150,7 @@ async fn record_server(
     let command = order.request.server(instance, index, of, number);
     match context.gateway.send::<InstanceRoot>(&instance, command, order.meta.clone()).await {
         Ok(committed) => context.create_requests.reached(process, committed.position),
-        // The step is repeated after a crash, and a user deleted the server in between.
+        // This step was repeated after a crash, and in between a user had deleted the server.
         Err(CommandError::Rejected(InstanceReject::NotFound)) => context.passwords.forget(build),
         Err(error) => {
             context.passwords.forget(build);

@@ -81,8 +81,8 @@ fn record(running: &RunningProcess, command: ProcessCommand) -> Result<Option<Pr
     }))
 }
 
-/// Whether the step is done or failed. After a cancellation without a failure, this is true of every step, because the
-/// next step may have begun.
+/// Whether the step's undo may be recorded: if the step is done or failed. After a cancellation without a failure, any
+/// step's undo may be recorded, because the next step may have begun without a record.
 fn may_be_undone(running: &RunningProcess, step: &str) -> bool {
     let failed = running.failure.as_ref().map(|failure| failure.step == step);
     running.is_done(step) || failed.unwrap_or(running.called_off)

@@ -23,8 +23,8 @@ pub(super) fn name(work: &StepRun, host: HostId) -> Option<String> {
     work.context.views.hosts.read(|hosts| hosts.get(host).map(|host| host.hostname.clone()))
 }
 
-/// The request for one server. A build replaces `batch` and `launch_index` by those of the create request, which may
-/// ask for several servers.
+/// The request for one server. A build replaces `batch` and `launch_index` by the values of the create request, which
+/// may ask for several servers.
 pub(super) fn asked(work: &StepRun, server: &Alive, request: RequestSpec) -> SelectionRequest {
     SelectionRequest {
         request,

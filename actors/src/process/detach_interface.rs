@@ -110,7 +110,8 @@ async fn plug_again(work: &StepRun) -> Result<(), StepError> {
     match guest::plug(work, placed.host, &server, nic).await {
         Ok(()) => Ok(()),
         Err(error @ StepError::Again(_)) => Err(error),
-        // A host may refuse for ever, and the process would keep the agent from comparing the guest.
+        // The host may refuse for ever. The agent does not compare the guest while a process works on it, so this
+        // process must not retry for ever.
         Err(error) => {
             guest::leave_to_agent(work, placed.host, &error);
             Ok(())

@@ -373,8 +373,8 @@ fn image_machine(image: &ImageSnapshot) -> Option<&str> {
 
 /// The hardware properties of the image and of the flavor, with the machine type and the required traits. Users can
 /// write any property into an image. So only properties with the prefixes of Nova's image properties are used
-/// (`nova.objects.image_meta`). Names with a colon come only from the flavor, because some of them limit the guest's
-/// resources.
+/// (`nova.objects.image_meta`). Apart from required traits, names with a colon come only from the flavor, because some
+/// of them limit the guest's resources.
 fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<&str>) -> Vec<(String, String)> {
     let of_images = |name: &str| {
         !name.contains(':') && name != machine::PROPERTY && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of))

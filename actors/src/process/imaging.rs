@@ -55,7 +55,7 @@ pub(super) async fn copy_disk(work: &StepRun, image: ImageId) -> Result<(), Step
 const QUIESCE: &str = "quiesce";
 
 /// Nova's `QemuGuestAgentNotEnabled` and `InstanceQuiesceFailed`. Users see the fault. The driver's text about a failed
-/// quiesce may have paths and addresses of the host, so only the text log has it.
+/// quiesce may have paths and addresses of the host, so that text is only in the text log.
 pub(super) fn no_rest(work: &StepRun, error: &DriverError) -> StepError {
     if matches!(error, DriverError::NoAgent) {
         return StepError::fatal(400, &error.to_string(), "");
@@ -95,7 +95,7 @@ async fn adopt(work: &StepRun, image: ImageId, snapshots: &dyn DiskSnapshots) ->
         Ok(()) => Ok(true),
         Err(PortError::Forbidden(reason)) => {
             tracing::warn!(%instance, reason, "an image is uploaded, although the service's storage has it");
-            // A repeated step comes here again as long as the first copy exists.
+            // The placed copy is removed last, because a repeated step comes here again only while it exists.
             snapshots.copy_root(instance, image, ImageFormat::Raw, Quiesce::No).await.map_err(here)?;
             snapshots.remove_placed_copy(instance, image).await.map_err(here)?;
             Ok(false)
@@ -107,7 +107,8 @@ async fn adopt(work: &StepRun, image: ImageId, snapshots: &dyn DiskSnapshots) ->
 /// Undoes [`copy_disk`]. The image itself is deleted afterwards.
 pub(super) async fn undo_copy(work: &StepRun, image: ImageId) -> Result<(), StepError> {
     drop_copy(work, image).await?;
-    // The deletion of the server does not remove the copy in the image service's storage.
+    // The deletion of the server does not remove the copy in the image service's storage. So this undo removes it even
+    // if the server is deleted.
     let Some(placed) = work.known_server().await?.and_then(|server| server.placement) else { return Ok(()) };
     if !work.context.images.takes_placed() || !work.host_answers(placed.host)? {
         return Ok(());

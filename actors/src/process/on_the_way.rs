@@ -149,8 +149,8 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     }
 }
 
-/// Resumes a guest that a broken migration has left paused at its source. A guest that was paused before stays paused,
-/// and so does the guest of a server that is being deleted.
+/// Resumes a guest that a broken migration has left paused at its source. A guest that was paused before the migration
+/// stays paused. The guest of a server that is being deleted stays paused, too.
 pub(super) async fn resume_at_source(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     if !subject.moving.was_active || matches!(subject.server.ongoing, Some(OngoingTask::Delete { .. })) {
         return Ok(());

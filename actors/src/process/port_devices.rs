@@ -19,9 +19,9 @@ use crate::pci::cards;
 use crate::pci::ports::{DevicePort, DeviceVnic, PortDevice};
 use crate::ports::PortAllocations;
 
-/// The ports that users gave to the server. A server that is being built gets the ports that its user named. Only such a
-/// port can need a device or request resources: a port that is created for a server has `vnic_type` `normal`, and the
-/// network service refuses to create a port with a request.
+/// The ports that users gave to the server. A server that is being built gets the ports that its user named. Other
+/// ports, which are created for a server, need no device and request no resources. Their `vnic_type` is `normal`, and
+/// the network service refuses to create such a port with a request for resources.
 pub(super) fn of_users(server: &Alive) -> Vec<PortId> {
     match server.building() {
         Some(_) => server.request.networks.listed().iter().filter_map(|nic| nic.port).collect(),
@@ -34,7 +34,7 @@ pub(super) async fn requested(work: &StepRun, server: &Alive) -> Result<Vec<Devi
     of_ports(work, &of_users(server)).await
 }
 
-/// Those of these ports that need a device of their host.
+/// The ports among these that need a device of their host.
 pub(super) async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<DevicePort>, StepError> {
     match ports.is_empty() {
         true => Ok(Vec::new()),
@@ -42,8 +42,8 @@ pub(super) async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<Dev
     }
 }
 
-/// The devices that the server's ports have on the host, with the host's names of them. A host that is down tells no
-/// names; then no guest gets the devices, but the ports can be bound to the host.
+/// The devices that the server's ports have on the host, with the host's names of them. A host that is down does not
+/// report these names. Then no guest gets the devices, but the ports can be bound to the host.
 pub(super) async fn held(
     work: &StepRun,
     host: HostId,
@@ -131,7 +131,7 @@ pub(super) fn give(devices: &[PortDevice], nics: &mut [Nic]) -> Result<(), StepE
     Ok(())
 }
 
-/// The devices of a server's ports on its host, for callers without a process. The host answers.
+/// The devices of a server's ports on its host, for callers without a process. Only for a host that answers.
 pub(crate) async fn of_server(
     views: &Views,
     driver: &Arc<dyn Driver>,

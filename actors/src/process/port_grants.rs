@@ -1,5 +1,5 @@
-//! The PCI devices and resources that a server's ports request from its next host, and those that they have on a host.
-//! Also the cells of hosts that are near the server's networks.
+//! The PCI devices and resources that a server's ports request from the server's next host, and the devices and
+//! resources that the ports have on a host. Also the cells of hosts that are near the server's networks.
 
 use chronova_events::ids::{HostId, NetworkId, PortId};
 use chronova_events::instance::{Alive, Placed};

@@ -4,10 +4,9 @@
 //! |---|---|
 //! | `act` | asks the driver for the action; a start or reboot creates a vanished guest again from its disks |
 //!
-//! As in Nova, a hard reboot makes the guest's definition again from its server's record. If the host refuses the new
-//! definition, or the guest does not start with it, the guest starts as it was defined. A start keeps the definition,
-//! which Nova would make again, too. If the host cannot start the guest as it is defined, both actions define the guest
-//! again, with missing disks and files.
+//! As in Nova, a hard reboot and a start make the guest's definition again from its server's record. If the host refuses
+//! the new definition, or the guest does not start with it, the guest starts as it was defined. If the host cannot start
+//! the guest as it is defined, both actions define the guest again, with missing disks and files.
 //!
 //! As in Nova, a soft reboot becomes a hard one if the guest does not react.
 
@@ -16,7 +15,7 @@ use chronova_events::instance::{Alive, InstanceDisk, OngoingTask, PowerAction};
 use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
-use chronova_hypervisor::guest::Renew;
+use chronova_hypervisor::guest::{PowerState, Renew};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -136,7 +135,7 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
     }
     match answer {
         Ok(()) => {
-            if matches!(action, PowerAction::RebootSoft | PowerAction::RebootHard) {
+            if matches!(action, PowerAction::Start | PowerAction::RebootSoft | PowerAction::RebootHard) {
                 // A delete may have come before the host defined the guest again.
                 guest::yield_to_delete(work, placed.host).await?;
             }
@@ -206,7 +205,7 @@ fn keeps_memory(action: PowerAction) -> bool {
 async fn ask(driver: &dyn Driver, work: &StepRun, server: &Alive, action: PowerAction) -> DriverResult<()> {
     let (instance, options) = (work.instance_id(), &work.context.options);
     match action {
-        PowerAction::Start => driver.start(instance).await,
+        PowerAction::Start => start(driver, work, server).await,
         PowerAction::Stop => driver.stop(instance, guest::graceful(work, server)).await,
         PowerAction::RebootHard => reboot_hard(driver, work, server).await,
         PowerAction::Pause => driver.suspension().needed()?.pause(instance).await,
@@ -224,20 +223,42 @@ async fn ask(driver: &dyn Driver, work: &StepRun, server: &Alive, action: PowerA
 
 /// Reboots a guest from a new definition, or from its old one if a new one is not possible now.
 async fn reboot_hard(driver: &dyn Driver, work: &StepRun, server: &Alive) -> DriverResult<()> {
+    match redefined(driver, work, server).await {
+        Some(answer) => answer,
+        None => driver.reboot_hard(work.instance_id()).await,
+    }
+}
+
+/// Starts a guest from a new definition, or from its old one if a new one is not possible now. A guest that is not off
+/// stays as it is, because a step that runs again after a crash must not cut the power of the guest that it has started.
+async fn start(driver: &dyn Driver, work: &StepRun, server: &Alive) -> DriverResult<()> {
     let instance = work.instance_id();
-    match reboot_redefined(driver, work, server).await {
-        Some(Ok(())) => Ok(()),
-        Some(Err(error)) if error.is_transient() || matches!(error, DriverError::NoSuchGuest(_)) => Err(error),
-        Some(Err(error)) => {
+    let is_off = match driver.redefinition() {
+        Some(_) => matches!(driver.guest(instance).await?.power, PowerState::Shutdown | PowerState::Crashed),
+        None => false,
+    };
+    let answer = if is_off { redefined(driver, work, server).await } else { None };
+    match answer {
+        Some(answer) => answer,
+        None => driver.start(instance).await,
+    }
+}
+
+/// Starts or reboots a guest from a new definition. `None`: the guest cannot get a new definition now, or its host
+/// refuses it, so the guest is to start as it is defined.
+async fn redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Option<DriverResult<()>> {
+    let instance = work.instance_id();
+    match start_redefined(driver, work, server).await? {
+        Err(error) if !error.is_transient() && !matches!(error, DriverError::NoSuchGuest(_)) => {
             tracing::warn!(%instance, %error, "a host refuses a new definition of a guest, so the guest starts as it is defined");
-            driver.reboot_hard(instance).await
+            None
         }
-        None => driver.reboot_hard(instance).await,
+        answer => Some(answer),
     }
 }
 
 /// `None`: the guest cannot get a new definition now.
-async fn reboot_redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Option<DriverResult<()>> {
+async fn start_redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Option<DriverResult<()>> {
     let (redefinition, placed) = (driver.redefinition()?, server.placement.as_ref()?);
     // An administrator may have reset the server's state during a rescue or a move. Then a soft reboot keeps the rescue,
     // and the guest keeps the hardware that it has until the move ends.

@@ -120,8 +120,8 @@ async fn write_volume(work: &StepRun) -> Result<StepOutput, StepError> {
     }
 }
 
-/// Records the stage that changes disks. After this record, no evacuation overtakes the rebuild. One that came before the
-/// record owns the server already.
+/// Records the stage that changes disks. After this record, no evacuation overtakes the rebuild. An evacuation that
+/// came before the record already owns the server.
 async fn changes_disks(work: &StepRun, stage: WorkStage) -> Result<Alive, StepError> {
     turn::advance(work, stage).await?;
     turn::still_mine(work).await

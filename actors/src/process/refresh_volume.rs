@@ -2,15 +2,15 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `reserve_volume` | reserves the volume for the server once more | ending the attachment that it lacks |
-//! | `renew_connection` | ends the old attachment, connects the new one, plugs the disk again | going on with it |
+//! | `reserve_volume` | reserves the volume for the server once more | ending the attachments that are not recorded |
+//! | `renew_connection` | ends the old attachment, connects the new one, plugs the disk again | completing it |
 //!
-//! The service ends the access of a host with the old attachment, so the old one ends before the new one is connected.
-//! The second reservation keeps other servers away meanwhile, as in Nova's `nova-manage volume_attachment refresh`.
-//! After the end of the old attachment, an undo also connects the new one, because nothing can bring the old one back.
-//! If a reset of the volume has ended the reservation, the process reserves the volume again as soon as the volume
-//! service allows it. The event `VolumeSwapped` with the same volume records the new attachment. It is the last change:
-//! from then on, another process may work on the volume.
+//! When an attachment ends, the volume service takes the volume away from the host. So the old attachment ends before
+//! the new one is connected. The second reservation keeps other servers away meanwhile, as in Nova's `nova-manage
+//! volume_attachment refresh`. After the end of the old attachment, an undo also connects the new one, because nothing
+//! can bring the old one back. If a reset of the volume has ended the reservation, the process reserves the volume
+//! again as soon as the volume service allows it. The event `VolumeSwapped` with the same volume records the new
+//! attachment. This event is the last change. After it, another process may work on the volume.
 
 use chronova_events::ids::{AttachmentId, HostId, ProjectId};
 use chronova_events::instance::{Alive, BlockDevice, OngoingTask};

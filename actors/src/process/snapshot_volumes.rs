@@ -150,8 +150,8 @@ async fn await_snapshot(work: &StepRun, server: &Alive, snapshot: SnapshotId) ->
     }
 }
 
-/// Deletes the created snapshots. A snapshot that is still being created must be finished first. If it takes too long, it
-/// stays, because the volume service does not delete it.
+/// Deletes the created snapshots. A snapshot that is still being created must be finished first. If that takes too
+/// long, the snapshot stays, because the volume service does not delete an unfinished snapshot.
 pub(super) async fn drop(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.known_server().await? else { return Ok(()) };
     // A crash may have come before the guest was unquiesced. If the host is down, this step can do nothing: the host's

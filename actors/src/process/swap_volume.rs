@@ -76,8 +76,9 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
 }
 
 /// Called when this process does not own the disk's task any more. Either the swap was recorded before a crash, or the
-/// server is being deleted. Releases the old volume. Releases the new volume, too, if the server does not have it: the
-/// guest wrote to it, so it is the volume that the service keeps.
+/// server is being deleted. Releases the old volume. If the server does not have the new volume, releases the new
+/// volume, too. Before that, it tells the service that the exchange succeeded. The guest has written to the new volume,
+/// so the service must keep that volume.
 async fn give_up_swap(work: &StepRun) -> Result<(), StepError> {
     let (disk, (_, attachment)) = (task(work)?, new(work)?);
     let server = work.server().await?;
@@ -91,8 +92,9 @@ async fn give_up_swap(work: &StepRun) -> Result<(), StepError> {
 }
 
 /// Tells the volume service that the exchange has ended. Returns the id of the guest's volume. If the service refuses,
-/// the exchange counts as one that the service did not request. But a missing right can be given, so the call is
-/// repeated until then: the service must not believe that the guest still has the old volume.
+/// the exchange counts as one that the service did not request. There is one exception: after a success, a call that
+/// lacks a right is repeated until an operator grants the right. Otherwise the service would believe that the guest
+/// still has the old volume.
 async fn tell(work: &StepRun, failed: bool) -> Result<VolumeId, StepError> {
     let (old, (new, attachment)) = (task(work)?.volume, new(work)?);
     let exchange = VolumeExchange { old, new, attachment };
@@ -139,9 +141,10 @@ async fn connect(work: &StepRun) -> Result<StepOutput, StepError> {
     }
 }
 
-/// The connection with the serial of the guest's volume, which keeps the old id. If only the serial identifies the disk
-/// in the guest, the serial stays: otherwise the new disk could not be told from the old one. The driver refuses the
-/// exchange of such a disk.
+/// The connection to the new volume, with the id of the old volume as its serial. The guest's volume keeps the old id,
+/// because the volume service migrates it. If only the serial identifies the disk in the guest, the connection does not
+/// change, because two disks with one serial could not be distinguished. The driver refuses the exchange of such a
+/// disk.
 fn with_serial(connection: BlockConnection, old: VolumeId) -> BlockConnection {
     let moved = BlockConnection { serial: old.to_string(), ..connection.clone() };
     match moved.disk_key() == moved.serial {

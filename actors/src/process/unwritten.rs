@@ -81,7 +81,7 @@ pub(super) struct Unwritten {
 }
 
 impl Unwritten {
-    /// Nothing is unwritten: `state` is that of the log.
+    /// Nothing is unwritten: `state` is the state in the log.
     pub(super) fn after(state: Process) -> Self {
         Self { state, records: Vec::new(), events: 0 }
     }

@@ -30,7 +30,7 @@ impl Default for DefaultLimits {
 }
 
 impl DefaultLimits {
-    /// No limit but those of projects themselves.
+    /// No default limits. Only limits that projects have of their own count.
     pub const NONE: Self = Self { instances: -1, cores: -1, memory_mib: -1, enforced: true };
 }
 

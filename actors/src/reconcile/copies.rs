@@ -14,7 +14,8 @@ pub enum CopyConduct<F> {
     /// It changes hosts, and destroys nothing that another generation made. The text says why.
     IsHarmless(&'static str),
     /// It acts on a finding only if the log learned the reason for it late enough: after the other generation had let
-    /// go of the hosts. The function returns when the log learned it; `None`: the reconciler leaves the finding alone.
+    /// go of the hosts. The function returns the time at which the log learned the reason. After `None`, the reconciler
+    /// leaves the finding alone.
     ActsOnNewGrounds(fn(&Views, &F) -> Option<Timestamp>),
 }
 

@@ -286,7 +286,8 @@ async fn compare_interfaces(
             }
         },
     };
-    // A whole card has its own MAC address. It is in the guest as a device, and the guest keeps it.
+    // A whole card is in the guest as a PCI device, not as an interface with the port's MAC address. So it is not
+    // missing.
     let is_card = |nic: &NicInfo| devices.iter().any(|device| device.port == nic.port && device.is_whole_card());
     for nic in missing.into_iter().filter(|nic| !is_card(nic)) {
         right = false;

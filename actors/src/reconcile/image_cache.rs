@@ -5,7 +5,7 @@
 //! when the image is unused. So the time while the control plane is down is included. Hosts with shared storage have
 //! one cache, so an image is in use if one of them uses it.
 //!
-//! Before an image is removed, these checks ensure that no disk needs it, in this order:
+//! Before an image is removed, these checks ensure that no disk needs it. They are made in this order:
 //!
 //! 1. no unfinished process has fetched the image in a completed step. A process from before the start-up has no hold,
 //!    because it continues with its next step;
@@ -118,7 +118,8 @@ fn images_of(server: &Alive) -> impl Iterator<Item = String> {
     images.into_iter().flatten().map(|image| image.checksum.clone())
 }
 
-/// Checks the cache of every host that answers. A shared cache is checked once.
+/// Checks the cache of every host that answers. A shared cache is checked once, and left alone if another control
+/// plane's host shares it.
 async fn sweep(context: &ReconcileContext) -> usize {
     // Views that have caught up show the processes from before the start-up.
     if !context.views.wait_for(context.log.head(), context.host_options.resync).await {

@@ -12,8 +12,8 @@
 //!   storage, the upload may be another host's, so the incomplete image stays.
 //!
 //! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), disks that were set aside may belong to
-//! a move that only the other generation knows. They stay unless this log has moved the server since. Copies and
-//! incomplete images can be made again.
+//! a move that only the other generation knows. They stay unless this log has created or moved the server since then.
+//! Copies and incomplete images can be made again.
 //!
 //! Items that the log does not know may be another control plane's, so they stay. The sweep records no events: after a
 //! crash, the next comparison of the host with the log finds the rest.

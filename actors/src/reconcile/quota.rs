@@ -1,6 +1,6 @@
 //! Releases quota of servers that were never created or are gone. Corrects quota that differs from its server's size.
 //!
-//! A process that fails gives back the quota that it took. So this reconciler only finds quota that an older version
+//! A process that fails gives back the quota that it took. So these reconcilers only find quota that an older version
 //! left behind, and quota that is wrong after a reset of a server's state.
 
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 //! when both run.
 //!
 //! A plan reads and an action writes. An action is idempotent: it may run twice, and a crash may interrupt it. No
-//! caller tells a reconciler what to repair, because its plan finds all differences.
+//! caller tells a reconciler what to repair, because its plan, its action or its own loop finds the differences.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -75,7 +75,8 @@ pub trait Reconciler: Send + Sync + 'static {
         false
     }
 
-    /// Finds all differences. Callers use `findings`, which leaves out those that a copy must not repair.
+    /// Finds the differences, or what the action must check (see [`Reconciler::FROM_LOG_ALONE`]). Callers use
+    /// `findings`, which leaves out those that a copy must not repair.
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding>;
 
     /// Describes a finding in one line for operators.

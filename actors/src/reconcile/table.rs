@@ -1,4 +1,4 @@
-//! The only table of reconcilers. It has those of compute and those of the embedded services.
+//! The only table of reconcilers. It has the reconcilers of compute and of the embedded services.
 
 use std::sync::Arc;
 

@@ -62,7 +62,7 @@ impl KeptCheckpoints {
     /// Loads the read models from the newest usable checkpoint, and the rest from the log.
     ///
     /// # Errors
-    /// The checkpoints or the log cannot be read.
+    /// The checkpoints or the log cannot be read, or an event cannot be folded.
     pub async fn load(
         log: &Arc<dyn EventStore>,
         checkpoints: Arc<Checkpoints>,

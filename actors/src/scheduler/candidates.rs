@@ -17,7 +17,7 @@ use super::context::SchedulingContext;
 use super::prefilters::narrowings;
 use super::request::ResourceRequest;
 
-/// For each check, a decision names this many refused hosts as examples.
+/// For each check, a decision names at most this many refused hosts as examples.
 pub const EXAMPLES: usize = 3;
 
 /// The hosts that were found, and the counts of the search.

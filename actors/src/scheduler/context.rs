@@ -125,7 +125,8 @@ impl<'a> SchedulingContext<'a> {
         HostState { context: self, slot, row: self.fleet.row(slot) }
     }
 
-    /// The message for users if no host has the PCI devices. It names the error in the request, or else who asks.
+    /// The message for users if no host has the PCI devices. If the request for devices has an error, the message is
+    /// that error. Otherwise it says whether only the flavor requests devices, or ports do so, too.
     pub fn lacks_devices(&self) -> String {
         let asking = match &self.devices {
             Err(reason) => return reason.clone(),
@@ -135,7 +136,8 @@ impl<'a> SchedulingContext<'a> {
         format!("no suitable host has free PCI devices of the kind that {asking} for")
     }
 
-    /// Whether the provider has room for this amount besides the pending claims. Without them, it has.
+    /// Whether the provider has room for this amount beside the pending claims. True if it has no pending claims,
+    /// because the search for candidates has already checked the room.
     pub fn has_room_beside(&self, provider: ProviderId, class: &str, amount: u64) -> bool {
         // The fleet has a row for each provider, so a row does not tell hosts from providers below them.
         let as_host = self.fleet.slot(HostId(provider.0)).map_or(0, |slot| self.pending(slot, class));

@@ -1,8 +1,8 @@
 //! Asks the scheduler hook, the operator's own program that judges hosts.
 //!
-//! One question has all hosts that suit one request, best first, at most `[scheduler_hook] max_hosts`. The servers of
+//! One question has the hosts that suit one request, best first, at most `[scheduler_hook] max_hosts`. The servers of
 //! one request share the question. The answers become a part of the request ([`HookAnswers`]), and the decision follows
-//! with the newest read models. So a host that came into question only meanwhile is refused.
+//! with the newest read models. So a host that fits only since the question is refused.
 
 use chronova_events::ids::HostId;
 use chronova_events::instance::ImageSnapshot;
@@ -54,7 +54,8 @@ impl HookQuestion {
         &self.document
     }
 
-    /// Asks the program. Returns `None` if it gives no valid answer and the options do without one.
+    /// Asks the program. Returns `None` if the options name no program. It does so, too, if the program gives no valid
+    /// answer and the options allow a decision without it.
     pub(super) async fn ask(self, options: &HookOptions) -> Option<HookAnswers> {
         let program = options.program.as_ref()?;
         let answer = program.0.ask(&self.document).await;

@@ -83,14 +83,14 @@ pub struct Selection {
 pub enum SelectionError {
     NoHost {
         reasons: SchedulingReasons,
-        /// Hosts that fitted, but whose claim the ledger refused.
+        /// Hosts that fitted, but for which the ledger refused the claim.
         lost: Vec<RefusedHost>,
     },
     /// The scheduler could not decide. The same request may be repeated.
     NotNow(SharedError),
 }
 
-/// Shows a pending decision to later decisions. Dropping it removes the decision.
+/// Shows a pending decision to later decisions. Dropping it before the placement is recorded removes the decision.
 #[derive(Debug)]
 pub struct PendingClaimGuard {
     scheduler: Arc<Scheduler>,
@@ -161,7 +161,7 @@ impl Scheduler {
     /// Finds a host for a server and claims it.
     ///
     /// # Errors
-    /// No host fits, or the log is not available.
+    /// No host fits, every host that seemed to fit was taken meanwhile, or the log is not available.
     pub async fn place(self: &Arc<Self>, asked: &SelectionRequest) -> Result<Selection, SelectionError> {
         self.until_shown(asked.server).await;
         release_stale_claim(self, asked).await?;
@@ -204,16 +204,16 @@ impl Scheduler {
         Err(SelectionError::not_now(format!("every host that seemed to fit was taken meanwhile: {last}")))
     }
 
-    /// Waits until all read models show the server. The servers may be ahead of the server groups while a batch of events
-    /// is being folded, and a group that is not shown yet would restrict nothing.
+    /// Waits until all read models show the server. While a batch of events is being folded, the read model of servers
+    /// may be ahead of the read model of server groups. A group that is not shown yet would restrict nothing.
     async fn until_shown(&self, server: InstanceId) {
         poll_until(|| self.views.servers.read(|servers| servers.get(server).is_some())).await;
         let seen = self.views.position();
         poll_until(|| self.views.steady().is_some() || self.views.position() > seen).await;
     }
 
-    /// The request with the answers of the scheduler hook, if there is a hook. A forced host skips it, as it skips the
-    /// filters.
+    /// The request with the answers of the scheduler hook, if there is a hook. A forced host skips the hook, as it
+    /// skips most filters.
     pub(super) async fn consult<'a>(&self, request: &'a RequestSpec, servers: u32) -> Cow<'a, RequestSpec> {
         let options = &self.options.hook;
         if options.program.is_none() || request.forced_host.is_some() {
@@ -221,8 +221,8 @@ impl Scheduler {
         }
         let mut request = request.clone();
         request.hook = None;
-        // If no host suits the server, there is nothing to ask. A host that comes into question meanwhile must wait for
-        // the next question.
+        // If no host suits the server, there is nothing to ask. A host that begins to fit meanwhile must wait for the
+        // next question.
         request.hook = match self.question(&request, servers) {
             Some(question) => question.ask(options).await.map(Arc::new),
             None => Some(Arc::new(HookAnswers::Given(BTreeMap::new()))),
@@ -364,7 +364,7 @@ fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost
     ServerClaim { claim, group, guest }
 }
 
-/// The cards of the host from whose providers the server's ports get their resources.
+/// The cards of the host that give the server's ports their resources.
 fn cards_of_ports(
     scheduler: &Scheduler,
     asked: &SelectionRequest,

@@ -170,7 +170,7 @@ fn image_type(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) 
     }
     match is_standard_trait(&name) {
         true => all.push(with_trait(context, "image type", &name)),
-        // As in Nova, the format then restricts nothing.
+        // As in Nova, a format without a standard trait restricts nothing.
         false => tracing::warn!(trait_name = %name, "the trait of an image's format is not a standard trait"),
     }
 }
@@ -229,7 +229,7 @@ fn image_metadata(context: &SchedulingContext<'_>, all: &mut PrefilterRequiremen
         ("hw_vif_model", "COMPUTE_NET_VIF_MODEL"),
         ("hw_architecture", "HW_ARCH"),
         ("hw_emulation_architecture", "COMPUTE_ARCH"),
-        // The prefix in Nova lacks `MODEL`, so no standard trait has the name, and Nova then requires no trait at all.
+        // In Nova, this prefix lacks `MODEL`. So the name is no standard trait, and Nova requires no trait at all.
         ("hw_viommu_model", "COMPUTE_VIOMMU_MODEL"),
     ];
     if !context.options.prefilters.image_metadata_prefilter {

@@ -27,7 +27,7 @@ pub struct RequestSpec {
     pub volume_backed: bool,
     pub hints: BTreeMap<String, Vec<String>>,
     pub zone: Option<String>,
-    /// A forced host, which skips the filters: `zone:host:node`.
+    /// A forced host, which skips most filters: `zone:host:node`.
     pub forced_host: Option<String>,
     /// A requested host, which must pass the filters (2.74).
     pub requested_host: Option<String>,

@@ -104,15 +104,15 @@ pub async fn state_of<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Res
 /// The result of [`keep_state`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateKeeping {
-    /// A snapshot has it.
+    /// A snapshot has the state.
     Kept,
-    /// Nothing loads it any more, so it needs no snapshot.
+    /// The aggregate has ended, or the stream has no aggregate. So nothing needs a snapshot.
     NotNeeded,
 }
 
 /// Writes a snapshot of the state that all events of `stream` fold into, and compares what the store gives back. If the
-/// present snapshot `is_proved`, the fold begins there: it was compared before the stream's first events left the file,
-/// and a fold from the first event would read the archive for each stream again.
+/// present snapshot `is_proved`, the fold begins there. Such a snapshot was compared before the stream's first events
+/// left the file. A fold from the first event would read the archive again for each stream.
 ///
 /// # Errors
 /// The log cannot be read or written, or the snapshot is not the state.

@@ -1,5 +1,5 @@
-//! The actix shell around the aggregates: in this crate, only this folder names actix. A caller that starts actors
-//! needs a running actix system.
+//! The actix shell around the aggregates: in this crate, only this folder uses actix. A caller that starts actors needs
+//! a running actix system.
 //!
 //! - [`entity`]: one actor per aggregate instance; loads, decides, appends, replies when durable.
 //! - [`directory`]: finds or starts the actor of an id; a crashed or passivated one is started again from the log.

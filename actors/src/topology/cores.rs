@@ -18,8 +18,7 @@ pub fn pack(
     reserved: usize,
 ) -> Option<(CpuPins, Vec<u32>)> {
     let free = cell.cores(true);
-    // The number of threads per core is that of the hardware. A core of two threads still counts as two if a guest uses
-    // one of them.
+    // The threads that guests use count, too. A core of two threads still counts as two if a guest uses one of them.
     let per_core = cell.is.siblings.iter().map(Vec::len).max().unwrap_or(1).max(1);
     if node.dedicated.is_empty() {
         return (reserved == 0).then(|| (CpuPins::new(), Vec::new()));

@@ -2,7 +2,7 @@
 //!
 //! Each node of the guest needs its own cell, and the cell must have all resources of the node. The search tries the
 //! cells in an order that packs or spreads guests; cells near the guest's networks come first. If the guest needs all
-//! cells, the order is that of their numbers.
+//! cells, the search tries them in the order of their numbers.
 
 use chronova_events::ledger::FittedNumaCell;
 
@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 /// The limits of a fit, apart from the cells.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FitLimits {
-    /// The allocation ratio of shared processors, and that of memory.
+    /// The allocation ratios of shared processors and of memory.
     pub cpu_ratio: f64,
     pub memory_ratio: f64,
     /// `[compute] packing_host_numa_cells_allocation_strategy`.
@@ -33,8 +33,9 @@ impl Default for FitLimits {
 /// The most assignments of nodes to cells that are tried for the guest's PCI devices and networks. A search without a
 /// bound could keep the ledger busy.
 const MOST_TRIED: usize = 1_000;
-/// The most nodes that the search places on a cell. An image can describe nodes of which each fits somewhere, but not
-/// all together; then the number of partial assignments grows exponentially with the number of cells.
+/// The most times that one search places a node on a cell. An image can describe nodes each of which fits somewhere,
+/// although they do not fit all together. Then the number of partial assignments grows exponentially with the number of
+/// cells.
 const MOST_PLACED: usize = 10_000;
 
 /// The free PCI devices of the host, if it has some, and those that the guest requests.
@@ -214,7 +215,7 @@ fn fit_node(
 }
 
 /// Checks that the cell has enough shared processors and memory. One node has at most as many floating CPUs as the cell
-/// has shared processors. All guests together may exceed this number by the allocation ratio.
+/// has shared processors. All guests together have at most this number times the allocation ratio.
 fn shared_room(node: &GuestNumaNode, cell: &NumaCellUsage<'_>, bounds: FitLimits) -> Result<(), String> {
     let (wants, has) = (node.floating.len(), cell.is.shared.len());
     if wants > has {

@@ -35,7 +35,7 @@ impl HostCpus {
     /// Reads `[chronova] host_cpus`: `h1 dedicated=4-7 shared=0-3; h2 dedicated=2-3 shared=0-1`.
     ///
     /// # Errors
-    /// The part that cannot be read.
+    /// The part that cannot be read, or why the two sets of one host are refused.
     pub fn read_named(text: &str) -> Result<BTreeMap<String, CpuSets>, String> {
         let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
         entries.map(named).collect()

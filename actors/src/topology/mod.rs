@@ -11,7 +11,7 @@
 //! | [`pinning`] | the pinning of a guest, from its claimed parts of the cells | |
 //!
 //! All functions are pure. The scheduler proposes from a view that may lag. The placement ledger's `decide` fits again
-//! and has the last word: it gives no processor to two guests.
+//! and has the last word: it gives no dedicated processor to two guests.
 //!
 //! Chronova differs from Nova in one point: a host without `[compute] cpu_dedicated_set` has no dedicated processors.
 //! For configurations from before 2019, Nova falls back to all processors of such a host, and floating guests run there

@@ -1,7 +1,7 @@
 //! The NUMA affinity of networks: the cells of hosts that are near the cards of a network.
 //!
-//! Nova: `_numa_cells_support_network_metadata`. A guest with NUMA nodes must have a node near each of its networks. As in
-//! Nova's code, one of a network's cells is enough, although its documentation demands all of them. A network without
+//! Nova: `_numa_cells_support_network_metadata`. A guest with NUMA nodes must have a node near each of its networks.
+//! One of a network's cells is enough, as in Nova's code. Nova's documentation demands all of them. A network without
 //! cells on a host restricts nothing there.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +26,8 @@ pub enum NetworkCarrier {
 }
 
 impl NetworkCarrier {
-    /// `None`: nothing is known that carries the network. Both are Neutron's words: `provider:network_type` and
-    /// `provider:physical_network`.
+    /// `None`: the carrier of the network is unknown. Both arguments are attributes in Neutron: `provider:network_type`
+    /// and `provider:physical_network`.
     pub fn of(network_type: &str, physical_network: Option<&str>) -> Option<Self> {
         match (physical_network, network_type) {
             (Some(name), _) => Some(Self::Physical(name.to_owned())),

@@ -223,7 +223,7 @@ fn an_impossible_topology_is_refused_with_the_reason() {
     assert!(manual(["0-1", "1-3"], ["512", "512"]).contains("two nodes"));
     assert!(manual(["0-1", "2"], ["512", "512"]).contains("not assigned to any"));
     assert!(manual(["0-1", "2-3"], ["512", "1024"]).contains("1536 MB of memory assigned, but expected 1024"));
-    // 2^54, and a number that makes 2^64 + 1024 of it.
+    // 2^54, and a number that together with it makes 2^64 + 1024.
     let wrapped = manual(["0-1", "2-3"], ["18014398509481984", "18428729675200070656"]);
     assert!(wrapped.contains("but expected 1024"), "{wrapped}");
 }

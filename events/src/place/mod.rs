@@ -29,13 +29,21 @@ pub use s3::{S3Limits, S3Place};
 /// The folder beside a log for its archive in an object store: drafts of files, and a cache of parts that were read.
 pub const LOCAL: &str = "archive.s3";
 
-/// A new file that is not whole yet. It is a file on the local disk.
+/// A new file that is not whole yet. It is a file on the local disk, which is removed when the draft is given up.
 #[derive(Debug)]
 pub struct PlaceDraft {
     pub file: File,
     pub path: PathBuf,
     /// The name that the file will have.
     pub name: String,
+}
+
+impl Drop for PlaceDraft {
+    /// The disk may be full, and the log needs its space.
+    fn drop(&mut self) {
+        // A finished draft has another name. After any other failure, the next writer removes the file.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 /// A place of files.

@@ -340,19 +340,27 @@ impl KeyRing {
         self.state().current.remove(subject);
     }
 
-    /// Whether the file has a key of `subject`, whichever process created it. Reads the file up to that key.
+    /// Whether the file has a key of `subject`, whichever process created it. Reads the whole file.
     pub fn has_key_of(&self, subject: &DataSubject) -> Result<bool, SealError> {
-        let wanted = digest(subject);
-        let (mut page, mut at) = (vec![0; PAGE * SIZE], RECORD);
+        self.newest_of(subject).map(|found| found.is_some())
+    }
+
+    /// The newest key of `subject` in the file, whichever process created it. Reads the whole file.
+    pub fn newest_of(&self, subject: &DataSubject) -> Result<Option<(KeySlot, SealingKey)>, SealError> {
+        let (wanted, mut page, mut at, mut newest) = (digest(subject), vec![0; PAGE * SIZE], RECORD, None);
         loop {
             let read = self.backing.read(&mut page, at).map_err(|error| failure(&self.path, &error))?;
-            let mut records = page[..read].chunks_exact(SIZE);
+            let records = page[..read].chunks_exact(SIZE);
             if records.len() == 0 {
-                return Ok(false);
+                return Ok(newest);
             }
-            at += records.len() as u64 * RECORD;
-            if records.any(|bytes| matches!(parse(bytes), Some((whose, KeyLookup::Key(_))) if whose == wanted)) {
-                return Ok(true);
+            for bytes in records {
+                if let Some((whose, KeyLookup::Key(key))) = parse(bytes)
+                    && whose == wanted
+                {
+                    newest = Some((KeySlot(at / RECORD), key));
+                }
+                at += RECORD;
             }
         }
     }
@@ -516,6 +524,7 @@ mod tests {
         assert_ne!(later, of_anna, "a restart must begin a new key");
         assert!(is_key(&keys.look_up(ring, of_anna)) && is_key(&keys.look_up(ring, later)));
         assert!(keys.has_key_of(&anna).unwrap() && !keys.has_key_of(&user("nobody")).unwrap());
+        assert_eq!(keys.newest_of(&anna).unwrap().unwrap().0, later);
         assert_eq!(keys.destroy(&anna, keys.next()).unwrap(), 2);
         assert!(!keys.has_key_of(&anna).unwrap());
         for keys in [keys, KeyRing::open_read_only(&path).unwrap()] {

@@ -15,7 +15,7 @@ use chacha20poly1305::aead::AeadInPlace;
 use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
 use thiserror::Error;
 
-use super::keys::{KeyLookup, KeyRing, KeySlot, RingId, random};
+use super::keys::{KeyLookup, KeyRing, KeySlot, RingId, SealingKey, random};
 use super::{DataSubject, SealError};
 
 /// The largest number of plaintext bytes in a piece.
@@ -79,6 +79,16 @@ impl WholeSeal {
     /// The key for a new file. If there is none yet, this creates one and waits for the disk.
     pub fn begin(keys: &KeyRing) -> Result<Self, SealError> {
         let (slot, key) = keys.current(&DataSubject::Caches)?;
+        Self::with(keys, slot, &key)
+    }
+
+    /// Like [`Self::begin`], for programs that may not write to the file of keys. `None` if there is no key yet.
+    pub fn with_known(keys: &KeyRing) -> Result<Option<Self>, SealError> {
+        let newest = keys.newest_of(&DataSubject::Caches)?;
+        newest.map(|(slot, key)| Self::with(keys, slot, &key)).transpose()
+    }
+
+    fn with(keys: &KeyRing, slot: KeySlot, key: &SealingKey) -> Result<Self, SealError> {
         let nonce = random::<16>().map_err(|reason| keys.failure(reason, false))?;
         let mark = SealMark { ring: keys.ring(), slot, nonce };
         Ok(Self { mark, cipher: XChaCha20Poly1305::new((&key.0).into()) })

@@ -1,4 +1,4 @@
-//! Starts a child process that appends until it is killed. The child is this test program with only one test.
+//! Starts a child process that works until it is killed. The child is this test program with only one test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

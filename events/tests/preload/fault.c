@@ -1,7 +1,8 @@
 /* Makes calls on the files of a log fail, or ends the process at one of them: loaded into a process with LD_PRELOAD.
  *
  * The file named by CHRONOVA_FAULT says which: "fsync 5" lets every fsync and fdatasync fail with errno 5, "write 28" every
- * write, "change 5" what cuts, removes or renames a file; "kill 7" is SIGKILL instead of the seventh call that would change a file or make it durable; when it is empty or
+ * write, "write 28 3" the third write of the process and all later ones, "change 5" what cuts, removes or renames a file;
+ * "kill 7" is SIGKILL instead of the seventh call that would change a file or make it durable; when it is empty or
  * missing, nothing happens. Only files whose path has "log.db" in it are concerned, or what CHRONOVA_FAULT_PATH says. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,20 +21,20 @@ static int calls;
 static int fails_at(const char *path, const char *call) {
     const char *control = getenv("CHRONOVA_FAULT"), *concerned = getenv("CHRONOVA_FAULT_PATH");
     char wanted[32];
-    int code = 0, matches = 0;
+    int code = 0, first = 1, matches = 0;
     FILE *file;
 
     if (control == NULL || strstr(path, concerned == NULL ? "log.db" : concerned) == NULL) return 0;
     file = fopen(control, "r");
     if (file == NULL) return 0;
-    matches = fscanf(file, "%31s %d", wanted, &code) == 2;
+    matches = fscanf(file, "%31s %d %d", wanted, &code, &first) >= 2;
     fclose(file);
     if (!matches) return 0;
     if (strcmp(wanted, "kill") == 0) {
         if (__sync_add_and_fetch(&calls, 1) == code) raise(SIGKILL);
         return 0;
     }
-    if (strcmp(wanted, call) != 0) return 0;
+    if (strcmp(wanted, call) != 0 || __sync_add_and_fetch(&calls, 1) < first) return 0;
     errno = code;
     return 1;
 }

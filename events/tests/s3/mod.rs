@@ -161,7 +161,12 @@ fn keeps_files(place: &dyn FilePlace) {
     write("one", b"abcdefghij");
     write("empty", b"");
     // An abandoned draft does not become a file, and the next draft of the same name starts empty.
-    place.draft("two").unwrap().file.write_all(b"given up").unwrap();
+    let mut given_up = place.draft("two").unwrap();
+    given_up.file.write_all(b"given up").unwrap();
+    let path = given_up.path.clone();
+    assert!(path.exists());
+    drop(given_up);
+    assert!(!path.exists(), "a draft that is given up takes space");
     write("two", b"2");
     place.create("manifest", b"{}").unwrap();
     place.create("manifest", b"{}").unwrap();

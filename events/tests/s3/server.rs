@@ -37,6 +37,8 @@ pub enum ObjectTrouble {
 struct ServedObjects {
     objects: BTreeMap<String, Vec<u8>>,
     troubles: VecDeque<ObjectTrouble>,
+    /// The troubles of uploads alone.
+    upload_troubles: VecDeque<ObjectTrouble>,
     /// The parts of uploads that have not ended, by number.
     uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
     /// Method and key of each request.
@@ -96,9 +98,15 @@ impl ObjectServer {
         self.state().troubles = troubles.iter().copied().collect();
     }
 
+    /// The next uploads meet these troubles, one each. Other requests meet none.
+    pub fn next_uploads(&self, troubles: &[ObjectTrouble]) {
+        self.state().upload_troubles = troubles.iter().copied().collect();
+    }
+
     /// The troubles that no request has met.
     pub fn left(&self) -> usize {
-        self.state().troubles.len()
+        let state = self.state();
+        state.troubles.len() + state.upload_troubles.len()
     }
 
     pub fn put(&self, key: &str, content: &[u8]) {
@@ -136,7 +144,8 @@ impl ObjectServer {
             let trouble = {
                 let mut state = self.state();
                 state.requests.push(format!("{} {}", request.method, request.path));
-                state.troubles.pop_front()
+                let of_upload = if request.method == "PUT" { state.upload_troubles.pop_front() } else { None };
+                state.troubles.pop_front().or(of_upload)
             };
             let (status, body) = match trouble {
                 Some(ObjectTrouble::Hangs) => {

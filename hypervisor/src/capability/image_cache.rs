@@ -26,7 +26,7 @@ pub struct CachedImage {
     /// hosts.
     pub is_used: bool,
     /// Since when the image is unused, by the caller's last note. `None`: there is no note, because the image was used
-    /// since then or was never checked.
+    /// since the last note, or because it was never noted as unused.
     pub idle_since: Option<Timestamp>,
 }
 

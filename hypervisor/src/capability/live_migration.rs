@@ -37,7 +37,7 @@ pub struct MigrationData {
 /// How a guest is migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationPlan {
-    /// The id of the process that made this plan. It tells the errors of this plan from those of another plan.
+    /// The id of the process that made this plan. It distinguishes the errors of this plan from those of another plan.
     pub migration: ProcessId,
     /// The URI by which the source connects to the destination's hypervisor.
     pub peer: String,

@@ -1,4 +1,4 @@
-//! Gives an existing guest another definition, for a rebuild, a rescue, an unrescue or a hard reboot.
+//! Gives an existing guest another definition, for a rebuild, a rescue, an unrescue, a start or a hard reboot.
 
 use async_trait::async_trait;
 

@@ -29,8 +29,8 @@ pub trait StorageCleanup: Send + Sync {
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>>;
     /// Lists the leftovers. The list may lack a volume that another host on the same storage has just created.
     async fn leftovers(&self) -> DriverResult<Vec<Leftover>>;
-    /// Removes the rest of an interrupted upload of an image. Removes nothing, without an error, if the image is
-    /// complete, if this driver is uploading it, or if a disk on this host is based on it.
+    /// Removes the rest of an interrupted upload of an image. Does nothing if the image is complete, if this driver is
+    /// uploading it, or if a disk on this host is based on it. None of these is an error.
     async fn remove_torn_image(&self, checksum: &str) -> DriverResult<()>;
 }
 

@@ -11,8 +11,8 @@ use crate::options::CpuMode;
 use crate::traits;
 use crate::xml::Element;
 
-/// The first of the operator's models with every required CPU trait; `None` unless the mode is `custom`. Source: Nova's
-/// `_get_guest_cpu_model_config`.
+/// The first of the operator's models with every required CPU trait. `None` if the mode is not `custom`, or if there
+/// are no models. Source: Nova's `_get_guest_cpu_model_config`.
 pub(super) fn model(properties: &[(String, String)], host: &HostFacts) -> Result<Option<String>, HardwareError> {
     if host.cpu_mode != CpuMode::Custom {
         return Ok(None);

@@ -249,9 +249,9 @@ fn vfat_name(bus: DiskBus) -> String {
     format!("{}{}", bus.prefix(), if bus == DiskBus::Ide { 'd' } else { 'z' })
 }
 
-/// The SCSI controller, if a disk needs one. Current systems have no driver for libvirt's default, an LSI model. A guest
-/// with encrypted memory also gets the controller of its channels, because the one that libvirt adds does not use the
-/// IOMMU.
+/// The SCSI controller, if a disk needs one. Current systems have no driver for libvirt's default, an LSI model. A
+/// guest with encrypted memory also gets the controller of its channels, because the controller that libvirt adds does
+/// not use the IOMMU.
 fn controllers(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
     let cdrom = guest.config_drive.is_some() && hardware.cdrom_bus == DiskBus::Scsi;
     let volume = guest.volumes.iter().any(|disk| disk.bus == DiskBus::Scsi.name());

@@ -134,7 +134,8 @@ impl<'a, 'i> FoundSource<'a, 'i> {
     }
 }
 
-/// The port has the id in Open vSwitch, or else the id that begins as the tap device's name.
+/// Reads an interface. Its port has the id that the definition gives for Open vSwitch. Without such an id, it is the
+/// port in `ports` whose id begins with the text after `tap` in the tap device's name.
 fn nic(node: Node<'_, '_>, ports: &[PortId]) -> Option<FoundNic> {
     let tap = part(node, "target", "dev").and_then(|name| name.strip_prefix("tap"));
     let of_tap = || {

@@ -252,7 +252,7 @@ fn agreed<'a>(
     }
 }
 
-/// The action of the watchdog; `None`: no watchdog. The image precedes the flavor, as in Nova.
+/// The action of the watchdog; `None`: no watchdog. As in Nova, the image takes precedence over the flavor.
 fn watchdog<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<String>, HardwareError> {
     for name in ["hw_watchdog_action", "hw:watchdog_action"] {
         match get(name) {

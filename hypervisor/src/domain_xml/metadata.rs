@@ -28,7 +28,8 @@ pub(super) fn element(guest: &GuestSpec) -> Element {
         let named = Element::new("chronova:mdev").attr("uuid", device.uuid);
         named.attr("parent", device.parent).attr("type", &device.mdev_type)
     };
-    // A start of the guest creates the devices that are missing, and the host's devices do not tell their types.
+    // A start of the guest creates the mediated devices that are missing. It reads their parents and types here: the
+    // `hostdev` elements of the domain hold only ids.
     let mdevs =
         (!guest.mdevs.is_empty()).then(|| Element::new("chronova:mdevs").children(guest.mdevs.iter().map(mdev)));
     let instance = Element::new("chronova:instance")

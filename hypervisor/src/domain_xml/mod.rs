@@ -1,8 +1,8 @@
 //! A guest's configuration as libvirt's domain XML: a pure function of the guest and its host's facts.
 //!
-//! A guest has the same shape as with Nova's libvirt driver, which operators know. On x86 it has a `pc` machine. It has
-//! virtio disks and interfaces, and the config drive is a CD-ROM. Each guest also has a logged serial console, a VNC
-//! screen by default and balloon statistics. A guest of an x86 host has SMBIOS strings for cloud-init. Invariants: the
+//! A guest has the same shape as with Nova's libvirt driver, which operators know. By default, it has virtio disks and
+//! interfaces, a VNC screen and a config drive on a CD-ROM, and on x86 a `pc` machine. Each guest also has a logged
+//! serial console and balloon statistics. A guest of an x86 host has SMBIOS strings for cloud-init. Invariants: the
 //! same input gives the same bytes. User input cannot become markup ([`crate::xml`]). Every file lies in the host's
 //! storage pool ([`crate::volumes`] forms the names). Golden files: `hypervisor/golden/`.
 

@@ -76,7 +76,7 @@ type Plugged<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
 fn replugged(xml: &str, node: Node<'_, '_>, nic: &Nic) -> Option<(Range<usize>, String)> {
     let port = nic.port.to_string();
     let wanted: Plugged<'_> = match &nic.plug {
-        // The guest leaves the devices of its host before it migrates.
+        // The guest gives up the devices of its host before it migrates.
         NicPlug::Network | NicPlug::Device(_) => return None,
         NicPlug::OpenVswitch { bridge } => ("bridge", Some(bridge), Some(&port)),
         NicPlug::Bridge { bridge } => ("bridge", Some(bridge), None),

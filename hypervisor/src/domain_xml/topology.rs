@@ -1,9 +1,8 @@
 //! The sockets, cores and threads that a guest sees.
 //!
-//! The rules are those of Nova's `_get_desirable_cpu_topologies`. Among the topologies within the limits, the one that
-//! meets the most wishes is chosen. If several topologies meet equally many wishes, the one with the fewest threads is
-//! chosen. If several of these are left, the one with the most sockets is chosen. A wish that the number of CPUs does
-//! not allow has no effect.
+//! The rules are those of Nova's `_get_desirable_cpu_topologies`. The topology within the limits that meets the most
+//! wishes is chosen. Among topologies that meet equally many wishes, the topology with the fewest threads is chosen,
+//! and among these the topology with the most sockets. A wish that the number of CPUs does not allow has no effect.
 //!
 //! Chronova adds one rule of Nova's documentation that Nova's code no longer has: a guest with NUMA nodes of equal size
 //! gets a socket for each node, if no wish contradicts.
@@ -28,7 +27,7 @@ pub(super) struct TopologyWish {
 impl TopologyWish {
     pub(super) fn parse<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Self {
         let count = |name: String| get(&name).and_then(|value| value.trim().parse().ok()).filter(|n: &u32| *n > 0);
-        // For each part, the flavor precedes the image.
+        // For each part, the flavor takes precedence over the image.
         let part = |name: &str| count(format!("hw:cpu_{name}")).or_else(|| count(format!("hw_cpu_{name}")));
         let nodes = count("hw:numa_nodes".to_owned()).or_else(|| count("hw_numa_nodes".to_owned()));
         let is_even = get("hw:numa_cpus.0").is_none() && get("hw_numa_cpus.0").is_none();

@@ -2,8 +2,8 @@
 //! (`_update_guest_cputune`, `disk_qos`, `set_vif_bandwidth_config`).
 //!
 //! As in Nova, the `quota:` specs of other hypervisors have no effect (`quota:cpu_limit`, `quota:memory_shares_level`,
-//! ...). Neither have the peak and the burst of an interface without an average in the same direction. Every other
-//! limit must take effect. If libvirt cannot set such a limit on a host, the start of the guest fails.
+//! ...). The peak and the burst of an interface have no effect either if there is no average in the same direction.
+//! Every other limit must take effect. If libvirt cannot set such a limit on a host, the start of the guest fails.
 
 use super::error::{HardwareError, unknown};
 use crate::xml::Element;

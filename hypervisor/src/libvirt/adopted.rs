@@ -54,7 +54,7 @@ impl AdoptedDisk {
         self.place.ends_with(&self.name)
     }
 
-    /// Whether it is a file of our directory.
+    /// Whether the disk is a file of our directory.
     fn is_ours(&self, options: &LibvirtOptions) -> bool {
         self.place == format!("{}/{}", options.pool_path, self.name)
     }
@@ -116,7 +116,8 @@ pub(super) fn root_in_use(
     Ok(Some((DiskSource::File { path: root.place, format }, capacity)))
 }
 
-/// The places of the files of a guest of Nova on the host to which it migrates while it runs. `None`: nothing moves.
+/// The places that the files of a guest of Nova get at the destination of its live migration. `None` if the files keep
+/// their places.
 pub(super) fn files_there(
     options: &LibvirtOptions,
     guest: &Domain,

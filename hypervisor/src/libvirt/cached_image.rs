@@ -11,8 +11,8 @@ use crate::guest::{ImageFormat, ImageRef};
 use crate::options::LibvirtOptions;
 use crate::volumes;
 
-/// The image in the host's cache. Fails if libvirt detects another format than that of the image. For a raw image,
-/// `iso` is no other format.
+/// The image in the host's cache. Fails if libvirt detects another format than that of the image. libvirt may detect
+/// the content of a raw image as `iso`, which is accepted.
 pub(super) fn volume(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> DriverResult<StorageVol> {
     let bad = |reason: &str| DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() };
     let cache = pool::open(connect, options)?;

@@ -95,10 +95,12 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     }
     let node = connect.node_info().during(CALL)?;
     (cpu.sockets, cpu.cores, cpu.threads) = (node.sockets * node.nodes.max(1), node.cores, node.threads);
-    let mode = options.cpu_mode.unwrap_or_else(|| default_cpu_mode(kvm, &arch));
+    let hostname = connect.hostname().during(CALL)?;
+    let (mode, models) = options.cpus_of(&hostname);
+    let mode = mode.unwrap_or_else(|| default_cpu_mode(kvm, &arch));
     let presented = emulated_features(domain);
     let features = cpu.features.iter().chain(&presented).map(String::as_str).collect();
-    let host_cpu = HostCpu { arch: &arch, virt_type: virt_name(kvm), mode, features };
+    let host_cpu = HostCpu { arch: &arch, virt_type: virt_name(kvm), mode, models, features };
     let cpu_models = cpu_models::learn(connect, &host_cpu, options)?;
     let guest_features = guest_features(&cpu, &cpu_models, mode, options);
     let guest_flags = guest_flags(presented, &cpu_models, mode, options);
@@ -278,8 +280,8 @@ fn emulated_features(domain: Node<'_, '_>) -> Vec<String> {
 }
 
 /// The CPU features that guests can have. These are the features of the operator's models. If the operator names no
-/// model, they are the features of the host's CPU. The operator's flags add and remove features, unless `[libvirt]
-/// cpu_mode` is `none`.
+/// model, they are the features of the host's CPU. The operator's flags add and remove features, unless the mode is
+/// `none`.
 fn guest_features(cpu: &CpuInfo, models: &[CpuModel], mode: CpuMode, options: &LibvirtOptions) -> BTreeSet<String> {
     let mut features: BTreeSet<String> = match models {
         [] => cpu.features.iter().cloned().collect(),
@@ -295,7 +297,7 @@ fn guest_features(cpu: &CpuInfo, models: &[CpuModel], mode: CpuMode, options: &L
 }
 
 /// The flags that guests get. `presented` are those of `host-model` in the domain capabilities. The features of the host's
-/// own CPU would not do: KVM does not pass on all of them. Without `[libvirt] cpu_mode`, guests get no flags.
+/// own CPU would not do, because KVM does not pass on all of them. In the mode `none`, guests get no flags.
 fn guest_flags(presented: Vec<String>, models: &[CpuModel], mode: CpuMode, options: &LibvirtOptions) -> Vec<String> {
     let presented = match (mode, models) {
         (CpuMode::None, _) => return Vec::new(),

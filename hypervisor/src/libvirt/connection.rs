@@ -5,10 +5,11 @@
 //! answers. This ends the connection's hanging calls. A query that hangs for another reason ends with its session
 //! ([`Link::lost`]).
 //!
-//! The thread's connection only receives events. Calls use connections of their own ([`HeldConnection`]), each in one
-//! thread at a time. The reason is a bug in libvirt's client before 10.5 (CVE-2024-4418; Debian 12 has 9.0). If another
-//! thread's call wakes the waiting thread, the waiting thread forgets to remove a source from the connection's event
-//! loop. The next thread that waits then writes to a stack that no longer exists.
+//! Only the thread uses its connection, which receives the events. Calls use connections of their own
+//! ([`HeldConnection`]), each in one thread at a time. The reason is a bug in libvirt's client before 10.5
+//! (CVE-2024-4418; Debian 12 has 9.0). If another thread's call wakes the waiting thread, the waiting thread forgets to
+//! remove a source from the connection's event loop. The next thread that waits then writes to a stack that no longer
+//! exists.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -311,7 +312,7 @@ struct LibvirtSession {
     _subscription: CallbackRegistrations,
 }
 
-/// Opens a connection with a keepalive, so that it notices when libvirtd stops answering.
+/// Opens a connection with a keepalive, so that libvirt's client notices when libvirtd stops answering.
 fn dial(uri: &str, (interval, count): (u16, u16)) -> Result<Connect, virt::error::Error> {
     let connect = Connect::open(Some(uri))?;
     // Local drivers do not support keepalive.

@@ -20,6 +20,8 @@ pub(super) struct HostCpu<'a> {
     /// `kvm` or `qemu`.
     pub(super) virt_type: &'a str,
     pub(super) mode: CpuMode,
+    /// The operator's models for this host.
+    pub(super) models: &'a [String],
     /// The features of the host's CPU, and of the CPU that its hypervisor can present.
     pub(super) features: BTreeSet<&'a str>,
 }
@@ -31,10 +33,10 @@ pub(super) struct HostCpu<'a> {
 pub(super) fn learn(connect: &Connect, host: &HostCpu<'_>, options: &LibvirtOptions) -> DriverResult<Vec<CpuModel>> {
     let wanted = options.guests.cpu_flags.iter().filter(|flag| flag.wanted);
     match host.mode {
-        CpuMode::Custom if options.cpu_models.is_empty() => {
+        CpuMode::Custom if host.models.is_empty() => {
             Err(impossible("[libvirt] cpu_mode = custom needs cpu_models".to_owned()))
         }
-        CpuMode::Custom => options.cpu_models.iter().map(|name| model(connect, host, options, name)).collect(),
+        CpuMode::Custom => host.models.iter().map(|name| model(connect, host, options, name)).collect(),
         CpuMode::None => Ok(Vec::new()),
         CpuMode::HostModel | CpuMode::HostPassthrough | CpuMode::Maximum => {
             match wanted.into_iter().find(|flag| !host.features.contains(flag.name.as_str())) {

@@ -70,9 +70,9 @@ pub(super) fn redefine(
     define_and_start(site, facts, guest, false)
 }
 
-/// Reboots a guest from a new definition. Its disks and files stay. If the guest does not start, it has its old
-/// definition again. A guest that Nova defined starts as it is: another definition could give its devices other
-/// addresses, and would name other places of its disks.
+/// Starts or reboots a guest from a new definition. Its disks and files stay. If the guest does not start, and another
+/// attempt would not help, it gets its old definition back. A guest that Nova defined keeps its definition. Another
+/// definition could give its devices other addresses, and would name other places of its disks.
 fn renew_definition(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFinding> {
     let domain = require(site.connect, guest.instance)?;
     if !has_our_definition(&domain).during("redefine")? {
@@ -89,7 +89,7 @@ fn renew_definition(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec)
     snapshot::put_down(&domain)?;
     mdevs::remove_others(&domain, &guest.mdevs)?;
     let renewed = start_or_learn(site.connect, &facts, guest, &define(site.connect, &xml)?);
-    // The caller may start the guest as it was defined.
+    // The caller may then start the guest with its old definition.
     if let Err(refusal) = &renewed
         && !refusal.is_transient()
         && let Err(error) = site.connect.define_domain_xml_flags(&before, 0)
@@ -147,8 +147,8 @@ fn define_and_start(
     start_or_learn(site.connect, &facts, guest, &domain)
 }
 
-/// Adds the sources of the guest's disks to the host's facts. The files of its persistent memory are created here, as they
-/// are on the host's own memory even if hosts share the disks.
+/// Adds the sources of the guest's disks to the host's facts. Also creates the files of the guest's persistent memory,
+/// because they are on the host's own memory even if hosts share the disks.
 fn with_places(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFacts> {
     pmem::provide(site.connect, site.options, guest)?;
     Ok(HostFacts { places: site.places(guest)?, ..facts.clone() })
@@ -283,8 +283,8 @@ fn is_here(site: HostStorage<'_>, pool: &StoragePool, image: &ImageRef) -> Drive
     }
 }
 
-/// The size of the image as a guest sees it. Nova did not record it, so the record of a server that Nova built has the
-/// size of the file. This matters only without a size in the flavor.
+/// The size of the image as a guest sees it. Nova did not record this size, so the record of a server that Nova built
+/// has the size of the file instead. The difference matters only if the flavor gives the root disk no size.
 fn virtual_size(site: HostStorage<'_>, root: &RootDisk) -> DriverResult<u64> {
     let image = &root.image;
     if root.size_gib > 0 || image.format != ImageFormat::Qcow2 || image.virtual_size != image.size {
@@ -318,8 +318,8 @@ fn provide_root(
     }
 }
 
-/// Removes a guest with all its disks and files on this host. Adds the serials of the volumes that it had to `attached`,
-/// because after a failure the definition may be gone.
+/// Removes a guest with all its disks and files on this host. Puts the keys of the guest's disks into `attached`. After
+/// a failure, the definition that names the disks may be gone.
 pub(super) fn destroy(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -329,7 +329,7 @@ pub(super) fn destroy(
     if let Some(domain) = lookup(connect, instance)? {
         attached.extend(disks::keys(&domain).unwrap_or_default());
         pull(&domain)?;
-        // The definition names the devices, so it goes last.
+        // The definition names the devices, so the devices are removed before the definition.
         mdevs::remove(&domain)?;
         undefine(&domain)?;
     }

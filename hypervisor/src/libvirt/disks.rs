@@ -1,9 +1,9 @@
 //! Attaches volumes to a guest as disks, detaches them, and swaps them while the guest runs.
 //!
 //! A disk is identified by its key ([`VolumeDisk::key`]): the id in the name of its source. If the source's name has no
-//! id, it is the disk's serial number. Device names cannot identify a disk, because the guest chooses them. After a swap,
-//! a running guest still sees the serial of the old disk. A guest has a live definition and a persistent one (for the
-//! next start). If a change reached only one of them, the next attempt completes the change.
+//! id, the key is the disk's serial number. Device names cannot identify a disk, because the guest chooses them. After
+//! a swap, a running guest still sees the serial of the old disk. A guest has a live definition and a persistent one
+//! (for the next start). If a change reached only one of them, the next attempt completes the change.
 
 use roxmltree::{Document, Node};
 use virt::connect::Connect;

@@ -26,7 +26,7 @@ pub(super) enum Raw {
     Lifecycle { instance: InstanceId, event: u32 },
     /// The connection broke; `reason` is a `virConnectCloseReason`.
     Closed { reason: c_int },
-    /// Not from libvirt: the waiting thread must check whether it has to end.
+    /// The driver itself sends this, not libvirt. The waiting thread must check whether it has to end.
     End,
 }
 

@@ -1,4 +1,4 @@
-//! Asks a guest to power off or to release a disk, and waits for it.
+//! Asks a guest to power off or to release a disk, and waits until the guest has done so.
 
 use std::time::Duration;
 

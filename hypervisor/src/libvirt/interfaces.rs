@@ -35,7 +35,7 @@ impl InterfaceAttachment for LibvirtDriver {
         .await
     }
 
-    /// As in Nova: the guest is asked, given time, and asked again.
+    /// As in Nova, the driver asks the guest, gives it time, and asks it again.
     async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
         for _ in 0..self.options.device_detach_attempts.max(1) {
             let wanted = mac.to_owned();

@@ -121,7 +121,8 @@ fn definitions(
 }
 
 /// Whether the guest's root disk is a copy-on-write file without a base, as after a resize of a server that Nova built.
-/// The new disk at the destination has a base. Where the guest's disk has nothing, the base would show through.
+/// The new disk at the destination has a base. If only the parts with data were copied, the guest would read the base
+/// wherever its own disk has a hole.
 fn root_stands_alone(xml: &str, instance: InstanceId) -> Result<bool, roxmltree::Error> {
     let (document, root) = (Document::parse(xml)?, volumes::root(instance));
     let mut disks = document.descendants().filter(|node| node.has_tag_name("disk"));
@@ -144,7 +145,8 @@ fn travel(
     let domain = connect.lookup_domain_by_uuid(instance.0).map_err(message)?;
     let files = adopted::files_there(options, &domain, instance, plan).map_err(|error| error.to_string())?;
     let definitions = definitions(&domain, plan, files.as_ref())?;
-    // The base of a disk of Nova is not the image that the destination has.
+    // A disk that Nova made has a base file of Nova's, and not the image that the destination has. So such a disk is
+    // copied as a whole.
     let whole = files.is_some()
         || root_stands_alone(&domain.xml_desc(0).map_err(message)?, instance).map_err(|error| error.to_string())?;
     let go = |plan: &MigrationPlan| {
@@ -163,7 +165,7 @@ fn travel(
     });
     if gone.is_ok() {
         for volume in attached {
-            // If another guest gets the volume now, its secret stays.
+            // The gate is taken while another guest gets the volume. Then the secret of the volume stays.
             if let Some(_until_done) = gates.try_enter(&volume)
                 && let Err(error) = secrets::forget(connect, &volume)
             {

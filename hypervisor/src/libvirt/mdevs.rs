@@ -67,13 +67,13 @@ pub(super) fn create_missing(domain: &Domain) -> DriverResult<bool> {
     Ok(created)
 }
 
-/// Removes the mediated devices of a guest that is off. Afterwards the host can create others in their place. A device
-/// that the host does not remove is logged, because the guest must not be kept for its sake.
+/// Removes the mediated devices of a guest that is off. Afterwards the host can create others in their place. If the
+/// host does not remove a device, this is only logged, so that the removal of the guest continues.
 pub(super) fn remove(domain: &Domain) -> DriverResult<()> {
     remove_all(domain, &used_by(domain, sys::VIR_DOMAIN_XML_INACTIVE)?)
 }
 
-/// Removes those devices of a guest that is off that its next definition does not have.
+/// Removes the mediated devices that the next definition of the guest does not have. The guest must be off.
 pub(super) fn remove_others(domain: &Domain, kept: &[GuestMdev]) -> DriverResult<()> {
     let mut gone = used_by(domain, sys::VIR_DOMAIN_XML_INACTIVE)?;
     gone.retain(|uuid| kept.iter().all(|device| device.uuid != *uuid));
@@ -167,7 +167,7 @@ fn parent(xml: &str) -> Result<Option<MdevParent>, roxmltree::Error> {
     Ok(read())
 }
 
-/// Reads a mediated device. Before libvirt 7.3.0 only the name has its id.
+/// Reads a mediated device. Before libvirt 7.3.0 only the device's name has its id.
 fn existing(xml: &str) -> Result<Option<GuestMdev>, roxmltree::Error> {
     let document = Document::parse(xml)?;
     let root = document.root_element();

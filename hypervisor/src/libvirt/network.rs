@@ -299,7 +299,7 @@ fn current_hosts(xml: &str) -> BTreeSet<DhcpHost> {
         .collect()
 }
 
-/// The definition of the network, and the running network if it is active.
+/// The flags with which a change applies to the network's definition, and to the running network if it is active.
 fn everywhere(network: &Network) -> DriverResult<u32> {
     let mut flags = virt_sys::VIR_NETWORK_UPDATE_AFFECT_CONFIG;
     if network.is_active().during(CALL)? {

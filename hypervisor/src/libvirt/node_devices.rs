@@ -1,8 +1,8 @@
 //! libvirt's list of a host's devices, and the parts of their descriptions that the readers of PCI devices and of mediated
 //! devices look for.
 //!
-//! A host that cannot list its devices must not look like a host without devices: the placement ledger would withdraw
-//! their inventories.
+//! A host that cannot list its devices must not look like a host without devices. Otherwise the placement ledger would
+//! withdraw the inventories of the devices.
 
 use roxmltree::Node;
 use virt::connect::Connect;
@@ -46,7 +46,7 @@ pub(super) fn text<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
     child(node, name)?.text().map(str::trim)
 }
 
-/// The capability of this type, of a device or of another capability.
+/// The capability of the type `kind` in the description of a device, or in that of another capability.
 pub(super) fn capability<'a, 'i>(node: Node<'a, 'i>, kind: &str) -> Option<Node<'a, 'i>> {
     node.children().find(|part| part.has_tag_name("capability") && part.attribute("type") == Some(kind))
 }

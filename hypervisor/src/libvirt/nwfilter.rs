@@ -129,7 +129,7 @@ fn always_allowed() -> Vec<Element> {
     rules
 }
 
-/// The element for a rule of a security group; `None` if libvirt has none.
+/// The element for a rule of a security group; `None` if libvirt has no element for the rule's protocol and ports.
 fn group_rule(spec: &FilterRule) -> DriverResult<Option<Element>> {
     let Some(mut matching) = protocol(spec) else { return Ok(None) };
     if let Some(remote) = &spec.remote {

@@ -46,7 +46,7 @@ fn children<T>(connect: &Connect, kind: u32, read: fn(&str) -> Option<T>) -> Dri
     Ok(listed.iter().filter_map(|xml| Some((parent(xml)?, read(xml)?))).collect())
 }
 
-/// The name of the device that a device is a part of.
+/// The name of the device's parent.
 fn parent(xml: &str) -> Option<String> {
     let document = Document::parse(xml).ok()?;
     text(document.root_element(), "parent").map(str::to_owned)
@@ -55,9 +55,9 @@ fn parent(xml: &str) -> Option<String> {
 /// The name and the MAC address of an interface.
 type HostInterface = (String, Option<String>);
 
-/// Notes the interfaces and the vDPA devices of PCI devices, which are named by their parents. Only a virtual function
-/// becomes a vDPA device. The control plane of the network programs it through its physical function, so a software
-/// device (`vdpa_sim`) does not count.
+/// Notes the interfaces and the vDPA devices of PCI devices. The keys of both maps are the names of the PCI devices.
+/// Only a virtual function becomes a vDPA device, because the network's software programs a vDPA device through its
+/// physical function. So a software device (`vdpa_sim`) does not count.
 fn name_nics(
     devices: &mut [PciDevice],
     interfaces: &BTreeMap<String, HostInterface>,

@@ -60,7 +60,7 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
         }
     }
     for (name, label) in wanted.iter().zip(labels) {
-        // A definition with an unknown label cannot be rendered, so nothing is created for it.
+        // A definition with an unknown label cannot be rendered, so nothing is created for this label.
         let Some(label) = options.guests.pmem.labels.get(label) else { continue };
         let size = label.mib * MIB;
         if let Some(volume) = pool::lookup(&pool, name)? {

@@ -286,7 +286,7 @@ pub(super) fn put(connect: &Connect, pool: &StoragePool, name: &str, content: &[
     }
     let size = content.len() as u64;
     let volume = create_raw(pool, name, size, "0600")?;
-    // A drive with a FAT file system is almost empty.
+    // A drive with a FAT file system consists mostly of zeros, which need not be sent.
     let mut upload = Upload::start_sparse(connect, &volume, size)?;
     for chunk in content.chunks(CHUNK) {
         upload.send(chunk)?;

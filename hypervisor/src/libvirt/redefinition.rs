@@ -1,4 +1,4 @@
-//! Gives an existing guest another definition, for a rebuild, a rescue or an unrescue.
+//! Gives an existing guest another definition, for a rebuild, a rescue, an unrescue, a start or a hard reboot.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

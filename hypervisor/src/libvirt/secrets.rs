@@ -62,7 +62,8 @@ fn provide_ceph(connect: &Connect, options: &LibvirtOptions, user: &str, secret:
     }
 }
 
-/// The keys of the secrets that are only in libvirtd's memory, so that they go with the last guest that has the volume.
+/// The keys of the disk's secrets that are only in libvirtd's memory. Such a secret is removed when no guest of the host
+/// has the volume any more.
 pub(super) fn passing(disk: &VolumeDisk) -> Vec<&str> {
     let Some((plain, passphrase)) = disk.network.as_ref().map(NetworkDisk::opened) else { return Vec::new() };
     let chap = matches!(plain, NetworkDisk::Iscsi { chap: Some(_), .. }).then_some(disk.serial.as_str());
@@ -99,7 +100,7 @@ pub(super) fn forget(connect: &Connect, serial: &str) -> DriverResult<()> {
         match domain.xml_desc(0) {
             Ok(xml) if !xml.contains(serial) => {}
             Err(error) if is(&error, ErrorNumber::NoDomain) => {}
-            // Another guest shares the volume, or may share it.
+            // Another guest has the volume, or the guest's definition cannot be read.
             _ => return Ok(()),
         }
     }

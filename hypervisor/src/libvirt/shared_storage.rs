@@ -39,7 +39,7 @@ fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet
 }
 
 /// Removes the guest's files that are no disks, for example config drive and console log. The other host has its own. A
-/// disk in the directory stays: it is of an earlier `images_type`, and no other host has it.
+/// disk in the directory stays, because it is of an earlier `images_type`, and no other host has it.
 fn remove_files(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
     let pool = pool::open(connect, options)?;
     pool::refresh(&pool);

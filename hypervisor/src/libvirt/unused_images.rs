@@ -28,7 +28,7 @@ use crate::volumes;
 const CALL: &str = "image cache";
 /// How long a call here waits until an upload of the image has ended.
 const BRIEFLY: Duration = Duration::from_secs(1);
-/// The size of a mark in bytes: a time as text, and some space.
+/// The size of a mark in bytes. A mark has a time as text, which may be shorter than the mark.
 const MARK: usize = 32;
 
 /// The images that the files and domains of a host refer to.

@@ -37,8 +37,9 @@ fn explained(error: DriverError, disk: &VolumeDisk) -> DriverError {
 }
 
 impl LibvirtDriver {
-    /// Keeps the secrets of these volumes on the host until the permits are dropped: the guest that gets the volumes
-    /// needs them, and no definition names the volumes yet. The order keeps two callers from waiting for each other.
+    /// Keeps the secrets of these volumes on the host until the permits are dropped. The guest that gets the volumes
+    /// needs their secrets, but no definition names the volumes yet. All callers take the permits in the same order, so
+    /// that two callers never wait for each other.
     pub(super) async fn hold_secrets(
         &self,
         disks: &[VolumeDisk],
@@ -78,7 +79,8 @@ impl VolumeAttachment for LibvirtDriver {
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
         let known = self.known().await?;
         let (disk, direct_io) = (disk.clone(), Arc::clone(&self.direct_io));
-        // Another guest's detachment must not remove the volume's secret between its definition and its use.
+        // This call defines the secret before the guest uses it. The detachment from another guest must not remove the
+        // secret in between.
         let pass = self.volumes.enter(&disk.serial, "disk attachment", self.options.call_deadline).await?;
         self.change("disk attachment", instance, self.options.call_deadline, move |connect, options| {
             let _until_done = pass;
@@ -196,7 +198,7 @@ mod tests {
             initiator: "iqn.h".to_owned(),
             chap: Some(("u".to_owned(), DiskPassword::new("p"))),
         }));
-        // The driver connects to its host, so that a secret is forgotten at once.
+        // The first call waits until the driver has connected to its host. The later calls then need no time for this.
         driver.forget_secret(shared.serial.clone()).await.unwrap();
         let disks = [shared.clone(), shared.clone(), disk(None)];
         let held = driver.hold_secrets(&disks, "spawn", Duration::from_mins(1)).await.unwrap();

@@ -211,8 +211,8 @@ fn backup(guest: &Domain, disk: &str, path: &str, format: &str) -> DriverResult<
     }
 }
 
-/// Waits until the guest has no job. Returns whether it ended in time. The caller has given up by then, and the thread
-/// and the volume's gate must be free again.
+/// Waits until the guest's job has ended, at most for `patience`. Returns whether it has ended. The wait is limited,
+/// because it holds a thread of the host and the volume's gate, and its caller has given up by then.
 fn ends_within(patience: Duration, mut job: impl FnMut() -> DriverResult<sys::virDomainJobType>) -> DriverResult<bool> {
     let end = Instant::now() + patience;
     while job()? != sys::VIR_DOMAIN_JOB_NONE {
@@ -261,8 +261,8 @@ fn resize(
     grow(&volume, size)
 }
 
-/// Sends a volume's content as a guest would read it. Copies the volume first. So the stream shows the volume at one
-/// moment. It has raw bytes, even if the volume is qcow2.
+/// Sends a volume's content as a guest would read it. Copies the volume first, so that the stream shows the volume at
+/// one moment. The stream has raw bytes, even if the volume is qcow2.
 fn send(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -394,7 +394,7 @@ impl VolumeStore for LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let (name, options) = (name.to_owned(), Arc::clone(&self.options));
         let (chunks, incoming) = mpsc::channel(4);
-        // The thread waits for its reader, so it must not be one of those that change the host.
+        // The thread waits for its reader, so it must not be one of the threads that change the host.
         self.readings.serve(Arc::as_ptr(&session).addr());
         let sent = self.readings.start("volume download", move || {
             let _until_done = pass;

@@ -10,8 +10,9 @@ use super::domain;
 use crate::driver::{HostSignal, SignalStream};
 use crate::guest::PowerState;
 
-/// The signal for an event. `None` if the event changes no power state, or if its guest is not ours. Also `None` if the
-/// driver is destroying the guest, or if libvirt cannot look up a guest that the driver did not know.
+/// The signal for an event. `None` if the event neither changes a power state nor undefines a guest, or if its guest is
+/// not ours. Also `None` if the driver is destroying the guest, or if libvirt cannot look up a guest that the driver
+/// did not know.
 pub(super) fn signal(link: &Link, connect: &Connect, instance: InstanceId, event: u32) -> Option<HostSignal> {
     if event == virt_sys::VIR_DOMAIN_EVENT_UNDEFINED {
         return undefined(link, connect, instance);

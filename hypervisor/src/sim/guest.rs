@@ -89,7 +89,7 @@ impl SimGuest {
         }
     }
 
-    /// The PCI devices of the machine that it has, those of its interfaces last.
+    /// The machine's PCI devices that the guest has. The devices of its interfaces come last.
     pub fn all_devices(&self) -> impl Iterator<Item = &PassedDevice> {
         self.devices.iter().chain(self.nic_devices.values())
     }
@@ -133,7 +133,7 @@ pub(super) fn cells(uri: &SimUri) -> Vec<NumaCell> {
 }
 
 impl SimMachine {
-    /// Fails if the pinning names a missing processor, as libvirt does.
+    /// Fails, as libvirt does, if the pinning names a missing processor.
     pub(super) fn require_processors(&self, pinning: &Pinning) -> DriverResult<()> {
         let nodes = pinning.nodes.iter().flat_map(|node| &node.cpus).flat_map(|(_, cpus)| cpus);
         match nodes.chain(&pinning.confined).chain(&pinning.emulator).find(|cpu| **cpu >= self.uri.vcpus) {

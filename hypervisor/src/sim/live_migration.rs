@@ -27,7 +27,7 @@ use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{GuestSpec, PowerState};
 use crate::pinning::Pinning;
 
-/// How often a caller that waits for the end of a migration checks it.
+/// The pause between two checks of a caller that waits for the end of a migration.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone)]

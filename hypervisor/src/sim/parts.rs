@@ -48,6 +48,10 @@ impl VirtualNetworks for SimHost {
 #[async_trait]
 impl Redefinition for SimHost {
     async fn redefine(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        let starts = self.fleet.machine(self.index).guests.get(&guest.instance).is_some_and(|known| !known.is_on());
+        if starts && renew == Renew::Definition {
+            self.fleet.touch(self.index, DriverCall::Redefine, guest.instance, true);
+        }
         self.perform(DriverCall::Redefine, |machine| machine.redefine(guest, renew)).await
     }
 }

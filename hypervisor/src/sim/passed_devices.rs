@@ -8,7 +8,7 @@ use crate::guest::{Nic, NicPlug};
 use crate::pci::PassedDevice;
 
 impl SimMachine {
-    /// Fails if the machine lacks a device, or if another guest that is on has it, as libvirt does.
+    /// Fails, as libvirt does, if the machine lacks a device, or if another guest that is on has the device.
     pub(super) fn require_devices(&self, instance: InstanceId, wanted: &[PassedDevice]) -> DriverResult<()> {
         let refused = |message: String| Err(DriverError::Failed { call: "define", message });
         if wanted.is_empty() {

@@ -36,7 +36,7 @@ impl SimMachine {
         existing
     }
 
-    /// Fails if a GPU cannot have the devices besides those of other guests, as `mdevctl` does.
+    /// Fails, as `mdevctl` does, if a GPU cannot have the wanted devices in addition to the devices of other guests.
     pub(super) fn require_mdevs(&self, instance: InstanceId, wanted: &[GuestMdev]) -> DriverResult<()> {
         for device in wanted {
             let gpu = self.uri.mdevs.by_address().find(|(address, _)| *address == device.parent);

@@ -31,6 +31,9 @@ pub(super) struct BootBenchArgs {
     /// Simulated hosts
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hosts: u32,
+    /// An empty PostgreSQL database for the log, instead of SQLite; only with `--runs 1`
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
 }
 
 /// The first pause between two polls of a server. Each further pause is one and a half times as long as the one before.
@@ -40,6 +43,7 @@ const LONGEST_LOOK: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_mins(10);
 
 pub(super) fn run(common: &Common, args: &BootBenchArgs) -> Result<BenchReport> {
+    anyhow::ensure!(args.database.is_none() || common.runs == 1, "--database needs --runs 1: each run needs a new log");
     let servers = common.sized(args.servers as usize, 24);
     let clients = usize::from(args.clients);
     let fleet = fleet(args.hosts);
@@ -49,7 +53,11 @@ pub(super) fn run(common: &Common, args: &BootBenchArgs) -> Result<BenchReport> 
     let raw = f64::from(u32::try_from(raw.operations)?) / raw.elapsed.as_secs_f64();
     let mut all = Vec::new();
     for _ in 0..common.runs {
-        all.push(once(common, &fleet, args.hosts as usize, servers, clients)?);
+        let mut cloud = LoadedCloud::new(common.scratch()?, &fleet)?;
+        if let Some(url) = &args.database {
+            cloud.store_in(url, &fleet)?;
+        }
+        all.push(once(cloud, args.hosts as usize, servers, clients)?);
     }
     let each = |of: fn(&Boots) -> &Run| all.iter().map(|boots| of(boots).clone()).collect::<Vec<Run>>();
     let line = |name: &str, of: fn(&Boots) -> &Run| BenchLine::new(format!("{name}, {clients} clients"), each(of));
@@ -79,8 +87,7 @@ struct Boots {
     burst: Run,
 }
 
-fn once(common: &Common, fleet: &str, hosts: usize, servers: usize, clients: usize) -> Result<Boots> {
-    let mut cloud = LoadedCloud::new(common.scratch()?, fleet)?;
+fn once(mut cloud: LoadedCloud, hosts: usize, servers: usize, clients: usize) -> Result<Boots> {
     cloud.start()?;
     cloud.wait_for_hosts(hosts)?;
     let furniture = cloud.furnish()?;

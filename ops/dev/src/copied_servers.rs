@@ -2,8 +2,8 @@
 //!
 //! A million servers over the API would take an hour; copying their events takes minutes. Every event is a copy of one
 //! that the program wrote. The ids of the server, its process, its project, its host and its request are replaced by
-//! others of the same length. The server's number and names, the host's name, and the times differ, too. So the log has all events
-//! that the program would record. The simulated hosts get the guests, too.
+//! others of the same length. The server's number and names, the host's name, and the times differ, too. So the log has
+//! all events that the program would record. The simulated hosts get the guests, too.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -210,7 +210,8 @@ impl Pattern {
         ];
         let at = Timestamp(self.begin.0 + i64::try_from(number)? + 1);
         let mut metas: Vec<(*const Meta, Arc<Meta>)> = Vec::new();
-        // A listing of one server's events has all events with the correlations of the server's own.
+        // A listing of one server's events also has every event whose correlation id is in the server's own stream. So
+        // each copied server gets correlation ids of its own.
         let mut correlations: BTreeMap<Uuid, Uuid> = BTreeMap::new();
         let mut copied = Copied {
             id,

@@ -2,8 +2,9 @@
 //!
 //! The benchmark first registers hosts. It requests many servers at once over the API. Then it fills the log with
 //! copied servers ([`copied_servers`](super::copied_servers)). The control plane folds them, stops, and starts again.
-//! Lists and a steady mix of requests follow. After another start, one host in a hundred stops answering, and the mix
-//! is repeated. Last, the control plane is killed and starts again. Each line of the report measures one of these.
+//! Lists, a steady mix of requests, and further builds follow. After another start, one host in a hundred stops
+//! answering, and the mix is repeated. Last, the control plane is killed and starts again. Each line of the report
+//! measures one of these steps.
 
 use std::time::{Duration, Instant};
 

@@ -166,8 +166,8 @@ impl AuditAction {
     }
 }
 
-/// Options before the subcommand say where the data is; the subcommand's own options win. Filters there would belong to
-/// a listing.
+/// Options before the subcommand may say where the data is; the subcommand's own options win over them. Filters before
+/// the subcommand are refused, because only a listing has filters there.
 fn with_place(mut action: AuditAction, place: ConfigPaths, args: &AuditArgs) -> ExitCode {
     let problem = match action.place_mut() {
         _ if *args != AuditArgs::default() => "give the filters after the subcommand",

@@ -1,5 +1,5 @@
-//! Options before the command that say where the configuration and the data are, as in `chronova --data-dir DIR inspect
-//! web`. They are moved behind the words of the command, whose options they are.
+//! Moves options that stand before the command behind the words of the command, as in `chronova --data-dir DIR inspect
+//! web`. These options say where the configuration and the data are, and each command declares them itself.
 
 use std::ffi::{OsStr, OsString};
 
@@ -8,8 +8,8 @@ use clap::Command;
 const DATA: &str = "--data-dir";
 const PLACES: [&str; 3] = ["--config-file", "--config-dir", DATA];
 
-/// The words of the command line with these options behind the words of the command. A data folder that is also named
-/// behind the command is the one behind.
+/// The words of the command line, with these options moved behind the words of the command. If `--data-dir` stands
+/// before and behind the command, the later one is kept.
 pub(super) fn behind(command: &Command, words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let mut early: Vec<Vec<OsString>> = Vec::new();

@@ -31,14 +31,14 @@ pub async fn run(
     out: &mut dyn Write,
 ) -> Result<(), StoreError> {
     let path = if args.source.is_dir() { args.source.join("log.db") } else { args.source.clone() };
-    // Opening for writing would create a missing log.
+    // Opening the log for writing would create a missing log, so the log is first opened for reading.
     drop(ReadOnlyLog::open(&path)?);
     let opened = {
         let path = path.clone();
         tokio::task::spawn_blocking(move || SqliteStore::open(path, &SqliteOptions::default())).await
     };
     let source = opened.map_err(|error| StoreError::Io(error.to_string()))??;
-    // The copy would silently lose them, and allow an erasure of held data.
+    // A log in PostgreSQL has no holds. A copy would silently lose them, and an erasure could destroy held data.
     if let Some(hold) = source.holds()?.0.first() {
         source.close().await;
         return Err(StoreError::Io(format!(

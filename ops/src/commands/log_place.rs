@@ -40,6 +40,11 @@ impl DataDir {
         self.0.join("log.db.index")
     }
 
+    /// The names of servers, for audit queries.
+    pub fn names(&self) -> PathBuf {
+        self.0.join("log.db.names")
+    }
+
     /// The legal holds on the log.
     pub fn holds(&self) -> PathBuf {
         self.0.join("log.db.holds")

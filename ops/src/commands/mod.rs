@@ -3,10 +3,11 @@
 //! `nova-policy` read the policy files. `adopt`, `backup restore` and `log copy` write a new log. `audit erase` appends
 //! to an existing log, `host adopt --write` adds servers to it, and `host claim` may begin a generation in it.
 //!
-//! Most commands open the log for reading only, so they work beside a running server. `audit erase`, `export nova`,
-//! `log prune` and `rebuild --replace` lock the log, so no server may run. Exit codes for scripts: 0 yes, 1 no (not
-//! found, not equal), 2 the command failed. Commands that replace Nova's tools have Nova's codes. Each command writes to
-//! a writer that its caller gives it, so that golden files can check its output.
+//! Most commands open the log for reading only, so they work while a server runs. These lock the log, so no server may
+//! run: `audit erase`, `adopt --undo`, `export nova`, `host adopt --write`, `log prune` and `rebuild --replace`. `host
+//! adopt` and `host claim` also lock it for simulated hosts. Exit codes for scripts: 0 yes, 1 no (not found, not
+//! equal), 2 the command failed. Commands that replace Nova's tools have Nova's codes. Each command writes to a writer
+//! that its caller gives it, so that golden files can check its output.
 
 pub mod adopt;
 pub mod audit;
@@ -128,7 +129,10 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             audit::anchors::verify(&args, store.as_deref(), &data.tree(), out).await
         }
         OperatorCommand::AuditDiff(args) => {
-            let store = place.read().await?;
+            let mut store = place.read().await?;
+            if args.access {
+                store = audit::index::extended(store, data.index()).await;
+            }
             let checkpoints = &data.checkpoints(&*store)?;
             audit::diff::run(&args, audit::past::PastReader { store: &*store, checkpoints, now }, out).await
         }
@@ -142,9 +146,11 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             audit::forward::run(&args, &*place.read().await?, pauses, out).await
         }
         OperatorCommand::AuditRoles(args) => {
-            let store = place.read().await?;
-            let checkpoints = &data.checkpoints(&*store)?;
-            audit::roles::run(&args, audit::past::PastReader { store: &*store, checkpoints, now }, out).await
+            let log = audit::index::extended(place.read().await?, data.index()).await;
+            let checkpoints = &data.checkpoints(&*log)?;
+            let exit = audit::roles::run(&args, audit::past::PastReader { store: &*log, checkpoints, now }, out).await;
+            audit::index::mend(&log).await;
+            exit
         }
         OperatorCommand::AuditExport(args) => audit::export::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::AuditVerifyExport(args) => audit::export::verify(&args, out),
@@ -164,13 +170,19 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             audit::archive::verify(store.as_deref(), &*archive, key.as_ref(), out).await
         }
         OperatorCommand::Audit(args) if args.without_index => audit::run(&args, &*place.read().await?, now, out).await,
-        OperatorCommand::Audit(args) => {
+        OperatorCommand::Audit(mut args) => {
+            args.names = Some(data.names());
             let log = audit::index::indexed(&args, place.read().await?, data.index(), now).await;
             let exit = audit::run(&args, &*log, now, out).await;
             audit::index::mend(&log).await;
             exit
         }
-        OperatorCommand::AuditIndex => audit::index::run(place.read().await?, &data.index(), out).await,
+        OperatorCommand::AuditIndex => {
+            let log = place.read().await?;
+            let exit = audit::index::run(Arc::clone(&log), &data.index(), out).await?;
+            audit::index::complete_names(log, data.index(), &data.names()).await?;
+            Ok(exit)
+        }
         OperatorCommand::AuditErase(args) => {
             let locked = place.lock().await.map_err(|failure| match failure {
                 CommandFailure::Store(StoreError::Locked { .. }) | CommandFailure::Usage(_) => CommandFailure::Usage(

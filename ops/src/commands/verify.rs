@@ -80,7 +80,7 @@ struct ViewsComparison {
 enum LogVerdict {
     Whole,
     Damaged,
-    /// A quick check compares the pages with their seals, and there are no usable seals.
+    /// A quick check was requested. It compares the pages with their seals, but there are no usable seals.
     NotChecked,
 }
 
@@ -104,7 +104,8 @@ impl LogVerdict {
     }
 }
 
-/// Verifies the log, and reports its damage. If the log is whole and the arguments allow it, compares the read models.
+/// Verifies the log, and reports its damage. If the log is whole and the arguments allow it, also compares the read
+/// models and the index.
 pub async fn run(args: &VerifyArgs, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let options = options(args)?;
     let progress = options.progress.clone();

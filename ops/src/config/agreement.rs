@@ -385,8 +385,13 @@ fn reserved(config: &Config) -> Vec<Clash> {
     config.chronova.reserved_networks.iter().filter(wrong).map(clash).collect()
 }
 
-/// `cpu_mode = custom` and `cpu_models` belong together, as in Nova.
+/// `cpu_mode = custom` and `cpu_models` belong together, as in Nova. Also checks `host_cpu_models`.
 fn guests_cpus(config: &Config) -> Vec<Clash> {
+    if let Err(reason) = derived::host_cpu_models(config) {
+        let message =
+            format!("[chronova] host_cpu_models: {reason}; write it as in node1=EPYC,Nehalem; node2=IvyBridge");
+        return vec![Clash { severity: Severity::Error, at: ("chronova", "host_cpu_models"), message: message.into() }];
+    }
     let custom = config.libvirt.cpu_mode.as_deref() == Some("custom");
     match (custom, config.libvirt.cpu_models.is_empty()) {
         (true, true) => vec![error(
@@ -407,8 +412,9 @@ fn overcommits_memory(config: &Config) -> bool {
     (ratio.unwrap_or(initial) - 1.0).abs() > f64::EPSILON
 }
 
-/// Guests cannot overcommit file-backed memory, so Nova demands an allocation ratio of 1.0. The host's own programs use no
-/// memory of these files, so memory that is reserved for the host is lost. As in Nova, some must be left.
+/// Guests cannot overcommit file-backed memory, so Nova demands an allocation ratio of 1.0. The host's own programs use
+/// no memory of these files, so memory that is reserved for the host is lost. As in Nova, the reserved memory must be
+/// less than the files.
 fn memory_in_files(config: &Config) -> Vec<Clash> {
     const AT: (&str, &str) = ("libvirt", "file_backed_memory");
     if config.libvirt.file_backed_memory == 0 {

@@ -14,7 +14,7 @@ use chronova_actors::pci::alias::PciAliases;
 use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_actors::topology::host::{CpuSets, HostCpus, ReservedHugePages};
 use chronova_actors::topology::networks::NetworkCells;
-use chronova_hypervisor::options::{ImagesType, Spice};
+use chronova_hypervisor::options::{HostCpuModels, ImagesType, Spice};
 use chronova_hypervisor::pmem::PmemOptions;
 use chronova_web::auth::Secret;
 use chronova_web::identity::LockoutRule;
@@ -33,6 +33,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     to.runtime.hosts.host_cpus = host_cpus(config);
     to.runtime.hosts.reserved_huge_pages = reserved_huge_pages(config).unwrap_or_default();
     to.drivers.libvirt.guests.pmem = pmem(config).unwrap_or_default();
+    to.drivers.libvirt.host_cpu_models = host_cpu_models(config).unwrap_or_default();
     to.runtime.hosts.fenced = true;
     to.runtime.servers.metadata.vfat = config.default.config_drive_format == "vfat";
     devices(config, to);
@@ -145,6 +146,11 @@ pub(super) fn cpu_sets(config: &Config) -> CpuSets {
 fn host_cpus(config: &Config) -> HostCpus {
     let named = config.chronova.host_cpus.as_deref().map(HostCpus::read_named);
     HostCpus { others: cpu_sets(config), named: named.and_then(Result::ok).unwrap_or_default() }
+}
+
+/// `[chronova] host_cpu_models`.
+pub(super) fn host_cpu_models(config: &Config) -> Result<HostCpuModels, String> {
+    config.chronova.host_cpu_models.as_deref().map_or_else(|| Ok(HostCpuModels::default()), HostCpuModels::read)
 }
 
 /// `[DEFAULT] reserved_huge_pages`.

@@ -14,7 +14,7 @@ pub(super) fn name(uris: &mut [String]) {
         if taken.insert(default.clone()) {
             continue;
         }
-        // One of these names is free, because there is one more of them than of taken ones.
+        // At least one of these names is free, because there are more of them than taken names.
         let numbers = 2..=taken.len() + 2;
         let free = numbers.map(|number| format!("{default}{number}")).find(|name| !taken.contains(name));
         let Some(free) = free else { continue };

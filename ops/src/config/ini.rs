@@ -6,7 +6,7 @@
 //! around it. A repeated key makes a list for options that take several values; for all other options the last value is
 //! used.
 //!
-//! A bad line does not stop the parser. It collects all problems, so that an operator can fix a file in one go.
+//! A bad line does not stop the parser. The parser collects all problems, so that an operator can fix a file in one go.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

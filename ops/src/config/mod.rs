@@ -4,7 +4,8 @@
 //! options ([`options`]). [`load`] returns either a typed [`Config`] with remarks, or every problem with file and line.
 //! `Config::targets` gives the values to the fields that the declarations name ([`targets`]). An option that is not in
 //! the table is not an error, because one `nova.conf` is often shared with other services. An option that Nova has and
-//! Chronova does not need causes a note. An unknown option causes a warning with the nearest known name.
+//! Chronova does not need causes a note, or a warning if an operator may rely on its value. An unknown option causes a
+//! warning with the nearest known name.
 //!
 //! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
 

@@ -185,6 +185,7 @@ fn choices_of_cpus_and_memory_that_contradict_are_errors() {
     for (text, error) in [
         ("[libvirt]\ncpu_mode = custom\n", "cpu_mode = custom needs cpu_models"),
         ("[libvirt]\ncpu_models = Nehalem\n", "cpu_models has an effect only with cpu_mode = custom"),
+        ("[chronova]\nhost_cpu_models = node1\n", "host_cpu_models: \"node1\" is not HOST=MODEL"),
         ("[libvirt]\nfile_backed_memory = 1024\n[DEFAULT]\nram_allocation_ratio = 1.5\n", "ram_allocation_ratio = 1.0"),
     ] {
         let found = problems_in(&[text]);

@@ -136,7 +136,8 @@ fn base(config: &Config) -> Result<String> {
 /// At the first start, creates the administrator of the embedded service and writes `clouds.yaml`.
 pub(super) async fn begin(config: &Config, leadership: &Leadership, opened: &OpenedIdentity) -> Result<()> {
     let OpenedIdentity::Embedded(service) = opened else { return Ok(()) };
-    // The read model shows the whole log here. It needs no archived event, unlike the aggregate without its snapshot.
+    // The read model covers the whole log at this point, and asking it needs no archived event. Loading the aggregate
+    // may need archived events if its snapshot is lost.
     let has_none = leadership.views.identities.read(|view| view.identity.domains.is_empty());
     if has_none && leadership.gateway.look::<IdentityRoot>(&IdentityRealmId).await?.domains.is_empty() {
         first_start(config, leadership, service, &base(config)?).await?;

@@ -20,7 +20,7 @@ use crate::config::Config;
 
 /// How long one answer of Barbican may take. castellan has no option for it.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a call is repeated when Barbican cannot be reached.
+/// How many times a call is repeated when Barbican cannot be reached.
 const RETRIES: u32 = 2;
 
 /// The key manager with the certificates of signed images.

@@ -136,7 +136,7 @@ fn resolve(word: &str) -> Result<SocketAddr> {
     resolve_to(word, |_| true)
 }
 
-/// The first address that is preferred, or the first one.
+/// The first address that `preferred` accepts, or else the first address.
 fn resolve_to(word: &str, preferred: impl Fn(&SocketAddr) -> bool) -> Result<SocketAddr> {
     let found = word.to_socket_addrs().with_context(|| format!("cannot listen on {word:?}: not HOST:PORT"))?;
     let found: Vec<SocketAddr> = found.collect();

@@ -117,8 +117,7 @@ async fn serve(config: Config, logging: Logging, read_config: ReadConfig) -> Res
     }
 }
 
-/// Replaces this process by a new one of the same program with the same arguments. The new process starts as a
-/// follower.
+/// Executes the program again in this process, with the same arguments. The program then starts as a follower.
 fn start_again() -> anyhow::Error {
     use std::os::unix::process::CommandExt as _;
     let program = std::env::current_exe().map_or_else(|_| "chronova".into(), installed);
@@ -126,8 +125,9 @@ fn start_again() -> anyhow::Error {
     anyhow::Error::new(failed).context("this member handed over the lead, but cannot restart as a follower")
 }
 
-/// The path of the program, although its file was replaced since the start. The kernel then appends ` (deleted)` to the
-/// path. So a member that hands over after an upgrade of its package starts as the new version.
+/// The path of the program's file. If the file was replaced since the start, the kernel appends ` (deleted)` to the
+/// path; this function removes that. So a member that hands over after an upgrade of its package starts as the new
+/// version.
 fn installed(program: PathBuf) -> PathBuf {
     match program.to_str().and_then(|path| path.strip_suffix(" (deleted)")) {
         Some(path) => PathBuf::from(path),

@@ -86,7 +86,7 @@ fn configuration(config: &Config, text: &mut String) {
     }
 }
 
-/// Writes the report to a file in `folder`, which the time names. Without a folder, writes to standard error.
+/// Writes the report to a file in `folder`. The file's name has the time. Without a folder, writes to standard error.
 pub(super) fn write(report: &str, folder: Option<&Path>, now: Timestamp) {
     let Some(folder) = folder else { return crate::output::complain(report) };
     let name = format!("chronova_gurumeditation_{}", now.to_utc().format("%Y%m%d%H%M%S"));

@@ -13,6 +13,7 @@ use chronova_events::error_chain::ErrorChain;
 use chronova_events::place::{PlaceAddress, S3Access};
 use chronova_events::sealed::keys::KeySlot;
 use chronova_events::store::sqlite::SqliteStore;
+use chronova_events::store::sqlite::retention::MovePace;
 use tokio::task::JoinHandle;
 
 use super::event_log::EventLog;
@@ -21,8 +22,8 @@ use crate::commands::retention::states;
 use crate::commands::{CommandFailure, DataDir, s3_access};
 use crate::config::Config;
 
-/// The first move comes this long after the start, when the start's own work is done. Lost snapshots are looked for as
-/// often.
+/// The first move comes this long after the start, when the start's own work is done. This is also the interval between
+/// two searches for lost snapshots.
 const FIRST: Duration = Duration::from_mins(10);
 /// Fewer events than this wait for the next move, so that the archive has no tiny segments.
 const LEAST: u64 = 10_000;
@@ -67,7 +68,8 @@ impl RetentionRules {
         let now = SystemClock.now();
         let archives = self.archives.clone().map(|address| address.completed(&self.s3)).transpose();
         let (archives, sign_key) = (archives.map_err(CommandFailure::Usage)?, self.sign_key.as_deref());
-        let run = LogPrune { log, data: &self.data, archives, sign_key, policy: self.policy(now), least: LEAST };
+        let (policy, pace) = (self.policy(now), MovePace::default());
+        let run = LogPrune { log, data: &self.data, archives, sign_key, policy, least: LEAST, pace };
         let mut told = Vec::new();
         let mut done = run.run(now, &mut told).await;
         if let Ok(PruneEnd::Different) = done {
@@ -124,8 +126,8 @@ async fn keep(rules: Option<RetentionRules>, log: Arc<SqliteStore>) {
     }
 }
 
-/// Writes the snapshots of streams again that an erasure or another version of the program has made unusable. `seen`:
-/// the key of the snapshots at the last look.
+/// If an erasure or another version of the program has made snapshots of streams unusable, writes them again. `seen` is
+/// the key of the snapshots at the last call.
 async fn renew_states(log: &Arc<SqliteStore>, seen: &mut Option<KeySlot>) {
     let (handle, file, mut key) = (tokio::runtime::Handle::current(), Arc::clone(log), *seen);
     let renew = move || handle.block_on(states::renew_since(&file, &mut key)).map(|renewed| (renewed, key));

@@ -90,15 +90,15 @@ struct OpenedServices {
 }
 
 impl ControlPlane {
-    /// Adds hosts that the configuration files name since they were read again. The log keeps them. Returns the URIs
-    /// whose hosts are there now. A member that does not lead adds none; it reads the files again when it starts.
+    /// Adds the hosts of `uris`, which the configuration files did not name before SIGHUP. The log keeps these hosts.
+    /// Returns the URIs whose hosts are there now. A member that does not lead adds no hosts.
     pub(super) async fn add_hosts(&self, uris: Vec<String>) -> Vec<String> {
         let mut there = Vec::new();
         let Some(leader) = &self.leader else { return there };
         for uri in uris {
             match leader.operations().add_configured_host(&uri, Meta::system("configuration")).await {
                 Ok(_) => tracing::info!(uri, "the host is added from the configuration"),
-                // `chronova host add` has added it, or the configuration has named it before.
+                // `chronova host add` has added this host, or the configuration has named it before.
                 Err(ChangeFleetReject::IsThere(host)) => tracing::info!(uri, host, "the host is there already"),
                 Err(error) => {
                     tracing::error!(uri, error = %ErrorChain(&error), "the host is not added: SIGHUP tries it again");
@@ -236,7 +236,8 @@ async fn lead(
 ) -> Result<(Leader, OpenedServices)> {
     let mut leadership = Leadership::take(member, threads()).context("cannot send commands")?;
     leadership.host_gate = host_gate(event_log);
-    // Without these changes, the start would take hosts that were added through the API for removed ones.
+    // The start needs the recorded changes of the fleet. Otherwise it would treat hosts that were added through the API
+    // as removed.
     leadership.gateway.look::<FleetRoot>(&FleetId).await.context("cannot read the changes of the fleet")?;
     let services = OpenedServices::open(config, &targets, member, &leadership.gateway)?;
     services.begin(config, &leadership).await?;
@@ -299,7 +300,8 @@ fn host_gate(event_log: &EventLog) -> HostGate {
 
 /// The parts of the APIs that depend on the member's role.
 struct ServingParts {
-    /// `None` on a member that follows, which may not append.
+    /// `None` if requests are not recorded: on a member that follows, which may not append, or if the configuration
+    /// turns the records off.
     access: Option<Arc<AccessLog>>,
     operations: Arc<Operations>,
     reconcilers: Vec<Arc<ReconcilerTally>>,

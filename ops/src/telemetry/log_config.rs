@@ -1,8 +1,8 @@
 //! `log_config_append`: a file in the form of Python's `logging.config.fileConfig`, as Nova's operators have it.
 //!
 //! Chronova applies the levels and the handlers of the root and of the loggers `nova` and `nova.*`. It has handlers for
-//! streams, files, syslog, systemd's journal and nothing (`NullHandler`). A handler of any other class is an error, because lines would be lost. Formatters are ignored,
-//! because the form of a line is Chronova's.
+//! streams, files, syslog, systemd's journal and nothing (`NullHandler`). A handler of any other class is an error,
+//! because lines would be lost. Formatters are ignored, because Chronova has its own form of lines.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

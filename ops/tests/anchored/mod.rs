@@ -115,7 +115,7 @@ async fn a_changed_anchor_or_another_log_is_found() {
     write(&lines);
     keys::run(&keys::ExportKeysArgs { out: folder.path("other") }, &mut Vec::new()).unwrap();
     assert!(folder.verify(None, "other.pub").await.1.contains("not signed by this key"));
-    // A log that was restored to an earlier moment, and a log that another program has written.
+    // The anchors do not verify against a log that was restored to an earlier moment, or against another log.
     let (_, told) = folder.verify(Some(&*filled().await), "key.pub").await;
     assert!(told.contains("line 2: the log ends at position"), "{told}");
     let other = MemoryStore::new();
@@ -125,13 +125,13 @@ async fn a_changed_anchor_or_another_log_is_found() {
     assert!(folder.verify(Some(&other), "key.pub").await.1.contains("line 1: it is of another log"));
     let (exit, told) = folder.anchor(&other).await.unwrap();
     assert!(exit == Exit::No && told.contains("another log") && folder.lines() == lines, "{told}");
-    // The same first event, but another way from there.
+    // This log has the same first event, but a later event differs.
     let changed = MemoryStore::new();
     for event in store.read_all(chronova_events::envelope::Position(0), 1_000).await.unwrap() {
         let new = NewEvent {
             id: event.id,
             event: Arc::clone(event.event().unwrap()),
-            // Another time makes another hash.
+            // An event with another time has another hash.
             recorded_at: if event.position.0 == 9 { NOW } else { event.recorded_at },
             meta: Arc::clone(&event.meta),
         };

@@ -140,7 +140,8 @@ async fn a_receiver_gets_every_event_although_it_fails() {
     assert_eq!(receiver.positions(), all_positions(&store).await);
 }
 
-/// The command ends before each delivery, and after each delivery before the outbox is written. The next run continues.
+/// The command ends at two moments of each step: before the delivery, and between the delivery and the record in the
+/// outbox. The next run continues.
 #[tokio::test]
 async fn a_command_that_ends_at_any_step_loses_nothing() {
     let (store, folder) = (filled().await, tempfile::tempdir().unwrap());
@@ -160,7 +161,7 @@ async fn a_command_that_ends_at_any_step_loses_nothing() {
         forwarded(&args, &store).await.unwrap();
         assert_eq!(receiver.positions(), all, "step {step}");
 
-        // The outbox is what it was before the delivery of this step.
+        // The outbox is put back to its content before the delivery of this step.
         let receiver = FakeReceiver::start();
         let args =
             ForwardArgs { to: receiver.url.clone(), outbox: folder.path().join(format!("after-{step}")), ..args };
@@ -245,7 +246,7 @@ async fn an_outbox_belongs_to_one_log_and_one_destination() {
         let nowhere = ForwardArgs { to: wrong.into(), ..right.clone() };
         assert!(refused(&nowhere, &store).await.contains("syslog+tcp://HOST:PORT"), "{wrong}");
     }
-    // The log was restored to an earlier moment, and then went another way.
+    // The log was restored to an earlier moment, and then got other events.
     let shorter = MemoryStore::new();
     assert!(refused(&right, &shorter).await.contains("the log ends at 0"));
     let name = |n: u32| InstanceEvent::from(Renamed { name: format!("name-{n}") });

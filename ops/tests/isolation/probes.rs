@@ -155,8 +155,8 @@ impl Generator {
         )
     }
 
-    /// Chooses the microversion: the last one that has the operation. A Compute operation without a last version gets
-    /// 2.96, 2.88 or 2.60.
+    /// Chooses the microversion. A Compute operation gets the last version that has it. If every later version has it,
+    /// too, it gets 2.96, 2.88 or 2.60. The other services get one fixed version each.
     fn version(&mut self, service: Service, route: &Route) -> String {
         let newest = route.until.map_or_else(|| "2.96".to_owned(), |version| version.to_string());
         match service {

@@ -153,7 +153,7 @@ fn quota_limits_are_copied_to_keystone() {
         assert!(state.of_projects.iter().all(is_whole), "{:?}", state.of_projects);
     }
 
-    // The limits are there now. An operator adds the one that quotas do not have.
+    // The limits are there now. An operator adds the limit for disks, which quotas do not have.
     let disk = json!({"resource_name": "class:DISK_GB", "default_limit": 1000});
     keystone.state.lock().unwrap().registered.push(disk);
     let text = site.manage(&format!("{MIGRATE} --project-id admin --region-id north"), 0);

@@ -52,7 +52,8 @@ fn volume_attachments_are_shown_and_refreshed() {
     assert!(conflict.contains("may have been run on the wrong compute host"), "{conflict}");
     std::fs::write(&connector, "{}").unwrap();
     assert!(site.manage(&refresh(&server, &volume, path), 1).contains("names no host"));
-    // With the connector of its host, the volume gets another attachment, and the server starts with it.
+    // With the connector of the server's host, the volume gets a new attachment. The server starts with this
+    // attachment.
     let home = site.client().get(&format!("/chronova/v1/servers/{server}")).unwrap().expect(200).text("/server/host");
     let own = site.manage(&format!("volume_attachment get_connector --json --host {home}"), 0);
     std::fs::write(&connector, own).unwrap();
@@ -73,7 +74,7 @@ fn volume_attachments_are_shown_and_refreshed() {
     let list = actions["instanceActions"].as_array().unwrap();
     assert_eq!(list[0]["action"], "start", "{actions}");
     assert!(list.iter().any(|action| action["action"] == "refresh_volume_attachment"), "{actions}");
-    // So does a user without an administrator's rights who shelves and unshelves the server.
+    // An unshelve by a user without an administrator's rights also gives the volume a new attachment.
     for (action, status) in [("shelve", "SHELVED_OFFLOADED"), ("unshelve", "ACTIVE")] {
         let path = format!("/compute/v2.1/servers/{server}/action");
         site.client().post_as("ann:admin", &path, &json!({action: null})).unwrap().expect(202);

@@ -184,8 +184,8 @@ fn grant(role: &str, scope: IdentityScope, inherited: bool) -> Grant {
     Grant { scope, role: format!("{role}-id").into(), inherited }
 }
 
-/// Alice is a member of the project `web` until the last event revokes it. Bob inherits `reader` from the domain, Carol
-/// is an administrator of another project, and Dave has nothing.
+/// Alice is a member of the project `web` until the last event revokes that role. Bob inherits `reader` from the
+/// domain, Carol is an administrator of another project, and Dave has nothing.
 async fn identities() -> Arc<MemoryStore> {
     let store = MemoryStore::new();
     let member = || grant("member", IdentityScope::Project("web".into()), false);

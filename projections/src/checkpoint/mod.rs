@@ -4,8 +4,8 @@
 //! ([`file`] has the format). A checkpoint is written from a fork of the live read models, so nobody waits for it. It
 //! is written atomically, by a temporary file, fsync, rename, and fsync of the folder.
 //!
-//! The read models in the file are sealed under a key that is stored beside the log. An erasure destroys that key. So
-//! neither the file nor a copy of it reveals personal data without the key.
+//! The read models in the file are sealed under a key that is stored beside the log. An erasure destroys that key.
+//! Afterwards neither the file nor a copy of it reveals personal data.
 //!
 //! Two kinds of checkpoints are kept ([`retention`]). Several of the newest are kept in case one is damaged. The older
 //! ones are thinned out to a history. Queries about the past begin at a checkpoint of this history. The log remains the
@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -304,8 +304,8 @@ impl Checkpoints {
     }
 
     /// Like [`Checkpoints::load`], for checkpoints of this log only. A log that was truncated or replaced counts as
-    /// another log. Checkpoints that are older than the loaded one are not looked at: the events at their positions may
-    /// be in an archive that cannot be read.
+    /// another log. Checkpoints that are older than the loaded one are not looked at, because the events at their
+    /// positions may be in an archive that cannot be read.
     pub async fn open(self: &Arc<Self>, store: &dyn EventStore) -> Result<OpenedViews, CheckpointError> {
         let (found, unreadable) = self.list();
         let mut refused: Vec<RejectedCheckpoint> = unreadable.into_iter().rev().collect();
@@ -355,6 +355,73 @@ impl Checkpoints {
         }
         Ok(None)
     }
+
+    /// Like [`Checkpoints::nearest_of`], but loads only the read models `names`.
+    pub(crate) async fn nearest_part(
+        self: &Arc<Self>,
+        store: &dyn EventStore,
+        fits: impl Fn(&Mark) -> bool,
+        names: &BTreeSet<&'static str>,
+    ) -> Result<Option<Views>, CheckpointError> {
+        let (found, _) = self.list();
+        for candidate in found.into_iter().rev().filter(|found| fits(&found.mark)) {
+            if belongs(store, &candidate.mark).await?.is_err() {
+                continue;
+            }
+            let (this, names) = (Arc::clone(self), names.clone());
+            let part = tokio::task::spawn_blocking(move || read_part(&candidate, &this.keys, names)).await;
+            if let Ok(views) = part.map_err(io::Error::other)? {
+                return Ok(Some(views));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Reads the read models `names`, and no other part of the file.
+fn read_part(
+    candidate: &CheckpointFile,
+    keys: &KeyRing,
+    names: BTreeSet<&'static str>,
+) -> Result<Views, CheckpointError> {
+    let (outline, file) = (file::outline(&candidate.path)?, fs::File::open(&candidate.path)?);
+    let seal = outline.seal.map(|mark| WholeSeal::of(keys, mark)).transpose();
+    let seal = seal.map_err(|unopened| CheckpointError::Unusable(unopened.to_string()))?;
+    let (views, mut left) = (Views::only(names.clone()), names);
+    for (part, (section, range)) in outline.ranges().enumerate() {
+        if !left.remove(section.name.as_str()) {
+            continue;
+        }
+        let mut bytes = vec![0; range.len()];
+        file.read_exact_at(&mut bytes, range.start as u64)?;
+        let restored = clear(&outline, seal.as_ref(), (part, section), &bytes)
+            .map(|bytes| views.restore(&section.name, section.version, &bytes));
+        if restored != Some(RestoreOutcome::Current) {
+            return Err(CheckpointError::Unusable(format!("read model {} cannot be used", section.name)));
+        }
+    }
+    match left.first() {
+        Some(absent) => Err(CheckpointError::Unusable(format!("it has no read model {absent}"))),
+        None => {
+            views.set_mark(outline.table.mark);
+            Ok(views)
+        }
+    }
+}
+
+/// The decrypted bytes of a read model; `None` if they are damaged.
+fn clear<'a>(
+    outline: &file::Outline,
+    seal: Option<&WholeSeal>,
+    (part, section): (usize, &file::Section),
+    bytes: &'a [u8],
+) -> Option<Cow<'a, [u8]>> {
+    if crc32fast::hash(bytes) != section.checksum {
+        return None;
+    }
+    let Some(seal) = seal else { return Some(Cow::Borrowed(bytes)) };
+    let bound = outline.bound(&section.name).ok()?;
+    seal.open(u32::try_from(part).ok()?, &bound, bytes).map(Cow::Owned)
 }
 
 /// Whether the log still has the mark's event at the mark's position.
@@ -380,19 +447,9 @@ fn read(candidate: &CheckpointFile, keys: &KeyRing) -> Result<OpenedViews, Check
     let seal = seal.map_err(|unopened| CheckpointError::Unusable(unopened.to_string()))?;
     let mut opened = OpenedViews::empty();
     let views = &opened.views;
-    let clear = |part: usize, section: &file::Section, range: std::ops::Range<usize>| {
-        let bytes = bytes.get(range).filter(|bytes| crc32fast::hash(bytes) == section.checksum)?;
-        match &seal {
-            None => Some(Cow::Borrowed(bytes)),
-            Some(seal) => {
-                let bound = outline.bound(&section.name).ok()?;
-                seal.open(u32::try_from(part).ok()?, &bound, bytes).map(Cow::Owned)
-            }
-        }
-    };
-    let work = |part, section: &file::Section, range| match clear(part, section, range) {
-        Some(bytes) => views.restore(&section.name, section.version, &bytes),
-        None => RestoreOutcome::Damaged,
+    let work = |part: usize, section: &file::Section, range: std::ops::Range<usize>| {
+        let bytes = bytes.get(range).and_then(|bytes| clear(&outline, seal.as_ref(), (part, section), bytes));
+        bytes.map_or(RestoreOutcome::Damaged, |bytes| views.restore(&section.name, section.version, &bytes))
     };
     let work = &work;
     let restored: Vec<(&str, RestoreOutcome)> = std::thread::scope(|scope| {

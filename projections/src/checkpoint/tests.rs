@@ -245,7 +245,7 @@ async fn a_keeper_writes_when_enough_has_happened() {
     }
     keeping.abort();
     same(&checkpoints.load(|_| true).views, &views);
-    // The folder is a file: the keeper reports the failure and goes on.
+    // The folder is a file, so the keeper reports the failure and goes on.
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let bad = CheckpointKeeper::new(views, checkpoints_in(file), options, Position::START);

@@ -1,8 +1,9 @@
 //! The compute hosts, for the scheduler.
 //!
-//! A row holds everything that filters and weighers read about a host. Indexes (capacity by class, traits, aggregates,
-//! hosts that answer, names) narrow the choice. So the cost of a decision depends on the number of candidates, not on
-//! the size of the cell. Hosts are numbered by [`Slot`] in the order in which the log first names them.
+//! Filters and weighers read the row of a host, its inventories and its aggregates. Indexes (capacity by class, traits,
+//! aggregates, hosts that answer, names) narrow the choice. So the cost of a decision depends on the number of
+//! candidates, not on the size of the cell. Hosts are numbered by [`Slot`] in the order in which the log first names
+//! them.
 //!
 //! The fleet may lag behind the log, like any read model; the ledger's `decide` has the last word.
 

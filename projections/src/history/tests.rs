@@ -61,6 +61,34 @@ async fn past_states_equal_the_states_at_their_times() {
 }
 
 #[tokio::test]
+async fn a_part_of_a_past_state_equals_that_part_of_the_whole() {
+    let store = filled(2).await;
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints =
+        Checkpoints::new(folder.path(), CheckpointOptions { spacing: 1, ..CheckpointOptions::default() }, keys());
+    for at in [30, 60] {
+        checkpoints.save(&alone(&store, at).await).unwrap();
+    }
+    let head = store.head().0;
+    let all: BTreeSet<&'static str> = Views::NAMES.iter().copied().collect();
+    for names in [BTreeSet::from(["identities"]), BTreeSet::from(["hosts", "servers"]), all] {
+        for at in [0, 1, 29, 30, 45, 60, 61, head - 1, head] {
+            let expected = Views::only(names.clone());
+            expected.apply(&store.read_all(Position::START, usize::try_from(at).unwrap()).await.unwrap()).unwrap();
+            // The events have the times 1000, 1001, ...
+            for moment in [position(at), PastMoment::Time(Timestamp(999 + i64::try_from(at).unwrap()))] {
+                for is_sparse in [true, false] {
+                    let part = PastPart { names: names.clone(), is_sparse };
+                    let then = moment.part(&*store, &checkpoints, LATER, &part).await.unwrap();
+                    assert_eq!(differences(&then, &expected, 5), [""; 0], "{moment:?} {part:?}");
+                    assert_eq!(then.marked(), expected.marked(), "{moment:?} {part:?}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_query_at_a_time_sees_all_events_recorded_by_then() {
     let store = filled(1).await;
     let history = history(&store, HistoryOptions::default()).await;

@@ -29,7 +29,7 @@ pub struct StockedClass {
 /// providers reads neither of their inventories.
 pub type ProviderStock = Arc<[StockedClass]>;
 
-/// The stock of a provider. It is `like` itself if both are equal.
+/// The stock of a provider. If it equals `like`, returns `like` itself, so that both providers share one stock.
 fn stock_of(provider: &Provider, like: &ProviderStock) -> ProviderStock {
     let lines = &provider.inventories;
     let is_like = lines.len() == like.len()

@@ -149,7 +149,7 @@ impl Projection for Placement {
 
     /// Version 1 had no server groups, version 2 no NUMA cells, version 3 no PCI devices, and version 4 no additions of
     /// `provider.yaml`. The view needs these parts only for proposals. The ledger's `decide` has the last word and does
-    /// not read the view. Version 5 had no spellings of aggregates: no event before it had any.
+    /// not read the view. Version 5 had no spellings of aggregates, because no event of its time had a spelling.
     fn older(version: u32, bytes: &[u8]) -> Option<Self> {
         let ledger = match version {
             1 => {

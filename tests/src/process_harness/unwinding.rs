@@ -54,7 +54,8 @@ async fn crashes(case: &Case, step: &'static str, verdict: InterferenceVerdict, 
     life.stop().await;
     check(case, &world).await;
     let now = seen(&world).await;
-    // If the failure was not recorded before the crash, the next life runs the step again, and it succeeds.
+    // If the failure was not recorded before the crash, the next life runs the step again, and this time the step
+    // succeeds.
     let failed = case.definition.undoes && failed;
     let expected = if failed { case.failed } else { case.to };
     let possible = now == expected

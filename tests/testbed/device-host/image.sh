@@ -2,8 +2,8 @@
 # image.sh DIRECTORY   builds what a host of device-host.sh boots: the disk `root.img`, `vmlinuz` and `initrd`
 #
 # A Debian 12 with libvirt, QEMU, an SSH server and Debian's ordinary kernel, from the packages of debootstrap's mirror.
-# `init` of this folder becomes its first program; there is no systemd. Only the builds of the kernel's modules that no such
-# host needs are left out. Takes about 3 minutes, and leaves about 1.5 GB.
+# `init` of this folder becomes its first program; there is no systemd. The image leaves out kernel modules that no such
+# host needs, documentation, translations and QEMU's OpenBIOS. Takes about 3 minutes, and leaves about 1.5 GB.
 set -euo pipefail
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin
 OUT=$1
@@ -48,11 +48,11 @@ depmod -b "$ROOT" "$VERSION"
 
 # -------------------------------------------------------------------------------------------------------- configuration
 
-# The rest comes with each host's second disk, so that the image need not be built again when it changes.
+# All other settings are on each host's second disk, so a change of them needs no new image.
 printf '#!/bin/sh\nmount -o ro /dev/vdb /seed\nexec /seed/init\n' >"$ROOT/sbin/device-host-init"
 chmod 755 "$ROOT/sbin/device-host-init"
 mkdir -p "$ROOT/seed" "$ROOT/run/sshd"
-# Debian's defaults, but for polkit, which needs the system bus.
+# These are Debian's defaults, except that libvirtd does not ask polkit, because polkit needs the system bus.
 cat >>"$ROOT/etc/libvirt/libvirtd.conf" <<'C'
 auth_unix_ro = "none"
 auth_unix_rw = "none"
@@ -63,7 +63,7 @@ C
 
 # --------------------------------------------------------------------------------------------------------------- initrd
 
-# It has the drivers of the root disk, and no others.
+# The initrd has only the drivers of the root disk and of its file system.
 I=$W/initrd
 mkdir -p "$I"/{bin,lib/modules,proc,sys,dev,root}
 cp "$(find "$W/kernel" -path '*bin/busybox' | sed -n 1p)" "$I/bin/busybox"

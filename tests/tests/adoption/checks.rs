@@ -179,7 +179,7 @@ async fn the_same_databases_make_the_same_history() {
             format!("{} {} {} {:?}", event.stream, event.kind, event.recorded_at, event.event().unwrap())
         };
         let mut told: Vec<String> = all.iter().map(|event| told(event)).collect();
-        // Servers are converted in parallel, so the order varies.
+        // The adoption writes streams in parallel, so the order of the events varies.
         told.sort();
         kinds.push(told);
     }

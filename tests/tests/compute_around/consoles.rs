@@ -155,7 +155,8 @@ fn with_all_kinds(api: Api) -> Api {
     recorded(api, None)
 }
 
-/// The same cloud with all kinds of consoles enabled, which records them in files whose names begin like this.
+/// The same cloud with all kinds of consoles enabled. The gateway records each console in a file whose name begins with
+/// `record`.
 fn recorded(api: Api, record: Option<PathBuf>) -> Api {
     let (config, operations) = (WebConfig::default(), Arc::clone(api.life.operations()));
     let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
@@ -379,7 +380,7 @@ async fn what_a_console_shows_and_what_is_typed_is_recorded() {
     assert_eq!(viewer.hear().await, (2, b"uname\r".to_vec()));
     viewer.say(8, "").await;
     assert_eq!(viewer.hear().await.0, 8);
-    // The recording is whole before the gateway says goodbye.
+    // The recording is complete before the gateway closes the connection.
     let text = std::fs::read_to_string(folder.path().join("console.1")).unwrap();
     let frames: Vec<&str> = text.lines().skip(2).collect();
     let is = |frame: &str, mark: char, end: &str| frame.starts_with(&format!("'{mark}")) && frame.ends_with(end);

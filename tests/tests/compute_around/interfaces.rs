@@ -363,7 +363,7 @@ async fn a_request_may_leave_the_network_to_the_cloud() {
         assert_eq!(cloud.interfaces(&server).await.len(), count, "{word}");
     }
     assert_eq!(create("2.37", USER, json!([{"uuid": "private"}])).await.status, 400, "a name is no UUID");
-    // This cloud has no addresses for networks of other projects.
+    // The project `other` has no network, and this cloud cannot create one for `auto`.
     let alone = create("2.37", "eve:other", json!("auto")).await;
     is(&alone, 400, "Unable to automatically allocate a network for project other");
     cloud.api.stop().await;

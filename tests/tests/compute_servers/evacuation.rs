@@ -241,8 +241,8 @@ async fn a_server_that_was_shelved_before_leaves_a_dead_host() {
     scene.ends_well().await;
 }
 
-/// The host dies while it caches the image of a rebuild, or copies the disk of a shelve. The evacuation does not wait for
-/// the other operation, which undoes its work.
+/// The host dies while it caches the image of a rebuild, or copies the disk of a shelve. The evacuation does not wait
+/// for that operation, and the operation undoes its own work.
 #[actix_rt::test]
 async fn a_server_leaves_a_dead_host_during_a_rebuild_or_a_shelve() {
     for (held, body) in

@@ -1,4 +1,5 @@
-//! Walks through all microversions: each of them answers, and a document changes only at the versions that say so.
+//! Walks through all microversions: each of them answers, and a document changes only at the versions in the tables
+//! below.
 //!
 //! Source: the history of the Compute API.
 
@@ -165,7 +166,7 @@ async fn walk(
     found
 }
 
-/// The first and the newest version, and those beside each difference.
+/// The first and the newest version, and the versions right before and at each difference.
 fn corners(tables: &[Differences]) -> BTreeSet<u32> {
     let changes = tables.iter().copied().flatten().flat_map(|(minor, _)| [*minor - 1, *minor]);
     changes.chain([1, NEWEST]).collect()
@@ -194,7 +195,8 @@ async fn each_version_answers_and_changes_only_what_its_history_says() {
         (ADMIN, "/os-services?binary=nova-compute", "/services/0", &[SERVICE][..]),
         (ADMIN, "/os-hypervisors/detail", "/hypervisors/0", &[HYPERVISOR][..]),
     ] {
-        // A server is read at every version. For the other documents, the versions beside their differences suffice.
+        // A server is read at every version. For the other documents, the versions right before and at each difference
+        // suffice.
         let versions = if path == server { (1..=NEWEST).collect() } else { corners(tables) };
         assert_eq!(walk(&api, &versions, token, path, pointer).await, expected(tables), "{path} for {token}");
     }

@@ -318,6 +318,7 @@ async fn waiting_live_migrations_are_aborted_from_2_65_on() {
     let all = api.get("/os-migrations", "2.59").await["migrations"].take();
     let ends: Vec<&str> = all.as_array().unwrap().iter().map(|row| row["status"].as_str().unwrap()).collect();
     assert_eq!(ends, ["cancelled", "completed", "cancelled"]);
-    // So these aborts succeed on every hypervisor.
+    // No abort above asked a host, because neither migration had begun to copy. So such aborts succeed on every
+    // hypervisor.
     assert_eq!(api.world.fleet.calls(DriverCall::AbortMigration), 0, "a host was asked to abort");
 }

@@ -50,7 +50,7 @@ pub(crate) struct Feature {
     pub(crate) call: &'static str,
     /// The page of this manual, below `docs/`.
     pub(crate) page: &'static str,
-    /// The name of a tempest test that decides the feature.
+    /// The name of a tempest test that covers the feature.
     pub(crate) tempest: Option<&'static str>,
     /// The requirement whose status names the tests.
     pub(crate) row: &'static str,

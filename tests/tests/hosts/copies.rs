@@ -79,7 +79,7 @@ async fn claim(world: &World) {
     }
 }
 
-/// A log that is restored now. The hosts of its original refuse this log until it claims them.
+/// A log that is restored now. The hosts of its original refuse this log until [`claim`] claims them for it.
 async fn heir_of(original: &World) -> World {
     let copy = copy_of(original).await;
     begin_generation(&copy, SystemClock.now()).await;
@@ -137,7 +137,8 @@ async fn an_original_that_takes_its_hosts_back_leaves_what_the_copy_moved() {
         assert_eq!(original.fleet.whereabouts().get(&id(1)), Some(&moved), "the server's only guest is gone");
         first.stop().await;
     }
-    // If the log does not know when it took the hosts, it takes the guest for a leftover.
+    // Here the mark on the hosts does not say when the log claimed them. So the control plane treats the guest as a
+    // leftover.
     let owner = LogIdentity::of(&*original.log).await.unwrap().unwrap().owner;
     for driver in original.fleet.drivers() {
         driver.owner_mark().unwrap().remember(owner).await.unwrap();

@@ -15,7 +15,7 @@ use chronova_tests::world::{Life, Setting, World, build_request};
 
 use super::{id, started};
 
-/// The number of turns in which other tasks can do what they must not do.
+/// How many times the test yields to other tasks. A call to a host that must not happen would happen in this time.
 const TURNS: usize = 10_000;
 
 /// Counts the steps of builds.

@@ -20,7 +20,8 @@ async fn a_change_of_a_service_is_notified_as_service_update() {
         let changed = api.call("PUT", &path, "2.53", ADMIN, Some(change)).await;
         assert_eq!(changed.status, 200, "{}", changed.body);
     }
-    // The messages are complete as soon as those of a server are.
+    // The changes of the service are older than this server. So once the broker has the server's messages, it has those
+    // of the service, too.
     lived(&api).await;
     let all = all_since(&api.life, options(NotificationFormat::Both), Position::START).await;
     let mine: Vec<&OutgoingNotification> =
@@ -52,7 +53,7 @@ async fn a_change_of_a_service_is_notified_as_service_update() {
             state(false, None, false)
         ]
     );
-    // The other form has no such notification.
+    // The unversioned form has no notification `service.update`.
     let older = all_since(&api.life, options(NotificationFormat::Unversioned), Position::START).await;
     assert!(older.iter().all(|message| message.event_type != "service.update"));
     api.life.stop().await;

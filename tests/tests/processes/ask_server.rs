@@ -135,7 +135,7 @@ async fn a_revert_beyond_the_quota_does_not_reach_the_server() {
     world.check().await;
 }
 
-/// A confirmation and a revert race. The one that the server refuses does not change its quota.
+/// A confirmation and a revert race. The request that the server refuses does not change the quota.
 #[actix_rt::test]
 async fn a_confirmation_and_a_revert_leave_the_quota_of_the_winner() {
     let (world, id) = (World::new(HOSTS), InstanceId::random());

@@ -127,7 +127,7 @@ async fn ports_get_bandwidth_of_their_host_as_long_as_it_lasts() {
     let consumer = ConsumerId::new(id(1).to_string());
     let host = ProviderId(world.fleet.uri().host_id(life.host_of(&world, id(1)).unwrap()).0);
     assert_eq!(ledger(&life, |ledger| held(ledger, &consumer)), [(bridge_of(host), KILOBITS)]);
-    // A deleted neighbour makes room for it.
+    // After another server on this host is deleted, the host has bandwidth for the port.
     let neighbour = (2..=4).map(id).find(|other| life.host_of(&world, *other) == life.host_of(&world, id(1))).unwrap();
     life.delete(neighbour).await.unwrap();
     life.settled().await;
@@ -209,8 +209,8 @@ fn claim(consumer: &str, provider: ProviderId, class: &str, amount: u64) -> Ledg
     LedgerCommand::ClaimAll { claims: vec![ServerClaim { claim, group: None, guest: None }] }
 }
 
-/// `placement heal_allocations` of a port whose binding names no provider: the heal names the only one that fits. If the
-/// claim is refused, the binding names none again.
+/// `placement heal_allocations` of a port whose binding names no provider: the heal makes the binding name the only
+/// provider that fits. If the claim is refused, the binding names no provider again.
 #[actix_rt::test]
 async fn a_heal_names_the_only_provider_that_fits_a_port() {
     let world = World::new(1);
@@ -236,14 +236,15 @@ async fn a_heal_names_the_only_provider_that_fits_a_port() {
     let dry = heal(HealRequest { dry_run: true, ..HealRequest::default() }).await.unwrap();
     assert_eq!((dry, world.network.given_to(port(1))), (HealedServer::Created(before.clone()), None));
 
-    // The network service does not show the ports. A heal without the ports does not ask it.
+    // The network service does not answer questions about ports. A heal that skips ports does not ask the network
+    // service.
     world.network.hide_requests(true);
     let unread = heal(HealRequest::default()).await;
     assert!(matches!(unread, Err(HealReject::Ports(PortError::Unavailable(_)))), "{unread:?}");
     let alone = heal(HealRequest { skips_ports: true, dry_run: true, ..HealRequest::default() }).await;
     assert!(matches!(alone, Ok(HealedServer::Created(_))), "{alone:?}");
     world.network.hide_requests(false);
-    // The network service does not change the binding.
+    // The network service refuses to change the binding.
     world.network.limit_namings(Some(0));
     let unnamed = heal(HealRequest::default()).await;
     assert!(matches!(unnamed, Err(HealReject::PortsNotUpdated(_))), "{unnamed:?}");
@@ -267,7 +268,7 @@ async fn a_heal_names_the_only_provider_that_fits_a_port() {
     let refused = heal(HealRequest::default()).await;
     assert!(matches!(refused, Err(HealReject::Ledger(CommandError::Rejected(_)))), "{refused:?}");
     assert_eq!(world.network.given_to(port(1)), None, "the binding names a provider that gives nothing");
-    // The network service does not take the name back.
+    // The network service accepts the provider's name, but then refuses to remove it.
     world.network.limit_namings(Some(1));
     let named = heal(HealRequest::default()).await;
     let Err(HealReject::PortsNotRestored { ports, .. }) = &named else { panic!("{named:?}") };

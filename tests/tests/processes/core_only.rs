@@ -80,7 +80,8 @@ async fn an_operation_that_the_host_does_not_support_is_refused_before_any_chang
         assert_eq!(life.status(id), status, "{words}");
         refusals.len()
     };
-    // A step asks for these two parts, because only some servers need the first, and the second has Nova's words.
+    // Here a step of the process finds that the driver lacks the part. Only some servers need the part of a snapshot,
+    // and the refusal of a password has Nova's words.
     life.snapshot(id, None).await.unwrap();
     life.settled().await;
     assert_eq!((refusals(&world).await, life.status(id)), (vec!["The hypervisor refused.".to_owned()], "ACTIVE"));

@@ -1,5 +1,5 @@
 //! Moves between hosts with shared storage. The disk is not copied, neither host of a move removes the disk while the
-//! other host uses it, and two guests never run on the disk.
+//! other host uses it, and no two guests ever run on the disk at the same time.
 
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::delete_instance;

@@ -145,7 +145,7 @@ async fn moves_choose_devices_of_the_destination() {
     world.check().await;
 }
 
-/// 200 hosts; every tenth has two virtual functions.
+/// All 200 hosts have two virtual functions, but only every tenth offers them to guests.
 #[actix_rt::test]
 async fn only_hosts_with_devices_get_guests_that_request_some() {
     let mut world = World::with_pci(200, "8086:10fb/10ed*2", PciTracking::Untracked);

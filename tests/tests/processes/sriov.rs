@@ -245,7 +245,8 @@ async fn a_host_that_cannot_plug_the_device_of_a_port_is_left_for_another() {
     }
 }
 
-/// A guest gets a whole card with its definition alone, so such a port stays as it is.
+/// A guest can get a whole card only with its definition. So such a port is neither attached nor detached later, nor
+/// migrated live.
 #[actix_rt::test]
 async fn a_whole_card_is_not_plugged_in_later_and_not_migrated_live() {
     let world = World::with_pci(2, CARDS, PciTracking::Untracked);

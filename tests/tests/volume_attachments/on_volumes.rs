@@ -352,7 +352,8 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     assert_eq!(act(&api, &server, "2.1", json!({"unshelve": null})).await.0, 202);
     assert_eq!(status(&api, &server), "ACTIVE");
     assert_eq!(words(&volumes(&api, &server).await, "status"), ["in-use", "in-use"]);
-    // So a user without an administrator's rights gets fresh connections.
+    // An unshelve gives the volumes new attachments. So a user without an administrator's rights can renew the
+    // connections.
     assert_ne!(attachment_of(root).await, old);
     api.world.check().await;
     api.stop().await;

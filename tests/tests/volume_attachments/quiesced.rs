@@ -50,7 +50,8 @@ async fn a_guest_that_was_quiesced_on_a_lost_host_is_released_when_the_host_is_b
     api.stop().await;
 }
 
-/// The host came back, but the control plane ended before the guest was released. A refused call stands for that end.
+/// The host came back, but the control plane ended before it released the guest. In this test the host refuses the
+/// release until the control plane has ended.
 #[actix_rt::test]
 async fn the_next_control_plane_releases_a_guest_that_is_left_quiesced() {
     let api = Api::start().await;

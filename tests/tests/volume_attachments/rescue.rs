@@ -22,7 +22,7 @@ async fn a_rescue_leaves_the_volumes_in_their_places() {
     api.stop().await;
 }
 
-/// A driver that cannot do so does not report the trait.
+/// A host reports the trait only if its driver can rescue servers on root volumes.
 #[actix_rt::test]
 async fn a_host_without_the_trait_rescues_no_server_on_volumes() {
     let api = Api::start().await;

@@ -182,8 +182,8 @@ export function doubling(show) {
 }
 
 /**
- * Loads the pages of a list, until it has `most` items. Keeps of an item what `each` makes of it. `onPage` gets the items
- * so far.
+ * Loads the pages of a list, until it has `most` items. The result has what `each` returns for each item. `onPage` gets
+ * the result so far.
  * @param {string} path
  * @param {string} key
  * @param {any} [options]

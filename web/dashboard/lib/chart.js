@@ -29,7 +29,7 @@ export function Chart({ title, times, series }) {
     const options = {
       width: Math.max(200, box.current.clientWidth), height: HEIGHT, legend: { show: false }, cursor: { show: false },
       scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, (high ?? 1) * 1.1)] } },
-      // As all times in the pages, those of the axis are UTC.
+      // The times of the axis are UTC, like all times in the pages.
       axes: [{ ...axis, size: 26, space: 70, values: (_, marks) => marks.map((at) => new Date(at * 1000).toISOString().slice(11, 19)) }, { ...axis, size: 48 }], series: [{}, ...lines],
     };
     plot.current = new Plot(options, data, box.current);

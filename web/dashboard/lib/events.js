@@ -78,7 +78,7 @@ export async function newest(query, signal, most, onPage) {
     const after = Math.max(0, end - span);
     const found = await between(asked, after, end, signal, 2 * most);
     if (!found) {
-      // The events are denser here than at the end.
+      // This part of the log has more matching events than one search may return, so the next search looks at less.
       span = Math.ceil(span / LOOK.growth);
       continue;
     }
@@ -86,7 +86,7 @@ export async function newest(query, signal, most, onPage) {
     onPage?.(all);
     end = after;
     if (query.since && end > 0 && await isBefore(end, query.since, signal)) return { events: all, more: false };
-    // As long as the rest needs, if the log goes on with as many matching events.
+    // The next part is as long as the missing events need, if the log before has matching events as often as this part.
     const rest = Math.ceil(((most - all.length) * span) / Math.max(1, found.length));
     span = Math.max(LOOK.first, Math.min(rest, span * LOOK.growth));
   }

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from './html.js';
 import { generation, moment } from './state.js';
 
-/** Between two queries of the present passes at least this multiple of the time that the last one took. */
+/** At least this multiple of the time that the last query took passes between two queries of the present. */
 const REST = 10;
 
 /**

@@ -63,9 +63,9 @@ export async function sortInSlices(rows, value, down, signal) {
 }
 
 /**
- * Sorts long lists one after another: the returned function takes the next one, or null to stop. A sort under way is
- * given up for the next one. But if only the rows differ, no two sorts in a row are given up. Otherwise no sort would
- * end while the rows change often.
+ * Sorts long lists one after another. The returned function takes the next list, or null to stop. It gives up the sort
+ * under way. But if the next list differs only in its rows, it does not give up a second sort after the first.
+ * Otherwise no sort would end while the rows change often.
  * @param {(done: {of: any[], name: string, down: boolean, rows: any[]}) => void} tell
  */
 export function sorter(tell) {

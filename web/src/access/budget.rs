@@ -16,7 +16,7 @@ use crate::rate::RateLimits;
 /// The most sources whose left-out records are counted one by one. Records of further sources are counted together.
 const MOST_SOURCES: usize = 1_024;
 
-/// How many records of one sort may be written per minute. The same number may come at once. 0 means no limit.
+/// How many records of one sort may be written per minute. All of them may come at once. 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessRates {
     /// `[chronova] access_records`: whether there are records at all.

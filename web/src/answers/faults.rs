@@ -58,8 +58,8 @@ fn nova() -> Schema {
     object_of(named).min_properties(1).max_properties(1)
 }
 
-/// `{"errors": [{"status": 404, "title": "Not Found", ...}]}`. A refusal before the version is known has no `code`. A
-/// refusal of the version has the oldest and the newest supported one.
+/// `{"errors": [{"status": 404, "title": "Not Found", ...}]}`. A refusal before the version is known has no `code`. The
+/// refusal of an unsupported version names the oldest and the newest supported version.
 fn placement() -> Schema {
     let error = object([
         req("status", integer()),

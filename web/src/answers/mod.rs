@@ -36,7 +36,7 @@ pub struct AnswerForm {
     pub until: Option<Microversion>,
 }
 
-/// A header that an answer has besides those of every answer.
+/// A header that an answer has in addition to the headers of every answer.
 #[derive(Debug, Clone, Copy)]
 pub struct AnswerHeader {
     pub name: &'static str,
@@ -161,7 +161,7 @@ impl Answers {
 }
 
 impl AnswerForm {
-    /// The headers that the answer has at a version, besides those of every answer.
+    /// The headers that the answer has at a version, in addition to the headers of every answer.
     pub fn headers(&self, version: Microversion) -> impl Iterator<Item = &AnswerHeader> {
         self.headers.iter().filter(move |header| version.at_least(header.since))
     }

@@ -21,7 +21,7 @@ fn initiator() -> Schema {
     resource().plus([opt("project_id", shape::string()), opt("host", any())])
 }
 
-/// An event of the log. `cause` says who asked, and the fields of CADF say the same in the words of that standard.
+/// An event of the log. `cause` says who asked. The fields of CADF describe the event in the words of that standard.
 fn event() -> Schema {
     object([
         req("position", shape::integer()),

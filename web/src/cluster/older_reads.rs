@@ -15,7 +15,7 @@ pub(crate) enum ReadPermit {
     Current,
     /// No leader confirms that the read models are current. They are at most this old.
     Older(Duration),
-    /// No leader confirms that the read models are current, and the read models are older than the limit.
+    /// No leader confirms that the read models are current. They are older than the limit, or their age is unknown.
     Refused,
 }
 

@@ -92,8 +92,9 @@ fn shown(ctx: &Ctx, number: u64) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"aggregate": AGGREGATE.render(&find(ctx, number)?, ctx.version)})))
 }
 
-/// Warns operators of a zone with the name of the default zone, which also has all hosts without a zone. A server that
-/// was requested in that zone cannot leave it, but its hosts leave it as soon as they get another one.
+/// Warns operators of an aggregate whose zone has the name of the default zone. The default zone has all hosts without
+/// a zone of their own. A host leaves it as soon as an aggregate gives the host a zone. A server that was requested in
+/// the default zone cannot leave it.
 fn warn_of_default_zone(ctx: &Ctx, aggregate: &str, zone: Option<&str>) -> Result<(), Fault> {
     let default = ctx.queries()?.server_options.availability_zone.as_str();
     if zone == Some(default) {

@@ -80,7 +80,7 @@ pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     Ok(of_class.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
 }
 
-/// The default limits of all resources that compute limits.
+/// The default limits of all resources, except those that the network service limits.
 pub(crate) fn default_of_each(ctx: &Ctx) -> Result<BTreeMap<&'static str, i64>, Fault> {
     let names = ctx.app.compute.config.quota.keys().copied().filter(|name| !NETWORK.contains(name));
     names.map(|name| Ok((name, default(ctx, name)?))).collect()

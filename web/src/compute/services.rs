@@ -48,7 +48,7 @@ pub(super) fn number_of(host: u64) -> u64 {
     host + OWN.len() as u64
 }
 
-/// The time of a host's last heartbeat. For a host without a heartbeat since start-up, the log gives the time.
+/// The later one of two times: the host's last heartbeat since start-up, and its last event in the log.
 fn last_heartbeat(queries: &Queries, host: &KnownHost) -> Timestamp {
     let beat = queries.usage(host.id).map_or(0, |(_, at)| at);
     Timestamp(beat).max(host.updated_at)

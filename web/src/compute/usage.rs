@@ -155,8 +155,8 @@ fn rows(ctx: &Ctx, period: &UsagePeriod, of: Option<&ProjectId>) -> Result<pagin
     Ok(paging::ResultPage { items, more })
 }
 
-/// The server after which the page begins. As in Nova, it need not be in the period. If the answer is about one project,
-/// it belongs to this project.
+/// The server after which the page begins. As in Nova, this server need not exist in the period. If the answer is about
+/// one project, the server must belong to that project.
 fn marker(ctx: &Ctx, servers: &View<Servers>, of: Option<&ProjectId>) -> Result<Option<InstanceId>, Fault> {
     let Some(text) = ctx.query.first("marker") else { return Ok(None) };
     let is_of =

@@ -66,7 +66,7 @@ pub(super) const fn actions_of_deleted(version: Microversion) -> bool {
     version.at_least(v(2, 21))
 }
 
-/// A caller that may show an action also sees its events. In earlier versions a further policy rule decides.
+/// A caller who may see an action also sees its events. In earlier versions a further policy rule decides.
 pub(super) const fn action_events_for_all(version: Microversion) -> bool {
     version.at_least(v(2, 51))
 }

@@ -1,9 +1,10 @@
 //! The console gateway, which replaces `nova-novncproxy`, `nova-spicehtml5proxy` and `nova-serialproxy`.
 //!
 //! `GET /console?token=...` becomes a WebSocket, which relays to and from the token's console. A screen is a TCP
-//! connection to the guest's host, and [`rfb`] protects that of a VNC screen. A serial line uses the hypervisor's own
-//! connection, so that no host needs a port for it. `/console/FILE` serves the files of the viewer in `[DEFAULT] web`
-//! (noVNC, spice-html5). A listener that serves only the gateway has all this at its root, like Nova's proxies.
+//! connection to the guest's host, and [`rfb`] protects the connection of a VNC screen. A serial line uses the
+//! hypervisor's own connection, so that no host needs a port for it. `/console/FILE` serves the files of the viewer in
+//! `[DEFAULT] web` (noVNC, spice-html5). A listener that serves only the gateway has all this at its root, like Nova's
+//! proxies.
 //!
 //! The gateway checks a request in Nova's order. First, the token must be known and not expired, and its server must
 //! exist. Second, a browser's `Origin` must be this host or one of `[console] allowed_origins`, and as secure as the

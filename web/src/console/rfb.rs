@@ -3,8 +3,9 @@
 //!
 //! The gateway itself does the handshake with the host, because viewers in browsers have no client certificates. It
 //! chooses the first of `[vnc] auth_schemes` that the host offers. With `vencrypt`, the host and the gateway then speak
-//! TLS. The host must have a certificate of `vencrypt_ca_certs`, and the gateway shows its own. The viewer gets no
-//! security from RFB: the token has authorized the viewer, and HTTPS protects its connection.
+//! TLS. An authority in `vencrypt_ca_certs` must have signed the host's certificate, and the gateway shows its own
+//! certificate. The viewer gets no security from RFB, because the token has authorized the viewer, and HTTPS protects
+//! its connection.
 //!
 //! | step with the host | bytes |
 //! |---|---|
@@ -34,7 +35,7 @@ use super::connection;
 use super::vnc_security::{VncScheme, VncSecurity};
 use crate::tls::TlsError;
 
-/// The only version of RFB, as each side names it.
+/// The only supported version of RFB, as each side names it.
 const VERSION: [u8; 12] = *b"RFB 003.008\n";
 /// The types of security with their numbers in RFB.
 const NO_SECURITY: u8 = 1;
@@ -135,7 +136,7 @@ where
         return Err(RfbError::NoCertificates(subtypes));
     }
     host.write_all(&X509_NONE.to_be_bytes()).await?;
-    // No document of VeNCrypt has this byte, but QEMU sends it. Its 1 means that TLS begins.
+    // No document of VeNCrypt has this byte, but QEMU sends it. The value 1 means that TLS begins.
     if host.read_u8().await? != 1 {
         return Err(RfbError::NoCertificates(subtypes));
     }

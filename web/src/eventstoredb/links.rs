@@ -43,7 +43,8 @@ impl LinkStream {
             if category.is_empty() || category.contains('-') {
                 return None;
             }
-            // The search reads both signs as wildcards. They then also match themselves.
+            // The search reads `*` and `?` as wildcards. A wildcard matches its own sign, too, so the search still
+            // finds every event of this category.
             let pattern = if wild(category) { format!("{category}-*") } else { format!("{category}-") };
             let criteria = Criteria { streams: vec![pattern], ..Criteria::default() };
             (LinkSubject::Category(category.to_owned()), criteria)

@@ -3,12 +3,13 @@
 //!
 //! * [`wire`] has the messages. [`service`] routes calls to functions, and [`call`] serves a function as a call.
 //!   [`listener`] has the sockets, TLS and the bounds of connections. [`served`] has the state that all calls share.
-//! * [`access`] has the users and their rights. [`read`] and [`filter`] serve reads and subscriptions, and
-//!   [`links`] those of categories and types. [`persistent`] serves persistent subscriptions, and [`append`] appends.
+//! * [`access`] has the users and their rights. [`read`] and [`filter`] serve reads and subscriptions. [`links`] serves
+//!   the streams of links for categories and types. [`persistent`] serves persistent subscriptions, and [`append`]
+//!   appends.
 //! * [`show`] renders events for clients. [`status`] maps errors to gRPC statuses.
 //!
 //! Invariants: nobody reads or appends without a credential. Only a Chronova process appends to Chronova's streams, and
-//! each such event is decoded before it is accepted. Nothing is ever deleted. Everything that a client can make large
+//! each such event is decoded before it is accepted. No event is ever deleted. Everything that a client can make large
 //! (messages, appends, patterns, connections, subscriptions) has a bound. `docs/eventstoredb.md` lists the refusals and
 //! their reasons.
 

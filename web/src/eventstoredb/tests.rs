@@ -203,7 +203,8 @@ async fn a_category_is_read_as_links_in_both_directions() {
     let reversed: Vec<_> = all.iter().rev().cloned().collect();
     assert_eq!(read(RevisionOption::End(Empty {}), true, u64::MAX).await, reversed);
     assert_eq!(read(RevisionOption::Start(Empty {}), true, 9).await, all[..1]);
-    // A revision between two links counts as the next link, or backwards as the last.
+    // A forward read from a revision between two links begins at the next link. A backward read begins at the link
+    // before.
     for (revision, index) in [(8, 1), (7, 1), (5, 1)] {
         assert_eq!(read(RevisionOption::Revision(revision), false, 2).await, all[index..index + 2], "from {revision}");
     }

@@ -179,7 +179,7 @@ pub(super) fn domain_shown() -> Answers {
     ok(one("domain", domain()))
 }
 
-/// Clients may give a project other attributes.
+/// Clients may give a project more attributes than these.
 fn project() -> Schema {
     let own = [
         req("domain_id", shape::string()),
@@ -207,7 +207,7 @@ pub(super) fn project_shown() -> Answers {
     ok(one("project", project().plus([opt("parents", any()), opt("subtree", any())])))
 }
 
-/// Clients may give a user other attributes.
+/// Clients may give a user more attributes than these.
 fn user() -> Schema {
     let own = [
         req("domain_id", shape::string()),

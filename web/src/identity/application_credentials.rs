@@ -1,8 +1,9 @@
 //! `/v3/users/{user_id}/application_credentials` and `/v3/users/{user_id}/access_rules`.
 //!
-//! A program logs in with an application credential instead of its user's password. The credential has one project, some
-//! of the roles that its maker's token has there, and perhaps an end and access rules. The secret is in the answer of
-//! the creation and nowhere else. Every look-up goes through the user in the path, for whom the policy was asked.
+//! A program logs in with an application credential instead of its user's password. The credential has one project, all
+//! or some of the roles that its maker's token has there, and perhaps an end and access rules. The secret is in the
+//! answer of the creation and nowhere else. Every look-up goes through the user in the path, for whom the policy was
+//! asked.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -106,7 +107,7 @@ struct CredentialRole {
     name: Option<String>,
 }
 
-/// A rule that the user has, by its id, or the words of a rule.
+/// Either the id of a rule that the user has, or the parts of a rule: service, method and path.
 #[derive(Deserialize)]
 struct SentAccessRule {
     id: Option<String>,

@@ -1,9 +1,9 @@
 //! Limits attempts with wrong passwords, by source address and by user.
 //!
-//! Each address and each user has a token bucket. An attempt takes a token from both of its buckets. A successful
-//! log-in returns both tokens. So successful log-ins do not throttle later ones.
-//! Parallel attempts count like sequential attempts. A throttled attempt costs no hashing. A bucket refills steadily,
-//! so nobody is locked out for long. A longer lockout is the task of
+//! Each address and each user has a token bucket. An attempt takes one token from the bucket of its address and one
+//! from the bucket of its user. A successful log-in returns both tokens. So successful log-ins do not throttle later
+//! ones. Parallel attempts count like sequential attempts. A throttled attempt costs no hashing. A bucket refills
+//! steadily, so nobody is locked out for long. A longer lockout is the task of
 //! [`Lockout`](chronova_actors::coordination::lockouts::Lockout).
 
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ pub(super) struct LoginAttempt<'a> {
 }
 
 impl FailedLogins {
-    /// Allows `per_minute` attempts per minute. The same number may come at once. 0 means no limit.
+    /// Allows `per_minute` attempts per minute. All of them may come at once. 0 means no limit.
     pub(super) fn new(per_minute: u32) -> Self {
         Self(RateLimits::new(f64::from(per_minute) / 60.0, per_minute))
     }

@@ -1,4 +1,4 @@
-//! `/v3/auth`: issuing, validating and revoking tokens, and their possible scopes.
+//! `/v3/auth`: issuing, validating and revoking tokens, and listing the scopes that the caller's tokens can have.
 
 use chronova_actors::services::embedded::identity::IdentityCommand;
 use chronova_events::identity::{Identity, IdentityScope};
@@ -81,8 +81,8 @@ fn target(claims: &Claims) -> PolicyTarget {
     PolicyTarget::default().with("target.token.user_id", claims.user.as_str())
 }
 
-/// As in Keystone, a service that does not say that it checks access rules does not get to see a token with such rules.
-/// It would permit more than the rules do.
+/// With this header a service says that it checks access rules. As in Keystone, only such a service may see a token
+/// with access rules. Another service would permit more than the rules do.
 const CHECKS_ACCESS_RULES: &str = "OpenStack-Identity-Access-Rules";
 /// The first version of access rules.
 const ACCESS_RULES: f64 = 1.0;

@@ -1,4 +1,4 @@
-//! Writes `clouds.yaml`, from which the `openstack` client finds this cloud.
+//! Makes the text of `clouds.yaml`, in which the `openstack` client finds this cloud.
 
 use crate::secret::Secret;
 

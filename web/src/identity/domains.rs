@@ -86,7 +86,8 @@ fn reply(ctx: &Ctx, status: u16, id: &DomainId) -> Result<Reply, Fault> {
     Ok(Reply::json(status, json!({"domain": found})))
 }
 
-/// By the default policy, callers other than administrators see only the domain of their token.
+/// By the default policy, administrators and readers of the whole system see all domains. Other callers see only the
+/// domain of their token.
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let all = read(&ctx, |identity| identity.domains.values().cloned().collect::<Vec<_>>())?;
     let visible: Vec<Value> = all

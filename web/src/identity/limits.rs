@@ -111,7 +111,8 @@ fn shown(ctx: &Ctx, id: &LimitId) -> Result<Value, Fault> {
     found.ok_or_else(|| fault::not_found(IdentityResourceKind::Limit, id.as_str()))
 }
 
-/// The owner of a limit. An unknown limit has none, so only an administrator learns that there is no such limit.
+/// The owner of a limit. An unknown limit has none. So, by the default policy, only administrators and readers of the
+/// whole system learn that there is no such limit.
 fn target(identity: &Identity, id: &LimitId) -> PolicyTarget {
     let target = PolicyTarget::default();
     match identity.limits.get(id).map(|limit| &limit.holder) {

@@ -63,7 +63,7 @@ pub(super) fn body() -> Schema {
     object([req("auth", object([req("identity", identity), opt("scope", any_of([scope, string()]))]).open())]).open()
 }
 
-/// The body of a log-in: user, method and scope.
+/// The body of a log-in.
 #[derive(Deserialize)]
 struct LoginBody {
     identity: LoginIdentity,
@@ -125,7 +125,7 @@ enum LoginScope {
     Named(Box<LoginScopeParts>),
 }
 
-/// The requested scope: exactly one of these keys, or `unscoped`.
+/// The requested scope. Unless `unscoped` is present, exactly one of the other keys must be present.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct LoginScopeParts {
@@ -147,7 +147,7 @@ struct LoginSystem {
 struct LoginProof {
     user: Option<UserId>,
     methods: Vec<String>,
-    /// The token that the log-in is for.
+    /// The token with which the user logs in (method `token`).
     parent: Option<Claims>,
     /// The application credential of the log-in, or of its parent.
     credential: Option<ApplicationCredentialId>,
@@ -174,7 +174,8 @@ pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims
     // The last audit id is the id of the chain's first token.
     audit_ids.extend(parent.as_ref().and_then(|parent| parent.audit_ids.last().cloned()));
     let longest = Timestamp(now.0 + i64::from(service.expiration) * 1_000_000);
-    // A token expires no later than its application credential, and than the token that it was issued for.
+    // A token expires no later than its application credential. A token that was issued in exchange for another token
+    // expires no later than that one.
     let limits = [Some(longest), ends, parent.map(|parent| parent.expires_at)];
     let expires_at = limits.into_iter().flatten().min().unwrap_or(longest);
     Ok(Claims { user, scope, methods, audit_ids, issued_at: now, expires_at, credential })
@@ -302,7 +303,8 @@ async fn by_credential(
         Some((found.clone(), enabled && !found.is_expired(now)))
     })?;
     let stored = found.as_ref().map(|(credential, _)| &credential.secret);
-    // The buckets of attempts are those of credentials, so wrong secrets do not hinder a log-in with the password.
+    // Attempts with a credential's secret have a bucket of their own. So wrong secrets do not hinder a log-in with the
+    // user's password.
     let named = match (&found, &sent.user) {
         (Some((credential, _)), _) => format!("credential {}", credential.id),
         (None, Some(user)) => format!("credential {} {}", as_sent(user), sent.name.as_deref().unwrap_or_default()),

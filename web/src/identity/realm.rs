@@ -1,4 +1,4 @@
-//! Access to the users and projects: commands with their changes, and reads of the current state.
+//! Access to the users and projects: commands that change them, and reads of their current state.
 
 use chronova_actors::aggregate::Committed;
 use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, IdentityRealmId, IdentityRoot};

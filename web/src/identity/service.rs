@@ -193,8 +193,9 @@ impl IdentityProvider for IdentityService {
     }
 }
 
-/// Whether a token is valid. It must be neither expired nor revoked, its user and its scope must be enabled, and the
-/// user must have a role on the scope.
+/// Whether a token is valid. It must be neither expired nor revoked, and its user must be enabled. If the token has a
+/// scope, the scope must be enabled, and the token must have a role on it. An application credential of the token must
+/// still exist and not be expired.
 pub(super) fn stands(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
     let has_role = |scope| !held(identity, claims, scope).is_empty();
     is_usable(identity, claims, now) && claims.scope.as_ref().is_none_or(has_role)
@@ -250,7 +251,8 @@ pub(super) fn roles<'a>(identity: &'a Identity, claims: &Claims, scope: &Identit
     roles
 }
 
-/// An access rule in the words of [`Service::catalogue_type`]. The catalogue has the volume API under two types.
+/// An access rule, with the service's name as in [`Service::catalogue_type`]. Rules may name the volume API in several
+/// ways.
 fn access_rule(rule: &UserAccessRule) -> AccessRule {
     let service = match rule.service.as_str() {
         "block-storage" | "block-store" | "volume" => Service::Volume.catalogue_type(),

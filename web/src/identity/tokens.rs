@@ -25,7 +25,7 @@ use crate::secret::Secret;
 
 /// The first byte of a token. A version with another encoding of the claims uses another number.
 const VERSION: u8 = 2;
-/// The first byte of the tokens that had no application credential.
+/// The first byte of older tokens. Their claims cannot name an application credential.
 const VERSION_WITHOUT_CREDENTIAL: u8 = 1;
 const TAG: usize = 32;
 const KEY: usize = 32;
@@ -48,12 +48,12 @@ pub enum KeyError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
     pub user: UserId,
-    /// `None`: unscoped. Only the identity service accepts such a token, for example to issue a scoped token for it.
+    /// `None`: unscoped. Only the identity service accepts such a token, for example to exchange it for a scoped token.
     pub scope: Option<IdentityScope>,
     /// The methods of authentication: `password`, `token`, `application_credential`.
     pub methods: Vec<String>,
-    /// The token's audit id. A token that was issued for another token also has the audit id of the chain's first
-    /// token.
+    /// The token's audit id. A token that was issued in exchange for another token also has the audit id of the chain's
+    /// first token.
     pub audit_ids: Vec<String>,
     pub issued_at: Timestamp,
     pub expires_at: Timestamp,
@@ -164,8 +164,8 @@ impl Signer {
     }
 }
 
-/// Writes a new key atomically: a crash leaves no key or the whole key. Members of a cluster that create the key at the
-/// same time get the same key.
+/// Writes a new key atomically: a crash leaves no key or the whole key. Processes that create the key in the same
+/// directory at the same time get the same key.
 fn make_key(data_dir: &Path, path: &Path) -> Result<(), KeyError> {
     let failed = |source| KeyError::Io { path: path.to_owned(), source };
     let mut key = [0_u8; KEY];

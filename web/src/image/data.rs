@@ -76,7 +76,7 @@ fn announced(ctx: &Ctx) -> Result<Option<u64>, Fault> {
     Ok(named.transpose()?.or(framed))
 }
 
-/// The signature that an image claims to have, and the work in whose name its certificate is read.
+/// The signature that an image's properties describe, and the request for which Chronova reads the certificate.
 struct SignedImage {
     signatures: Arc<ImageSignatures>,
     properties: Vec<(String, String)>,
@@ -102,7 +102,8 @@ impl SignedImage {
         bytes: BoxStream<'static, io::Result<Bytes>>,
     ) -> Result<(), Fault> {
         let (image, upload) = (incoming.image, incoming.upload);
-        // First of all: an image that has its content already is neither verified nor deleted here.
+        // This command comes first, because it refuses an image that has its content already. So such an image is
+        // neither verified nor deleted here.
         let started = dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::StartUpload(upload)).await;
         started.map_err(|error| fault::of(image, error))?;
         let refused = match self.signatures.guard(&self.properties, &self.work, bytes).await {

@@ -15,7 +15,7 @@ use crate::schema::is_true;
 
 use super::views;
 
-/// Attributes that may be sorted by.
+/// The attributes by which a list can be sorted.
 const SORTABLE: [&str; 10] = [
     "name",
     "status",
@@ -28,7 +28,7 @@ const SORTABLE: [&str; 10] = [
     "min_ram",
     "min_disk",
 ];
-/// Parameters that are not filters.
+/// Parameters that [`passes`] ignores: those of pages and order, and `member_status`, which [`listed`] reads.
 const PAGING: [&str; 6] = ["limit", "marker", "sort", "sort_key", "sort_dir", "member_status"];
 
 /// Whether the filters `visibility` and `member_status` admit the image to the caller's list. [`passes`] applies the

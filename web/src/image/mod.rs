@@ -4,8 +4,9 @@
 //! `chronova_actors::services::embedded::image` stores the bytes of images; this module checks rights and renders
 //! answers.
 //!
-//! Invariants: an image that the caller may not see does not exist (404). An upload runs to success or failure, even if
-//! the client disconnects. So no image stays `saving`.
+//! Invariants: for an image that the caller may not see, the answer is 404, as if it did not exist. An upload runs to
+//! success or failure, even if the client disconnects. If the process crashes meanwhile, the next start abandons the
+//! upload. So no image stays `saving`.
 
 mod access;
 mod actions;

@@ -159,8 +159,8 @@ fn property(key: &str, value: Option<&Value>) -> Result<ImageChange, Fault> {
     }
 }
 
-/// Reads the changes of a `PATCH`. A change to a public or community image, or to another owner, needs a right of its
-/// own.
+/// Reads the changes of a `PATCH`. To make an image public, to make it a community image, and to give it to another
+/// owner, the caller needs a separate right each time.
 pub(super) fn changes(ctx: &Ctx, target: &PolicyTarget) -> Result<Vec<ImageChange>, Fault> {
     let media = ctx.header("Content-Type").unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned();
     let Value::Array(operations) = &ctx.body else {
@@ -232,7 +232,7 @@ fn key(path: &str) -> Result<String, Fault> {
     Ok(rest.replace("~1", "/").replace("~0", "~"))
 }
 
-/// Making an image public or a community image needs a separate policy rule.
+/// Checks the policy rule for making an image public, or the rule for making it a community image.
 pub(super) fn check_visibility(ctx: &Ctx, visibility: Visibility, target: &PolicyTarget) -> Result<(), Fault> {
     match visibility {
         Visibility::Public => ctx.authorize_rule("publicize_image", target).map(drop),

@@ -150,9 +150,9 @@ impl GuestNetwork {
     }
 }
 
-/// The source of the request. Any client can write a header, so only the headers of trusted proxies are used. They may
-/// have at most one address and at most one network, because the client itself may have written a second value. A guest
-/// behind a bridge of this machine is in that bridge's network, even if it uses an address of another network.
+/// The source of the request. Any client can write a header, so only the headers of trusted proxies are used. Such
+/// headers may have at most one address and at most one network, because the client may have written a second value. A
+/// guest behind a bridge of this machine is in that bridge's network, even if it uses an address of another network.
 fn origin(ctx: &Ctx) -> Option<GuestOrigin> {
     let (config, peer) = (&ctx.app.config, ctx.remote?.to_canonical());
     let trusted = config.metadata.use_forwarded_for && config.trusted_proxies.iter().any(|net| net.contains(&peer));

@@ -5,12 +5,12 @@ use chronova_actors::services::embedded::network::quota::RESOURCES;
 use crate::answers::{Answers, empty, json, ok};
 use crate::schema::{Property, Schema, array, choice, null_or, object, object_of, one_of, opt, req, shape};
 
-/// A list. The parameter `fields` chooses the fields, so none is always there.
+/// A list. The parameter `fields` chooses the fields, so any field can be absent.
 fn list(name: &'static str, resource: Schema, links: &'static str) -> Answers {
     ok(object([req(name, array(resource.optional())), opt(links, shape::links())]))
 }
 
-/// One resource. The parameter `fields` chooses the fields, so none is always there.
+/// One resource. The parameter `fields` chooses the fields, so any field can be absent.
 fn one(name: &'static str, resource: Schema) -> Answers {
     ok(object([req(name, resource.optional())]))
 }
@@ -33,7 +33,7 @@ fn resource() -> Schema {
     ])
 }
 
-/// The policy decides who sees the attributes of the provider. Only external networks have `is_default`.
+/// The policy decides who sees the attributes `provider:...`. Only external networks have `is_default`.
 fn network() -> Schema {
     resource().plus([
         req("name", shape::string()),
@@ -348,7 +348,7 @@ pub(super) fn availability_zones() -> Answers {
     list("availability_zones", zone, "availability_zones_links")
 }
 
-/// The limits of a project; `limit` is the schema of each.
+/// The limits of a project. `limit` is the schema of each limit.
 fn limits(limit: fn() -> Schema) -> Schema {
     object_of(RESOURCES.into_iter().map(|(name, _)| req(name, limit())).collect())
 }

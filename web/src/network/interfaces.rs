@@ -139,7 +139,7 @@ fn check_owner(ctx: &Ctx, subnet: &Subnet) -> Result<(), Fault> {
     Err(faults::bad("router", why))
 }
 
-/// The address of an interface: the subnet's gateway address, which its guests send to.
+/// The address of an interface: the gateway address, to which the guests in the subnet send.
 fn gateway_of(subnet: &Subnet) -> Result<std::net::IpAddr, Fault> {
     let added = &subnet.added;
     if added.ipv6_address_mode.is_some_and(|_: Ipv6Mode| added.ipv6_ra_mode.is_none()) {
@@ -236,7 +236,7 @@ fn find(ctx: &Ctx, router: RouterId, port: Option<PortId>, subnet: Option<Subnet
                 .key("RouterInterfaceNotFound"))
         }
         (None, None, subnet) => {
-            // If the caller may not see the subnet, the answer is 404 before any other check.
+            // A subnet that the caller may not see gets the same answer as a missing subnet.
             let subnet = subnet.map(|id| id.to_string()).unwrap_or_default();
             targets::find_subnet(ctx, &subnet)?;
             Err(Fault::not_found(format!("Router {router} has no interface on subnet {subnet}"))

@@ -4,7 +4,7 @@
 //! [`attributes`] reads bodies, and [`listing`] answers collections. [`targets`] holds the attributes for policy rules.
 //! [`faults`] maps the aggregates' refusals to Neutron's errors.
 //!
-//! Invariant: a resource that the caller may not see is 404 everywhere.
+//! Invariant: for a resource that the caller may not see, every operation answers 404.
 
 mod answers;
 mod attributes;

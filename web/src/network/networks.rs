@@ -144,9 +144,9 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Checks the policy rules of the guarded attributes in the body. In a request to create a network, default values need
-/// no rule. As in Neutron, an update needs the rule of each attribute that it names. The update may remove a value that
-/// only an administrator may set.
+/// Checks the policy rules of the guarded attributes in the body. In a request to create a network, `null` and `false`
+/// need no rule. As in Neutron, an update needs the rule of each attribute that it names, whatever the value. Otherwise
+/// it could remove a value that only an administrator may set.
 fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
     for (name, on_create, on_update) in GUARDED {
         if body.has(name) && (update || !body.is_false_or_null(name)) {

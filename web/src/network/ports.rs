@@ -55,7 +55,7 @@ const GUARDED: [(&str, &str, &str); 8] = [
 const READ_ONLY: [&str; 7] =
     ["id", "tenant_id", "project_id", "network_id", "status", "binding:vif_type", "binding:vif_details"];
 
-/// The most DHCP options of a port: each change of a port writes all of them.
+/// The most DHCP options of a port. The number is bounded, because each change of a port writes all of them.
 const MOST_OPTIONS: usize = 50;
 
 /// The most address pairs of a port: Neutron's `max_allowed_address_pair`.
@@ -286,8 +286,8 @@ fn patch(body: &mut Attributes, ctx: &Ctx) -> Result<PortPatch, Fault> {
     })
 }
 
-/// Takes a MAC address, and returns it in lower case with colons. As in Neutron, only the addresses of zeros and of ones
-/// are refused.
+/// Takes a MAC address, and returns it in lower case with colons. As in Neutron, only the addresses with all bits 0 or
+/// all bits 1 are refused.
 fn mac(body: &mut Attributes, name: &str) -> Result<Option<String>, Fault> {
     let Some(text) = body.text_or_null(name, 32)?.filter(|text| !text.is_empty()) else { return Ok(None) };
     let octets = octets(&text).filter(|octets| ![[0; 6], [0xff; 6]].contains(octets));

@@ -163,7 +163,7 @@ fn read(ctx: &Ctx, mut body: Attributes) -> Result<(Arc<SecurityGroup>, RuleAdde
     body.required("direction")?;
     let group: Option<SecurityGroupId> = body.id("security_group_id")?;
     let group = targets::find_group(ctx, &group.map(|id| id.to_string()).unwrap_or_default())?;
-    // The rule belongs to the group's project, even if another caller adds it.
+    // The rule belongs to the group's project, even if a caller of another project adds it.
     let _ = body.project()?;
     let description = body.text_or_null("description", LONG_TEXT)?.unwrap_or_default();
     let traffic = traffic(ctx, &mut body)?;

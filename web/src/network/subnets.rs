@@ -208,7 +208,7 @@ fn mode(body: &mut Attributes, name: &str) -> Result<Option<Ipv6Mode>, Fault> {
     })
 }
 
-/// The settings that a create and an update of a subnet share.
+/// The settings that a request to create a subnet and a request to update it have in common.
 fn patch(body: &mut Attributes) -> Result<SubnetPatch, Fault> {
     let gateway = match body.take("gateway_ip") {
         None => None,

@@ -91,12 +91,13 @@ async fn set_image_properties(ctx: Ctx) -> Result<Reply, Fault> {
     show(ctx).await
 }
 
-/// Gives a volume of a server that is off a new attachment. Answers when the server has it.
+/// Replaces the attachment of a volume by a new one. The server must be off. Answers when the server has the new
+/// attachment.
 async fn refresh_attachment(ctx: Ctx) -> Result<Reply, Fault> {
     let (row, host) = (find(&ctx)?, ConnectorBody::of(&ctx)?.host);
     let server = row.instance.alive().ok_or_else(|| Fault::not_found(no_server(&row.id.to_string())))?;
     let volume: VolumeId = ctx.id("volume", |id| format!("Volume {id} could not be found."))?;
-    // A lock refuses the request to everybody.
+    // A locked server refuses this request from everybody, even from administrators.
     let call = ServerCall { id: row.id, server, asker: CallerRights { overrides_lock: false }, is_admin: true };
     let use_case = async |operations: &Operations, meta| operations.refresh_attachment(meta, call, volume, &host).await;
     let done = dispatch::perform(ctx.dispatch()?, &ctx.permit()?, use_case).await;

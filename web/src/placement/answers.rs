@@ -109,12 +109,12 @@ pub(super) fn usages_of_provider() -> Answers {
     shown(object([req("usages", amounts()), generation()]))
 }
 
-/// Since 1.38 by type of consumer, with the number of consumers as `consumer_count`.
+/// Since 1.38 the usages are grouped by type of consumer, and `consumer_count` is the number of consumers of the type.
 pub(super) fn usages() -> Answers {
     shown(object([req("usages", amounts().from(1, 38, shape::map_of(amounts())))]))
 }
 
-/// A consumer without allocations is unknown, so it shows only that it has none.
+/// A consumer without allocations is unknown, so the answer shows only an empty object of allocations.
 pub(super) fn allocations() -> Answers {
     let held = object([req("resources", amounts()), req("generation", shape::integer())]);
     shown(CONSUMER.shape().optional().plus([req("allocations", shape::map_of(held))]))

@@ -18,7 +18,7 @@ pub struct ClientTimeouts {
 
 impl Default for ClientTimeouts {
     fn default() -> Self {
-        // Clients poll every five seconds: a connection that ends at the same moment resets their next request.
+        // Clients poll every five seconds. If a connection ended at that moment, their next request would fail.
         let (head, idle) = (Duration::from_secs(10), Some(Duration::from_secs(8)));
         Self { head, idle, stalled: Duration::from_mins(15) }
     }
@@ -34,7 +34,7 @@ pub struct HttpOptions {
     pub graceful: Duration,
     /// The certificate and key of the secure listeners.
     pub tls: Option<ServedCertificate>,
-    /// Those of the listeners that serve only the console gateway, if they have their own.
+    /// The certificate and key of the listeners that serve only the console gateway, if these listeners have their own.
     pub proxies_tls: Option<ServedCertificate>,
 }
 

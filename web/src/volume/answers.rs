@@ -122,7 +122,7 @@ pub(super) fn type_access() -> Answers {
     ok(one("volume_type_access", array(access)))
 }
 
-/// The limits, also those of each volume type (`volumes_TYPE`). `limit` is the schema of each.
+/// The limits, also those of each volume type (such as `volumes_TYPE`). `limit` is the schema of each limit.
 fn limits_of(limit: fn() -> Schema) -> Schema {
     let names = ["volumes", "snapshots", "gigabytes", "per_volume_gigabytes", "groups", "backups", "backup_gigabytes"];
     shape::map_of(limit()).plus(names.map(|name| req(name, limit())))
@@ -274,7 +274,7 @@ fn way() -> Schema {
     ])
 }
 
-/// An attachment without a host has no connection. One that is not attached yet shows an empty time.
+/// An attachment without a host has no connection. An attachment that is not complete yet shows an empty time.
 fn attachment() -> Schema {
     let time_or_empty = any_of([shape::time(), shape::string().max_length(0)]);
     let connection = way().plus([req("driver_volume_type", shape::string()), req("attachment_id", shape::uuid())]);

@@ -107,13 +107,13 @@ async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
     let OldAttachment { instance, host, device, mode } = old_attachment(ctx.action_body())?;
     let (attachment, reserved_mode) = (AttachmentId::random(), mode);
-    // A client of this form reports where it has attached the volume. The service does not check the place.
+    // With this action a client reports where it has attached the volume. The service does not check the place.
     let new = NewAttachment { attachment, instance, reserved_mode, host, device, mode, shared: true };
     command(&ctx, &permit, volume.created.volume, VolumeCommand::RecordAttached(Box::new(new))).await?;
     Ok(Reply::empty(202))
 }
 
-/// The attachment that the body names, or the only attachment.
+/// The attachment that the body names, or else the only attachment. `None` if the volume has no attachment.
 fn named_attachment(volume: &VolumeRecord, body: &Value) -> Result<Option<AttachmentId>, Fault> {
     match (body["attachment_id"].as_str(), volume.attachments.len()) {
         (Some(text), _) => {

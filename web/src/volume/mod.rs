@@ -3,7 +3,8 @@
 //! Each file with routes has a table of them. The dispatcher knows only [`ROUTES`], the list of these tables.
 //! `chronova_actors::services::embedded::volume` decides about volumes; this module checks rights and renders answers.
 //!
-//! Invariant: a volume, snapshot or attachment that the caller may not see does not exist (404).
+//! Invariant: for a volume, snapshot or attachment that the caller may not see, the answer is 404, as if it did not
+//! exist.
 
 mod access;
 mod actions;

@@ -70,8 +70,8 @@ fn usage_of(ctx: &Ctx, quota: &VolumeQuota) -> Result<BTreeMap<String, u64>, Fau
     Ok(used)
 }
 
-/// All resources with their limits. After them come volumes, snapshots and gigabytes of each volume type, whose limit
-/// is -1.
+/// All resources with their limits. After them come volumes, snapshots and gigabytes of each volume type, each with the
+/// limit -1.
 fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault> {
     let defaults = ctx.app.volumes()?.options.limits;
     let mut all: Vec<(String, i64)> =
@@ -139,7 +139,7 @@ async fn class(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"quota_class_set": set})))
 }
 
-/// Reads a limit, which is a number or a text of digits.
+/// Reads a limit, which is a number or a text with a number.
 fn number(name: &str, value: &Value) -> Result<i64, Fault> {
     let read = value.as_i64().or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
     read.filter(|limit| (-1..=i64::from(i32::MAX)).contains(limit)).ok_or_else(|| {

@@ -12,14 +12,14 @@ use chronova_web::service::Service;
 use chronova_web::tables;
 use serde_json::{Value, json};
 
-/// Samples whose form no answer needs, and why.
+/// Samples with a form that no answer of Chronova has, and the reason.
 const OTHER_FORMS: [(&str, &str); 3] = [
     ("v2.69/", "a cell is down, and here all hosts belong to the one cell that answers"),
     ("down-cell", "a cell is down, and here all hosts belong to the one cell that answers"),
     ("images/images-details-get-resp.json", "one of its images has a property without a value"),
 ];
 
-/// Operations with samples that always refuse here.
+/// Operations that Chronova always refuses, although the contract has samples of their answers.
 const REFUSED: [&str; 9] = [
     "assisted_volume_snapshots.create",
     "baremetal_nodes.index",

@@ -130,7 +130,8 @@ async fn refused_requests_are_recorded_and_misses_are_not() {
     }
 }
 
-/// Nothing is hidden from administrators. A resource that did not exist yet is a miss, although it exists now.
+/// Nothing is hidden from administrators. A question about a time at which a resource did not exist yet is a miss,
+/// although the resource exists now.
 #[actix_web::test]
 async fn questions_about_a_time_before_a_resource_are_no_refusals() {
     let world = World::new().await;

@@ -132,7 +132,7 @@ async fn a_log_in_gets_the_project_and_the_roles_of_the_credential() {
     let member = alice.make(json!({"name": "changes", "roles": [{"name": "member"}]})).await;
     let roles = alice.log_in(&member).await.expect(201)["token"]["roles"].clone();
     assert_eq!(roles.as_array().unwrap().iter().map(|role| &role["name"]).collect::<Vec<_>>(), ["member", "reader"]);
-    // By name and user.
+    // A log-in can also name the credential by its name and its user.
     let secret = &made["secret"];
     let user = json!({"name": "alice", "domain": {"id": "default"}});
     send_log_in(&alice.world, json!({"name": "reads", "user": user, "secret": secret})).await.expect(201);
@@ -271,7 +271,7 @@ async fn only_unrestricted_credentials_manage_credentials() {
     let path = format!("{}/{}", all(&alice.user), id_of(&made));
     assert_eq!(alice.status(&restricted, "DELETE", &path).await, 403);
     assert_eq!(alice.status(&restricted, "GET", &path).await, 200);
-    // A token of that token is as restricted, and has no other scope.
+    // A token that is issued in exchange for that token is as restricted, and has no other scope.
     let world = &alice.world;
     let again = |scope: Option<Value>| {
         let mut auth = json!({"identity": {"methods": ["token"], "token": {"id": restricted}}});
@@ -312,7 +312,7 @@ async fn nobody_reaches_the_credentials_of_another_user() {
     ] {
         assert_eq!(alice.status(&token, method, &path).await, 403, "{method} {path}");
     }
-    // Below another user, the ids name nothing, not even for the administrator.
+    // In paths of another user, the ids name nothing, not even for the administrator.
     for (method, path) in [
         ("GET", format!("{}/{id}", all(&mallory))),
         ("DELETE", format!("{}/{id}", all(&mallory))),
@@ -399,7 +399,7 @@ async fn access_rules_are_enforced_on_every_service() {
     for path in ["/network/v2.0/../../identity/v3/users", "/network/v2.0/%2e%2e/%2e%2e/identity/v3/users"] {
         assert_eq!(alice.status(&token, "GET", path).await, 404, "{path}");
     }
-    // A token for this token does not get around the rules.
+    // A token that is issued in exchange for this token does not get around the rules.
     let again = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": token}}}});
     let again = token_of(&alice.world.call("", "POST", TOKENS, Some(again)).await);
     assert_eq!(alice.status(&again, "GET", "/compute/v2.1/servers").await, 401);

@@ -356,7 +356,8 @@ async fn another_process_on_the_same_log_goes_on() {
     world.end().await;
 }
 
-/// Quota whose request died long ago counts for no port, also if Compute asks for the port.
+/// Quota that a request reserved long ago, before its process died, keeps no port from being created. This is also so
+/// if Compute asks for the port.
 #[actix_web::test]
 async fn a_new_server_gets_the_quota_of_a_dead_request() {
     let store = MemoryStore::new();

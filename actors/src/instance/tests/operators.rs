@@ -55,7 +55,7 @@ fn image_properties_change_while_the_guest_is_off_and_reach_it_at_its_next_start
     let both = [("hw_disk_bus", "sata"), ("hw_machine_type", "q35")];
     let both = both.map(|(name, value)| (name.to_owned(), value.to_owned()));
     assert_eq!(ide.when(Request::SetImageProperties { properties: both.to_vec() }), accepted());
-    // The recorded type precedes the image's, so the image's may be any.
+    // The recorded machine type takes precedence over the image's, so the image may name any type.
     let recorded = ide.and(Record::MachineType { machine_type: "pc".into() });
     assert_eq!(recorded.when(set("hw_machine_type", "q35")), accepted());
     let changed = off.and(set("hw_disk_bus", "scsi")).and(set("hw_cdrom_bus", "sata"));

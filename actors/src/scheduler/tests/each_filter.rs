@@ -31,6 +31,8 @@ fn capabilities_are_compared_with_extra_specs() {
     assert_eq!(pass(("vcpus_total", ">= 9")).0, Vec::<String>::new());
     assert_eq!(pass(("no_such_thing", "1")).0, ["h1", "h2"], "an unknown key without a scope is for another filter");
     assert_eq!(pass(("capabilities:no_such_thing", "1")).0, Vec::<String>::new());
+    let both = specs(&[("hypervisor_type", "QEMU"), ("capabilities:hypervisor_version", ">= 8000000")]);
+    assert_eq!(cell.pass("ComputeCapabilitiesFilter", &both).0, ["h2"], "each of several extra specs must match");
     assert_eq!(pass(("hw:watchdog_action", "none")).0, ["h1", "h2"], "an extra spec of another scope refuses no host");
 }
 
@@ -408,6 +410,22 @@ fn a_guests_node_is_near_its_device() {
         assert_eq!(chosen(&anywhere), 0, "the devices matter more than the use of the cells");
     }
     assert_eq!(cell.pass("NUMATopologyFilter", &specs(&anywhere)).0, ["h1", "h2"]);
+    // Both cells have devices. The cell with more of them is for guests with devices, the other for guests without.
+    let on = |slot, id| HostPciDevice { cell: Some(id), ..device(slot) };
+    for (more, less) in [(0, 1), (1, 0)] {
+        let provider = ProviderId(host_id(1).0);
+        let devices = vec![on(0, less), on(1, more), on(2, more)];
+        cell.placement.take_in(&HostPciReplaced { provider, sockets: vec![], devices }.into(), Timestamp(0));
+        for packs in [true, false] {
+            cell.options.packs_cells = packs;
+            let chosen = [&node[..], &node[..1]].map(|wanted| {
+                let request = specs(wanted);
+                let context = SchedulingContext::new(cell.sources(), &request, &cell.options);
+                context.host(0).fitting().unwrap().unwrap()[0].cell
+            });
+            assert_eq!(chosen, [more, less], "packs: {packs}");
+        }
+    }
 }
 
 /// Two hosts have one cell each. One has free dedicated processors, the other has none.

@@ -118,7 +118,7 @@ fn failed_build(cell: &mut Cell, host: u128) {
 }
 
 /// Each weigher has a key of its own. The smallest value in a host's aggregates overrides the option. The weigher of
-/// images is tested through the API, and that of metrics in `reported_metrics_are_demanded_and_weighed`.
+/// images is tested through the API. The weigher of metrics is tested in `reported_metrics_are_demanded_and_weighed`.
 #[test]
 fn aggregates_override_the_multiplier_of_each_weigher() {
     let weights = |cell: &Cell, weigher: &str, policy: ServerGroupPolicy| -> Vec<f64> {

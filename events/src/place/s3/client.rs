@@ -267,7 +267,11 @@ impl S3Client {
             }
             _ => "check [chronova] s3_endpoint: it may be no object store that speaks S3".to_owned(),
         };
-        let kind = if matches!(status, 401 | 403) { io::ErrorKind::PermissionDenied } else { io::ErrorKind::Other };
+        let kind = match (status, code) {
+            (_, "QuotaExceeded") | (507, _) => io::ErrorKind::QuotaExceeded,
+            (401 | 403, _) => io::ErrorKind::PermissionDenied,
+            _ => io::ErrorKind::Other,
+        };
         let told = format!("{} answers {status} {code}", self.endpoint);
         let told = if message.is_empty() { told } else { format!("{told} ({message})") };
         S3Failure::Lasting(io::Error::new(kind, format!("{told}: {advice}")))

@@ -9,6 +9,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -28,6 +29,22 @@ use crate::store::{EventStore as _, StoreError};
 pub const STEP: u64 = 4_096;
 /// The approximate number of bytes of these events.
 pub(super) const STEP_BYTES: usize = 4_096 * 305;
+
+/// How fast a move goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MovePace {
+    /// The number of events between two pauses; at least 1.
+    pub batch: u64,
+    /// The pause, in which others have the disk.
+    pub pause: Duration,
+}
+
+impl Default for MovePace {
+    /// Without pauses.
+    fn default() -> Self {
+        Self { batch: u64::MAX, pause: Duration::ZERO }
+    }
+}
 
 /// The sizes of a log's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +124,20 @@ impl SqliteStore {
         &self,
         to: Position,
         place: Arc<dyn FilePlace>,
+        tell: impl FnMut(Position) -> ControlFlow<()>,
+    ) -> Result<Anchor, StoreError> {
+        self.move_at_pace(to, place, MovePace::default(), tell).await
+    }
+
+    /// Like [`Self::move_to_archive`], with pauses. No step goes beyond the end of a batch.
+    ///
+    /// # Errors
+    /// As for [`Self::move_to_archive`].
+    pub async fn move_at_pace(
+        &self,
+        to: Position,
+        place: Arc<dyn FilePlace>,
+        pace: MovePace,
         mut tell: impl FnMut(Position) -> ControlFlow<()>,
     ) -> Result<Anchor, StoreError> {
         if to > self.tail.head() {
@@ -125,14 +156,23 @@ impl SqliteStore {
         let durable = tokio::task::spawn_blocking(move || checked.make_durable(to.0)).await;
         durable.map_err(|error| StoreError::Io(error.to_string()))??;
         let first = if moves { self.first_event().await? } else { None };
+        let mut left = pace.batch.max(1);
         loop {
-            let (next, begin, cold) = (Position(to.0.min(at.position.0 + STEP)), at, Arc::clone(&cold));
+            let (begin, cold) = (at, Arc::clone(&cold));
+            let next = Position(to.0.min(begin.position.0 + STEP.min(left)));
             at = self.readers.run(move |connection, kinds| compare(connection, kinds, &cold, begin, next)).await?;
             let (reply, answer) = oneshot::channel();
             let step = FloorStep { to: at, archive: archive.clone(), first };
             self.submit(WriteJob::Archived { step, reply }, answer).await??;
             if tell(at.position).is_break() || at.position >= to {
                 return Ok(at);
+            }
+            left = left.saturating_sub(at.position.0 - begin.position.0);
+            if left == 0 {
+                left = pace.batch.max(1);
+                if !pace.pause.is_zero() {
+                    tokio::time::sleep(pace.pause).await;
+                }
             }
         }
     }

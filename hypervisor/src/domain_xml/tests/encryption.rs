@@ -34,7 +34,7 @@ fn a_guest_with_encrypted_memory_has_a_policy_locked_memory_and_devices_behind_t
     ] {
         assert!(flat.contains(part), "{part}: {flat}");
     }
-    // The volume on virtio's own bus uses the IOMMU itself. The other one uses that of its controller.
+    // The volume on virtio's own bus uses the IOMMU itself. The other volume uses it through its controller.
     assert_eq!(flat.matches("<driver name='qemu' type='raw' cache='none' iommu='on'/>").count(), 1, "{flat}");
     assert_eq!(flat.matches("<driver name='qemu' type='raw' cache='none'/>").count(), 1, "{flat}");
     let plain = render(&with(&[UEFI, Q35]), &sev_host()).unwrap();

@@ -96,7 +96,7 @@ fn memory_is_locked_and_a_card_and_ports_are_as_requested() {
     let xml = golden("wished", &with(&wished), &host());
     assert!(xml.contains("<locked/>") && xml.contains("vram='16384'"), "{xml}");
     assert_eq!(xml.matches("<serial ").count(), 3);
-    // The console's log is that of the first port, which alone shows the boot.
+    // The console log is from the first port, because only that port shows the boot.
     let (first, others) = xml.split_once("<target port='0'/>").unwrap();
     assert!(first.contains("_console.log'") && !others.contains("<log "), "{xml}");
 }
@@ -266,7 +266,7 @@ fn persistent_memory_is_in_the_first_node_which_is_made_if_there_is_none() {
     let pinning = Pinning { nodes: vec![node(0, 0), node(1, 1)], ..Pinning::default() };
     let xml = render(&GuestSpec { pinning, ..guest.clone() }, &with_pmem()).unwrap();
     assert_eq!((xml.matches("<cell id='").count(), xml.matches("<node>0</node>").count()), (2, 3), "{xml}");
-    // On another file system, QEMU must not rely on it.
+    // If the host's memory is not persistent for QEMU, the definition must not have `<pmem/>`.
     let mut trial = with_pmem();
     trial.guests.pmem.is_persistent = false;
     assert!(!render(&guest, &trial).unwrap().contains("<pmem/>"));

@@ -44,7 +44,7 @@ fn each_limit_of_an_interface_is_set_in_its_direction() {
         assert_eq!(of(&[average]).unwrap(), format!("<{direction} average='100'/>"));
         let all = format!("<{direction} average='100' peak='200' burst='300'/>");
         assert_eq!(of(&[average, peak, burst]).unwrap(), all);
-        // As in Nova, a peak or a burst without an average has no effect: libvirt would refuse it.
+        // As in Nova, a peak or a burst without an average has no effect, because libvirt would refuse it.
         assert_eq!(of(&[peak, burst]), None, "{direction}");
     }
     let both = [("quota:vif_inbound_average", "1"), ("quota:vif_outbound_average", "2")];

@@ -19,14 +19,15 @@ use crate::program_messages::ProgramMessages;
 /// How long a part of the cluster may take for one operation, in seconds. Ceph itself would wait for ever.
 const PATIENCE: &str = "60";
 
-/// `rbd` ends with an error number: the image or snapshot does not exist.
+/// `rbd` ends with this number if the image or snapshot does not exist (`ENOENT`).
 const ABSENT: i32 = 2;
-/// The image or snapshot exists, or the snapshot is protected already.
+/// The snapshot is protected already, or a client has the image open (`EBUSY`).
 const BUSY: i32 = 16;
+/// The image or snapshot exists already (`EEXIST`).
 const EXISTS: i32 = 17;
 
-/// The error number with which a program ended. A program that reached no cluster has said nothing about an image or a
-/// snapshot, although a missing keyring gives it the number of a missing image.
+/// The error number with which a program ended. `None` if a signal ended the program, or if it did not reach the
+/// cluster. Without a keyring, for example, the program ends with [`ABSENT`], which says nothing about an image.
 fn error_number(output: &Output) -> Option<i32> {
     let unconnected = String::from_utf8_lossy(&output.stderr).contains("couldn't connect to the cluster");
     output.status.code().filter(|_| !unconnected)

@@ -14,8 +14,9 @@
 //!
 //! Invariants: a volume's name and pool identify its back end. The content never identifies the back end, because the
 //! guest writes the content in all back ends except `qcow2`. The image cache, config drives and console logs are always
-//! files of the directory. So are copies of disks, except those that [`PlacedCopies`] makes. Code outside of this
-//! folder never asks which back end a disk has. Every difference between back ends is a method of [`ImageBackend`].
+//! files of the directory. Copies of disks are such files, too, except those that [`PlacedCopies`] makes. Code outside
+//! of this folder never asks which back end a disk has. Every difference between back ends is a method of
+//! [`ImageBackend`].
 
 mod ceph;
 mod flat;
@@ -104,7 +105,7 @@ trait ImageBackend: Sync {
         let _ = (site, image, places);
         Ok(false)
     }
-    /// Whether the storage still has the image that [`Self::adopt_image`] has found. For times at which the image
+    /// Whether the storage still has the image that [`Self::adopt_image`] has found. The driver asks this if the image
     /// service does not answer.
     fn keeps_image(&self, site: HostStorage<'_>, image: &ImageRef) -> DriverResult<bool> {
         let _ = (site, image);
@@ -196,7 +197,8 @@ trait ImageBackend: Sync {
         let _ = (site, disk, send);
         Ok(false)
     }
-    /// The part of a back end whose storage may also be that of the image service.
+    /// The part of a back end that can make copies in the image service's storage. Only a back end with a storage that
+    /// the image service may also use has this part.
     fn placing(&self) -> Option<&dyn PlacedCopies> {
         None
     }
@@ -490,7 +492,8 @@ impl<'a> HostStorage<'a> {
         )
     }
 
-    /// Replaces the disk by an empty one. Its content follows: a transfer, or the emulator's copy of another disk.
+    /// Replaces the disk by an empty disk. A transfer, or the emulator's copy of another disk, fills the new disk
+    /// later.
     pub(super) fn provide_empty(self, disk: &str, capacity: u64, raw: bool) -> DriverResult<StoredDisk> {
         self.remove(disk)?;
         let chosen = chosen(self.options);

@@ -1,11 +1,12 @@
-//! Copies of disks in the storage of the image service. Only the storage itself moves bytes for such a copy.
+//! Copies of disks in the storage of the image service. The storage itself makes such a copy, without a transfer.
+//! Chronova only reads the copy to compute its hash.
 
 use chronova_events::ids::ImageId;
 
 use super::{HostStorage, StoredDisk};
 use crate::driver::DriverResult;
 
-/// A back end whose storage may also be that of the image service. The steps are idempotent.
+/// A back end with a storage that the image service may also use. The steps are idempotent.
 pub(in crate::libvirt) trait PlacedCopies: Sync {
     /// Whether this disk and the images are in one storage.
     fn may_place(&self, site: HostStorage<'_>, disk: &StoredDisk) -> DriverResult<bool>;

@@ -176,8 +176,8 @@ fn copy_in(site: HostStorage<'_>, volume: &str, image: &ImageRef) -> DriverResul
     copied.and(pool::delete(&raw))
 }
 
-/// The first snapshot among these places that a disk can be cloned from. It must have the image's size: a place may be
-/// older than the image's data.
+/// The first snapshot among these places that a disk can be cloned from. It must have the image's size, because a place
+/// may be older than the image's data.
 fn snapshot_among(options: &LibvirtOptions, image: &ImageRef, places: &[String]) -> DriverResult<Option<String>> {
     let places = CephPlace::of_image(image.id, places);
     if places.is_empty() {

@@ -17,7 +17,7 @@ const KILLS: u64 = 5;
 /// If at least one in this many hosts is down, no draw cuts off a further host.
 const DOWN: usize = 8;
 
-/// How often each kind of fault struck.
+/// How many times each kind of fault struck.
 #[derive(Debug, Default)]
 pub(super) struct ChaosFaults {
     pub(super) counts: BTreeMap<&'static str, u64>,

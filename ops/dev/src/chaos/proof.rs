@@ -102,7 +102,7 @@ pub(super) async fn shared_disk_breaches(world: &ChaosWorld) -> Result<Vec<Broke
         let Some(server) = server.alive() else { continue };
         // The control plane may start a guest before it can ask a host that has just come back. Then QEMU's lock
         // protects the disk.
-        let starts = matches!(call, DriverCall::Install | DriverCall::Spawn | DriverCall::Start);
+        let starts = matches!(call, DriverCall::Install | DriverCall::Spawn | DriverCall::Start | DriverCall::Redefine);
         let knows = |up_for: Duration| !starts || up_for > MOMENT;
         let there = there.into_iter().filter(|(_, up_for)| knows(*up_for)).map(|(other, _)| other);
         for other in there.filter(|other| server.concerns(fleet.uri().host_id(*other))) {

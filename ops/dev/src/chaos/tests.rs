@@ -63,7 +63,7 @@ fn planted_defects_are_parsed() {
     }
 }
 
-/// The server after those sample events that `wanted` selects.
+/// A server after the sample events that `wanted` selects.
 fn server(wanted: fn(&InstanceEvent) -> bool) -> Alive {
     let mut state = Instance::default();
     for event in samples().into_iter().filter(wanted) {
@@ -72,7 +72,8 @@ fn server(wanted: fn(&InstanceEvent) -> bool) -> Alive {
     state.alive().unwrap().clone()
 }
 
-/// A hard reboot creates a vanished guest again. A rescued server refuses a hard reboot, so it is unrescued.
+/// A hard reboot creates a vanished guest again. A rescued server refuses a hard reboot, so the run ends the rescue
+/// instead.
 #[test]
 fn a_rescued_server_without_its_guest_is_unrescued_at_the_end() {
     use InstanceEvent as E;

@@ -1,8 +1,8 @@
-//! The parts that outlive a control plane (the log, the hosts, the image service), and one life of it.
+//! The parts that outlive a control plane (the log, the hosts, the image service), and one life of the control plane.
 //!
 //! A life has all of the control plane: actors, processes, reconcilers, host agents, the API. The seed decides where
-//! the control plane is killed: an append becomes durable but loses its reply, and nothing more reaches the log or the
-//! hosts. The next life starts with only what the log, the hosts and the image service have.
+//! the control plane is killed. The last append then becomes durable, but its reply is lost. Nothing more reaches the
+//! log or the hosts. The next life starts with only what the log, the hosts and the image service have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -21,6 +21,8 @@ pub(crate) struct LoadedCloud {
     address: SocketAddr,
     token: String,
     child: Option<Child>,
+    /// Lines of the section `[chronova]` that say where the log is; empty: SQLite.
+    log: String,
 }
 
 /// The image and the flavor of servers.
@@ -56,7 +58,7 @@ impl LoadedCloud {
     /// Prepares a control plane without starting it. `fleet` is the value of `[chronova] hypervisors`.
     pub(crate) fn new(folder: TempDir, fleet: &str) -> Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let cloud = Self { folder, address, token: String::new(), child: None };
+        let cloud = Self { folder, address, token: String::new(), child: None, log: String::new() };
         cloud.configure(fleet)?;
         Ok(cloud)
     }
@@ -64,9 +66,17 @@ impl LoadedCloud {
     /// Sets the hosts for the next start.
     pub(crate) fn configure(&self, fleet: &str) -> Result<()> {
         let unlimited: String = ["instances", "cores", "ram"].map(|name| format!("{name} = -1\n")).concat();
-        // Tokens are valid for longer than the longest run. All other options have their defaults.
-        let config = format!("[chronova]\nhypervisors = {fleet}\n[quota]\n{unlimited}[token]\nexpiration = 864000\n");
+        // The quotas are unlimited, and tokens are valid for longer than the longest run. All other options have their
+        // defaults.
+        let own = format!("[chronova]\nhypervisors = {fleet}\n{}", self.log);
+        let config = format!("{own}[quota]\n{unlimited}[token]\nexpiration = 864000\n");
         std::fs::write(self.folder.path().join("chronova.conf"), config).context("the configuration cannot be written")
+    }
+
+    /// Stores the log in an empty PostgreSQL database, from the next start on.
+    pub(crate) fn store_in(&mut self, database: &str, fleet: &str) -> Result<()> {
+        self.log = format!("event_store = {database}\nevent_store_asynchronous = true\n");
+        self.configure(fleet)
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -113,7 +123,7 @@ impl LoadedCloud {
         Ok(begun.elapsed())
     }
 
-    /// Whether the server listens; requests then wait until the read models are complete.
+    /// Whether the server listens. A request that comes before the read models are complete waits for them.
     fn answers(&self) -> bool {
         std::net::TcpStream::connect(self.address).is_ok()
     }
@@ -128,7 +138,8 @@ impl LoadedCloud {
 
     fn login(&self) -> Result<String> {
         let mut client = self.client();
-        // The server answers this request as soon as it is ready, and then the file with the credentials exists.
+        // The server answers this request only when the server is ready. By then it has written the file with the
+        // credentials.
         client.get("/identity/v3")?;
         let path = self.data().join("clouds.yaml");
         let yaml = std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;

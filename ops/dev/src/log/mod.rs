@@ -25,6 +25,9 @@ pub(super) struct LogBenchArgs {
     /// Numbers of events in the logs whose rebuild and restart are measured, smallest first; 0 leaves this out
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000_000_u64], value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
     events: Vec<u64>,
+    /// A PostgreSQL database without a log of a cloud, to measure appends there, too
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
     /// Only the logs of --events, no appends
     #[arg(long)]
     no_appends: bool,
@@ -38,13 +41,18 @@ pub(super) fn run(common: &Common, args: &LogBenchArgs) -> Result<BenchReport> {
     let shown: Vec<String> = sizes.iter().map(ToString::to_string).collect();
     let mut report = BenchReport::new("log").setting("events", &shown.join(", "));
     if !args.no_appends {
-        append::measure(common, &args.writers, args.appends, &mut report)?;
+        append::measure(common, &args.writers, args.appends, args.database.as_deref(), &mut report)?;
     }
     replay::measure(common, &sizes, &mut report)?;
     report.notes.push(
         "append.N: N writers, each waits until its event is durable; of raw: plain SQLite, N in a transaction".into(),
     );
     report.notes.push("append.N.disk: the bytes of N events written to a file and synced, without SQLite".into());
+    if args.database.is_some() {
+        report
+            .notes
+            .push("append.N.postgres: the same in the database; of raw: one INSERT of N rows of these bytes".into());
+    }
     if !sizes.is_empty() {
         report.notes.push("replay.fold: events of servers, decoded before, into their states, on one core".into());
         report.notes.push("replay.projections: decoded events into all read models, on one core".into());

@@ -27,13 +27,13 @@ use super::super::stats::{Latencies, median};
 
 /// How many servers exist at the same time.
 const FLEET: usize = 10_000;
-/// How often each server is stopped and started.
+/// How many times each server is stopped and started.
 const CYCLES: u32 = 2;
 /// How many events the read models fold at once.
 const BATCH: usize = 4_096;
 /// How many events `write` appends concurrently.
 const TOGETHER: usize = 2_048;
-/// The name of the comparison value beside the folds and the rebuilds: the speed of SQLite alone.
+/// The name of the reference in the lines about folds and rebuilds. The reference is the speed of SQLite alone.
 const RAW: &str = "plain SQLite, the same rows read";
 /// How many rows SQLite alone reads. More rows would not change the rate.
 const ROWS: u64 = 2_000_000;

@@ -7,10 +7,10 @@ use clap::Args;
 use super::compare::CompareArgs;
 use super::sources::AdoptionSource;
 
-/// Where hosts are reached, unless the operator says otherwise.
+/// The default URI of libvirt on a host; `{host}` is the host's name.
 pub const DEFAULT_URI: &str = "qemu+tls://{host}/system";
 
-/// The MiB that rows may take, unless the operator says otherwise.
+/// The default limit of the memory for rows, in MiB.
 pub const DEFAULT_MAX_MEMORY: usize = 4096;
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! Adopts allocations: the resources of providers that servers, migrations and other consumers hold.
 //!
-//! An allocation of an unknown consumer would hold capacity for ever, so it stops the adoption.
+//! An allocation whose server or migration is neither adopted nor left out would hold capacity for ever, so it stops
+//! the adoption.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +47,8 @@ impl<'a> ClaimParts<'a> {
         }
     }
 
-    /// The server to which the consumer's allocations belong. A consumer is a server, or a migration of a server.
+    /// The server to which the consumer's allocations belong. For a migration, that is the server that moves. Otherwise
+    /// it is the consumer itself.
     fn server_of(&self, consumer: &'a str) -> &'a str {
         self.moving.get(consumer).copied().unwrap_or(consumer)
     }

@@ -205,7 +205,7 @@ pub async fn run(args: &AdoptArgs, place: &LogPlace, out: &mut dyn Write) -> Res
     place.in_file("adopt")?;
     let data = &place.data;
     if args.undo {
-        // The lock keeps every server out until the log is set aside.
+        // The lock keeps every control plane from opening the log until the log is set aside.
         let log = place.lock().await?;
         return undo::run(data, log.store(), out).await;
     }

@@ -69,8 +69,8 @@ fn server(adoption: &mut Adoption<'_>, shared: &SharedParts<'_>, parts: &CellPar
     }
 }
 
-/// Checks that a server on a host has an allocation there. Without one, the scheduler would give its resources to other
-/// servers.
+/// Checks that a server on a host has an allocation there. Without one, the scheduler would give the server's resources
+/// to other servers.
 fn check_allocation(adoption: &Adoption<'_>, server: &NovaServer) -> Result<(), Unadoptable> {
     let Some(placed) = server.placed.as_ref().filter(|_| server.deleted_at.is_none()) else { return Ok(()) };
     let way_out = "run nova-manage placement heal_allocations, or leave the server out";

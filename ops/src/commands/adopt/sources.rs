@@ -14,8 +14,8 @@ use crate::nova::dump;
 use crate::nova::live::{LiveChange, LiveDatabase, LiveReadError, ReadLimit};
 use crate::nova::schema::{API_TABLES, CELL_TABLES, NovaTableUse, PLACEMENT_TABLES};
 
-/// A dump, or the address of a database. The command line does not check the address, because its message would repeat
-/// the password in it.
+/// A dump, or the address of a database. The parser of the command line accepts any address, because its error message
+/// would show the password in the address.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AdoptionSource {
     Dump(PathBuf),
@@ -201,8 +201,8 @@ pub struct RunningService {
 }
 
 impl AdoptionReading {
-    /// The services that may still run. A reading may take minutes, so the age of a report is its age at the moment
-    /// when the database was read. The clock is that of the database.
+    /// The services that may still run. A reading may take minutes, so the age of a report is measured at the moment
+    /// when the database was read, by the database's own clock.
     pub fn running(&self, read: &NovaDatabases) -> Vec<RunningService> {
         let mut running = Vec::new();
         for (database, tables) in self.databases.iter().zip(read.all()) {

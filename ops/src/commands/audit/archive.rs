@@ -1,9 +1,9 @@
 //! `chronova audit archive`: old events in compressed files that can be verified and listed without the log.
 //!
-//! [`chronova_events::archive`] describes the files. A manifest may be signed. This command only copies: an archive can
-//! be verified by itself. `chronova log prune` ([`super::super::retention`]) also removes the archived events from the
-//! log's file. Personal fields are sealed in the archive under the same keys as in the log, so an erasure reaches the
-//! archive, too.
+//! [`chronova_events::archive`] describes the files. A manifest may be signed. This command only copies events. The
+//! copy can be verified without the log. `chronova log prune` ([`super::super::retention`]) also removes the archived
+//! events from the log's file. Personal fields are sealed in the archive under the same keys as in the log, so an
+//! erasure reaches the archive, too.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -176,8 +176,8 @@ async fn continues(store: &dyn EventStore, place: &dyn FilePlace, known: &[Manif
     Ok(known.last().map_or(1, |newest| newest.last.saturating_add(1)))
 }
 
-/// Creates the archive's folder if it is not there, and locks it until the returned file is closed. For an archive in an
-/// object store it is the folder of the drafts. So the commands of one machine exclude each other.
+/// Creates the archive's folder if it is not there, and locks it until the returned file is closed. For an archive in
+/// an object store, the locked folder is that of the drafts, so only the commands of one machine exclude each other.
 fn locked(place: &dyn FilePlace) -> Result<File, CommandFailure> {
     let folder = place.prepare().map_err(at(Path::new(&place.address().to_string())))?;
     let lock = File::open(&folder).map_err(at(&folder))?;

@@ -42,6 +42,11 @@ pub async fn extended(log: Arc<dyn EventStore>, path: PathBuf) -> Arc<IndexedLog
     indexed
 }
 
+/// Brings the file with the names of servers up to date, with the index at `path`.
+pub async fn complete_names(log: Arc<dyn EventStore>, path: PathBuf, names: &Path) -> Result<(), CommandFailure> {
+    super::names::keep_servers(&*IndexedLog::new(log, path, IndexOptions::default()), names).await
+}
+
 /// Begins the index again if the listing has found damage in it. Later listings extend it.
 pub async fn mend(indexed: &IndexedLog) {
     if indexed.is_damaged()

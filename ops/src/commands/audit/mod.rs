@@ -1,5 +1,5 @@
-//! `chronova audit`: lists events, oldest first; its subcommands verify, export, archive and erase. `audit verify` and
-//! `audit head` are in [`super::verify`].
+//! `chronova audit`: lists events, oldest first. Its subcommands do other work on the log, for example verify, export
+//! or archive it. `audit verify` and `audit head` are in [`super::verify`].
 //!
 //! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match. A
 //! listing with filters writes the index of the log into the data folder ([`index`]).
@@ -15,9 +15,11 @@ mod names;
 pub mod past;
 pub mod prove;
 pub mod roles;
+mod server_names;
 pub mod servers;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use chronova_events::envelope::{Position, Timestamp};
@@ -134,6 +136,9 @@ pub struct AuditArgs {
     /// Continue with new events as they are recorded
     #[arg(long, short)]
     pub follow: bool,
+    /// The file with the names of servers; `None`: each search for a name reads the log.
+    #[arg(skip)]
+    pub names: Option<PathBuf>,
 }
 
 impl AuditArgs {
@@ -209,7 +214,8 @@ pub async fn run(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let (servers, hosts) = (names::servers(&args.server, store).await?, names::hosts(&args.host, store).await?);
+    let servers = names::servers(&args.server, store, args.names.as_deref()).await?;
+    let hosts = names::hosts(&args.host, store).await?;
     let mut criteria = args.criteria(now, servers, hosts);
     criteria.users = names::users(&args.user, store).await?;
     criteria.projects = names::projects(&args.project, store).await?;

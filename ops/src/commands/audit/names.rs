@@ -3,6 +3,8 @@
 //! A name is looked up in the events that gave it. So a name is found even if its user, project or host is gone. The
 //! names of users and servers are sealed, so after an erasure these names are not found.
 
+use std::path::Path;
+
 use chronova_events::envelope::{Position, Recorded};
 use chronova_events::host::HostEvent;
 use chronova_events::identity::IdentityEvent;
@@ -14,6 +16,7 @@ use uuid::Uuid;
 
 use super::super::CommandFailure;
 use super::super::log_pages::payload;
+use super::server_names::ServerNames;
 
 /// The number of events that are read at once.
 const PAGE: usize = 1_024;
@@ -57,14 +60,43 @@ pub(super) async fn hosts(given: &[String], store: &dyn EventStore) -> Result<Ve
     of_streams("host", given, &["host.registered", "host.capabilities_changed"], name, store).await
 }
 
-/// The ids of the servers that `given` means: ids, or names that servers ever had. Several servers may have had a name.
-pub(super) async fn servers(given: &[String], store: &dyn EventStore) -> Result<Vec<Uuid>, CommandFailure> {
-    let name = |event: &Event| match event {
+/// The kinds of the events that name servers.
+const SERVER_KINDS: [&str; 2] = ["instance.build_requested", "instance.renamed"];
+
+fn server_name(event: &Event) -> Option<String> {
+    match event {
         Event::InstanceEvent(InstanceEvent::BuildRequested(asked)) => Some(asked.name.clone()),
         Event::InstanceEvent(InstanceEvent::Renamed(renamed)) => Some(renamed.name.clone()),
         _ => None,
-    };
-    of_streams("server", given, &["instance.build_requested", "instance.renamed"], name, store).await
+    }
+}
+
+/// Brings the file with the names of servers up to date.
+pub(super) async fn keep_servers(store: &dyn EventStore, file: &Path) -> Result<(), CommandFailure> {
+    ServerNames::of(store, file, &SERVER_KINDS, server_name).await.map(drop)
+}
+
+/// The ids of the servers that `given` means: ids, or names that servers ever had. Several servers may have had a name.
+/// `file`: that of the names. A name that it lacks is searched in the log.
+pub(super) async fn servers(
+    given: &[String],
+    store: &dyn EventStore,
+    file: Option<&Path>,
+) -> Result<Vec<Uuid>, CommandFailure> {
+    let is_name = |text: &String| text.parse::<Uuid>().is_err();
+    let mut ids = given.to_vec();
+    if let Some(file) = file.filter(|_| given.iter().any(is_name)) {
+        let names = ServerNames::of(store, file, &SERVER_KINDS, server_name).await?;
+        ids.clear();
+        for text in given {
+            let found = if is_name(text) { names.servers(store, text, server_name).await? } else { Vec::new() };
+            match found.is_empty() {
+                true => ids.push(text.clone()),
+                false => ids.extend(found.iter().map(Uuid::to_string)),
+            }
+        }
+    }
+    of_streams("server", &ids, &SERVER_KINDS, server_name, store).await
 }
 
 /// The ids that `given` means: ids, or names that events of these kinds give to the nouns of their streams. A name that

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::store::EventStore;
 use chronova_projections::checkpoint::Checkpoints;
-use chronova_projections::history::{HistoryError, PastMoment};
+use chronova_projections::history::{HistoryError, PastMoment, PastPart};
 use chronova_projections::views::{Mark, Views};
 use serde::Serialize;
 
@@ -30,15 +30,27 @@ impl fmt::Debug for PastReader<'_> {
 impl PastReader<'_> {
     /// The read models as of `when`; of the whole log if `when` is missing.
     pub(in crate::commands) async fn at(self, when: Option<AsOf>) -> Result<Arc<Views>, CommandFailure> {
-        let moment = match when {
+        self.moment(when).views(self.store, self.checkpoints, self.now).await.map_err(failure)
+    }
+
+    /// Like [`Self::at`], but only a part of the read models.
+    pub(super) async fn part(self, when: Option<AsOf>, part: &PastPart) -> Result<Arc<Views>, CommandFailure> {
+        self.moment(when).part(self.store, self.checkpoints, self.now, part).await.map_err(failure)
+    }
+
+    fn moment(self, when: Option<AsOf>) -> PastMoment {
+        match when {
             None => PastMoment::Position(self.store.head()),
             Some(AsOf::Position(position)) => PastMoment::Position(Position(position)),
             Some(AsOf::Time(when)) => PastMoment::Time(when.resolve(self.now)),
-        };
-        moment.views(self.store, self.checkpoints, self.now).await.map_err(|error| match error {
-            HistoryError::Projection(error) => CommandFailure::ReadModels(error),
-            wrong => CommandFailure::Usage(wrong.to_string()),
-        })
+        }
+    }
+}
+
+fn failure(error: HistoryError) -> CommandFailure {
+    match error {
+        HistoryError::Projection(error) => CommandFailure::ReadModels(error),
+        wrong => CommandFailure::Usage(wrong.to_string()),
     }
 }
 

@@ -1,9 +1,14 @@
 //! `chronova audit servers`: the servers that existed at a moment, of all hosts or of one.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use chronova_events::instance::{Alive, status};
-use chronova_projections::servers::ServerRow;
+use chronova_projections::Projection as _;
+use chronova_projections::history::PastPart;
+use chronova_projections::hosts::Hosts;
+use chronova_projections::identities::Identities;
+use chronova_projections::servers::{ServerRow, Servers};
 use chronova_projections::views::Views;
 use chronova_web::audit::line::printable;
 use serde::Serialize;
@@ -47,7 +52,8 @@ struct PastServer {
 
 /// Prints the servers that `args` select.
 pub async fn run(args: &PastServersArgs, past: PastReader<'_>, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
-    let views = past.at(args.at).await?;
+    let names = BTreeSet::from([Hosts::NAME, Identities::NAME, Servers::NAME]);
+    let views = past.part(args.at, &PastPart { names, is_sparse: false }).await?;
     let moment = ShownMoment::of(&views);
     let host = args.host.as_ref().map(|host| known_host(&views, host, &moment)).transpose()?;
     let projects = args.project.as_ref().map(|project| known_projects(&views, project));

@@ -9,11 +9,15 @@
 //! | `images/` | the content of images; the log has their names |
 //! | `secrets/` | the secrets of the embedded key manager |
 //!
-//! Everything else is rebuilt from the log (`views/`, `views.keys`, `log.db.seals`, `log.db.witness`,
-//! `log.db.tree`, `log.db.index`), belongs to a running process (`log.db.lock`, `log.db-wal`), is in the backup of the
-//! log (`archive/`: a backup reads archived events through the log, and a restored log has all events in its file),
-//! can be read from an object store again (`archive.s3/`, `backups.s3/`),
-//! identifies the file of the log (`log.db.home`), or simulates hosts (`sim/`).
+//! A backup leaves out everything else:
+//!
+//! * `views/`, `log.db.seals`, `log.db.witness`, `log.db.tree`, `log.db.index` and `log.db.names` are rebuilt from the
+//!   log. `views.keys` has only the keys of the checkpoints in `views/`; a server without it makes new keys.
+//! * `log.db.lock` and `log.db-wal` belong to a running process.
+//! * `archive/` is in the backup of the log. A backup reads archived events through the log, and a restored log has all
+//!   events in its file.
+//! * `archive.s3/` and `backups.s3/` can be read from an object store again.
+//! * `log.db.home` identifies the file of the log, and `sim/` simulates hosts.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,12 +1,12 @@
 //! `chronova backup prune`: removes all backups but the newest ones.
 //!
-//! The log in the folder stays whole, because every backup needs it from its first event on. Pruning frees the files
-//! that only removed backups need: images, secrets.
+//! The log in the folder stays whole, because every backup needs all events from the first one on. Pruning frees the
+//! files that only removed backups need: images, secrets.
 //!
 //! Each manifest describes the segments of the log that its backup added. The oldest kept backup takes over the
-//! descriptions of the removed backups, so that `verify` still knows the hash of every file. Its new manifest is
-//! written first, then the others are removed, then the files. A command that is ended in between leaves every kept
-//! backup whole. The next prune removes the rest.
+//! descriptions of the removed backups, so that `verify` still knows the hash of every file. The command first writes
+//! the new manifest of this backup, then removes the manifests that no longer count, then the files that no backup
+//! needs. A command that is ended in between leaves every kept backup whole. The next prune removes the rest.
 
 use std::io::Write;
 

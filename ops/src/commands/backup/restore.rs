@@ -132,7 +132,7 @@ fn is_damage(failure: &CommandFailure) -> bool {
 }
 
 /// The newest keys. They have all older ones, except those that an erasure has destroyed since. If the newest manifest
-/// is damaged, the folder still has its keys. The name of their file is their hash.
+/// is damaged, the folder still has the file of keys that it named. The name of that file is the hash of its content.
 fn keys(folder: &BackupFolder, backups: &[BackupManifest]) -> Result<Option<StoredFile>, CommandFailure> {
     let Some(named) = backups.iter().rev().find_map(|backup| backup.keys.clone()) else { return Ok(None) };
     let there = names_in(folder.keys())?;
@@ -299,7 +299,7 @@ fn copy(from: &dyn FilePlace, name: &str, target: &Path) -> Result<String, Comma
 }
 
 /// Opens the log once for writing, which checks the log and seals its pages. Begins a new generation of the log, so
-/// that the hosts refuse the restored log beside the original. Removes the mark.
+/// that hosts that the original drives refuse the restored log. Removes the mark of the unfinished restore.
 async fn finish(data: &DataDir, now: Timestamp) -> Result<(), CommandFailure> {
     let log = data.log();
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(log, &SqliteOptions::default())).await;

@@ -84,7 +84,7 @@ fn changes(old: &Alive, new: &Alive, hosts: &BTreeSet<HostId>) -> Result<(), Str
         ("its injected files", old.files == new.files),
         ("something else", *new == written(old, new)),
     ];
-    // A change of a named part is also a change of "something else". The message names only the part.
+    // If a named part changed, the comparison for "something else" fails, too. Then the message names only the part.
     let mut lacks: Vec<&str> = parts.into_iter().filter(|(_, same)| !same).map(|(part, _)| part).collect();
     if lacks.len() > 1 {
         lacks.pop();

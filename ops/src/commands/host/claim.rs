@@ -36,7 +36,8 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
     let options = config.targets().drivers;
     let mut exit = Exit::Yes;
     for uri in &uris {
-        // A simulated fleet lives in the server, which writes its file.
+        // Opening a simulated fleet rewrites the fleet's file, which only one process may use. The lock makes sure that
+        // no control plane uses the fleet.
         let alone = uri.starts_with("sim:").then(|| runtime.block_on(place.lock())).transpose()?;
         // The drivers are opened inside the runtime, so that they can use its tasks and timers.
         let _entered = runtime.enter();

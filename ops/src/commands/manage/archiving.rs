@@ -1,12 +1,14 @@
 //! `db archive_deleted_rows`: moves old events of the log into its archive, as `chronova log prune` does.
 //!
 //! Nova's shadow tables keep deleted rows, and Chronova's archive keeps old events. Automation repeats the command while
-//! its code is 1, and stops at 0. While a server runs, nothing is moved, because only one process may write the log. The
-//! server moves old events by itself.
+//! its code is 1, and stops at 0. With `--until-complete`, one run proves the read models and writes the archive once.
+//! Then the events leave the file in batches of `--max_rows`, with pauses between them. While a server runs, nothing is
+//! moved, because only one process may write the log. The server moves old events by itself.
 
 use chrono::NaiveDateTime;
 use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::Timestamp;
+use chronova_events::store::sqlite::retention::MovePace;
 
 use super::super::retention::prune::{LogPrune, PruneEnd, RetentionPolicy, in_file, lock};
 use super::super::{CommandFailure, LogPlace};
@@ -20,6 +22,7 @@ pub(super) struct ArchiveRequest {
     pub before: Option<NaiveDateTime>,
     /// The largest number of events.
     pub most: Option<u64>,
+    pub pace: MovePace,
     pub verbose: bool,
 }
 
@@ -40,7 +43,8 @@ async fn archive(request: &ArchiveRequest, config: &Config) -> Result<PruneEnd, 
     };
     let log = match log {
         Ok(log) => log,
-        // A database, or a server that runs: both are states in which there is nothing to archive.
+        // The log is in a database, or a server runs. In both cases the command archives nothing, and this is no
+        // failure.
         Err(CommandFailure::Usage(reason)) => {
             complain(&format!("Nothing was archived: {reason}.\n"));
             return Ok(PruneEnd::Nothing);
@@ -57,6 +61,7 @@ async fn archive(request: &ArchiveRequest, config: &Config) -> Result<PruneEnd, 
         sign_key: place.retention_key.as_deref(),
         policy,
         least: 1,
+        pace: request.pace,
     };
     let mut told = Vec::new();
     let done = run.run(SystemClock.now(), &mut told).await;

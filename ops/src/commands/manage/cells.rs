@@ -173,7 +173,7 @@ pub(super) fn run(
     }
 }
 
-/// The one cell that has servers, as Nova's messages name a cell.
+/// The cell with hosts, in the form that a cell has in Nova's messages.
 pub(super) fn identity() -> String {
     format!("{CELL1}({CELL1_NAME})")
 }
@@ -187,8 +187,9 @@ fn not_found(cell: &str, code: ManageExit, out: &mut dyn Write) -> Result<Manage
     Ok(code)
 }
 
-/// Whether the address of the message queue is valid: that of the option, or `[DEFAULT] transport_url`. Writes why it
-/// is not. The cell has no message queue, so unlike in Nova, there may be no address.
+/// Whether the address of the message queue is valid. The address comes from the option, or else from `[DEFAULT]
+/// transport_url`. If it is not valid, writes the reason. Unlike in Nova, the address may be missing, because the cell
+/// has no message queue.
 fn has_valid_transport(
     given: Option<&str>,
     cloud: &RunningCloud<'_>,
@@ -208,7 +209,7 @@ fn has_valid_transport(
 const NO_HOSTS: &str = "No hosts found to map to cell, exiting.";
 const ALL_MAPPED: &str = "All hosts are already mapped to cell(s).";
 
-/// The cells are there. As in Nova, a cloud without hosts is not set up.
+/// Both cells always exist. As in Nova, the set-up fails if the cloud has no hosts.
 fn simple_cell_setup(
     transport: Option<&str>,
     cloud: &RunningCloud<'_>,
@@ -248,8 +249,8 @@ fn map_cell_and_hosts(
     Ok(0)
 }
 
-/// The cell is there from the first start of the server on. The set-up of a new deployment creates it before: then the
-/// data folder is missing or empty.
+/// The cell exists from the first start of the server on. The set-up of a new deployment calls this sub-command before
+/// that start, while the data folder is missing or empty. Then the sub-command succeeds.
 fn create_cell(
     args: &NewCellArgs,
     cloud: &RunningCloud<'_>,
@@ -413,9 +414,9 @@ fn list_hosts(cell: Option<&str>, cloud: &RunningCloud<'_>, out: &mut dyn Write)
     Ok(0)
 }
 
-/// The order of the checks is Nova's. Deployment tools repeat the addresses in every run. So an address is accepted,
-/// and a message says that it is not kept. But as in Nova, two cells cannot have the same address, and both cells here
-/// already have the same ones.
+/// The order of the checks is Nova's. Deployment tools give the addresses in every run. So the sub-command accepts an
+/// address, and says that it does not keep it. As in Nova, it refuses the address that the other cell has. Both cells
+/// have the same addresses here. So the sub-command refuses the present address of the cell, too.
 fn update_cell(
     args: &ChangedCellArgs,
     cloud: &RunningCloud<'_>,

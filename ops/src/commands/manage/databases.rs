@@ -3,8 +3,10 @@
 //! Its old events can be archived ([`super::archiving`]), and nothing purges them.
 
 use std::io::Write;
+use std::time::Duration;
 
 use chronova_events::store::sqlite::FORMAT;
+use chronova_events::store::sqlite::retention::MovePace;
 use clap::Subcommand;
 
 use super::super::retention::prune::PruneEnd;
@@ -98,9 +100,9 @@ pub(super) fn run(command: &DbCommand, config: &Config, out: &mut dyn Write) -> 
     match command {
         DbCommand::Version => version(out),
         DbCommand::Sync { version, .. } => Ok(sync(version.as_deref())),
-        DbCommand::ArchiveDeletedRows { max_rows, before, verbose, until_complete, .. } => {
-            let most = (!until_complete).then_some(*max_rows);
-            archive((*max_rows, most), before.as_deref(), *verbose, config, out)
+        DbCommand::ArchiveDeletedRows { max_rows, before, verbose, until_complete, sleep, .. } => {
+            let pause = until_complete.then(|| Duration::from_secs(*sleep));
+            archive((*max_rows, pause), before.as_deref(), *verbose, config, out)
         }
         DbCommand::Purge { all, before, .. } => purge(*all, before.as_deref(), out),
         DbCommand::OnlineDataMigrations { max_count } => migrate(max_count.as_deref(), out),
@@ -134,8 +136,9 @@ fn sync(version: Option<&str>) -> ManageExit {
     0
 }
 
+/// `pause`: between two batches; `None`: there is one batch.
 fn archive(
-    (max_rows, most): (i64, Option<i64>),
+    (max_rows, pause): (i64, Option<Duration>),
     before: Option<&str>,
     verbose: bool,
     config: &Config,
@@ -156,8 +159,24 @@ fn archive(
             return Ok(4);
         }
     };
-    let most = most.and_then(|most| u64::try_from(most).ok());
-    match archiving::run(&ArchiveRequest { before, most, verbose }, config)? {
+    let rows = u64::try_from(max_rows).unwrap_or_default();
+    let (most, pace) = match pause {
+        Some(pause) if rows > 0 => (None, MovePace { batch: rows, pause }),
+        _ => (Some(rows), MovePace::default()),
+    };
+    let told = verbose && pause.is_some();
+    if told {
+        write!(out, "Archiving..")?;
+        out.flush()?;
+    }
+    let end = archiving::run(&ArchiveRequest { before, most, pace, verbose }, config)?;
+    if told {
+        // Nova writes a dot for each batch.
+        let batches = if let PruneEnd::Moved(events) = end { events.div_ceil(rows.max(1)) } else { 0 };
+        (0..batches).try_for_each(|_| write!(out, "."))?;
+        writeln!(out, ".complete")?;
+    }
+    match end {
         PruneEnd::Different => {
             complain("Nothing was archived: the checkpoint of the read models differs from the log.\n");
             Ok(UNEXPECTED)

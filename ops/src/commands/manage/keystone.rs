@@ -43,7 +43,8 @@ pub(super) fn open<'a>(
 
 /// The way to the limits of an identity service.
 trait LimitStore {
-    /// All entries of a list with these filters. Keystone names the key of the list like its path.
+    /// All entries of a list with these filters. In Keystone's answer, the key of the list equals the last part of the
+    /// path.
     fn entries(&self, name: &str, filters: &[(&str, &str)]) -> Result<Vec<Value>, CommandFailure>;
     fn add(&self, name: &str, body: &Value) -> Result<(), CommandFailure>;
 }

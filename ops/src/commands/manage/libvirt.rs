@@ -152,7 +152,7 @@ fn list_unset(cell: Option<&str>, cloud: &RunningCloud<'_>, out: &mut dyn Write)
     }
     let shown = cloud.get("/chronova/v1/machine-types/unset")?;
     let servers: Vec<&str> = shown["servers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    // All servers are in the one cell; `cell0` has none.
+    // The sub-command counts every server as one of the cell with hosts, so the list for `cell0` is empty.
     if servers.is_empty() || cell == Some(cells::CELL0) {
         writeln!(out, "No instances found without hw_machine_type set.")?;
         return Ok(0);

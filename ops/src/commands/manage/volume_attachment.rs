@@ -80,8 +80,8 @@ fn mapping_of<'s>(server: &'s Value, volume: &str) -> Option<&'s Value> {
     server["block_device_mappings"].as_array()?.iter().find(|mapping| mapping["volume_id"] == volume)
 }
 
-/// Checks in Nova's order and with its codes. Then the server gives the volume a new attachment. Its host connects with
-/// the connector that Chronova makes, so of the given connector only the host counts.
+/// Checks in Nova's order and with its codes. Then the server gives the volume a new attachment. The server's host
+/// connects with the connector that Chronova makes, so Chronova uses only the host's name from the given connector.
 fn refresh(
     instance: &str,
     volume: &str,

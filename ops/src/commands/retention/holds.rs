@@ -1,5 +1,5 @@
-//! `chronova log hold`: parts of the log that no command moves into the archive, and whose personal data no erasure
-//! destroys.
+//! `chronova log hold`: legal holds on parts of the log. Events of such a part that are in the log's file stay there,
+//! and no erasure destroys personal data of the part.
 
 use std::fs::OpenOptions;
 use std::io::Write;

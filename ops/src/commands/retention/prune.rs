@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::place::PlaceAddress;
+use chronova_events::store::sqlite::retention::MovePace;
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
 use chronova_projections::checkpoint::OpenedViews;
@@ -85,6 +86,7 @@ pub struct LogPrune<'a> {
     pub policy: RetentionPolicy,
     /// Fewer events than this stay in the file.
     pub least: u64,
+    pub pace: MovePace,
 }
 
 /// How a run ended.
@@ -119,7 +121,8 @@ pub async fn run(
     let archives = archives.map(|address| address.completed(&place.s3)).transpose();
     let archives = archives.map_err(CommandFailure::Usage)?;
     let sign_key = args.sign_key.as_deref().or(place.retention_key.as_deref());
-    let run = LogPrune { log: &log, data: &place.data, archives, sign_key, policy, least: 1 };
+    let run =
+        LogPrune { log: &log, data: &place.data, archives, sign_key, policy, least: 1, pace: MovePace::default() };
     let done = run.run(now, out).await;
     log.close().await;
     match done? {
@@ -216,7 +219,7 @@ impl LogPrune<'_> {
             if store.holds().is_ok_and(|now| now == holds) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let end = if store.holds()? == holds {
-            self.log.move_to_archive(reach.to, archive, tell).await?.position
+            self.log.move_at_pace(reach.to, archive, self.pace, tell).await?.position
         } else {
             reach.from
         };

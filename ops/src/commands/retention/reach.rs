@@ -17,7 +17,7 @@ use super::super::audit::archive::first_at;
 /// The number of streams in one search.
 const STREAMS: usize = 200;
 
-/// The events that leave the file. One reason suffices.
+/// Which events leave the file. An event leaves if `before` or `keep_bytes` names it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RetentionPolicy {
     /// Events that were recorded before this time.
@@ -65,7 +65,8 @@ impl PruneReach {
             reach.to = reach.to.min(Position(from.0.saturating_add(most)));
         }
         match &opened.from {
-            // Holds are found by the read model of the servers, and only a whole checkpoint can be proved.
+            // A checkpoint without all read models allows no move. The search for holds needs the read model of the
+            // servers, and only a complete checkpoint can be proved.
             Some(found) if !opened.absent.is_empty() || !opened.provisional.is_empty() => {
                 let position = found.mark.position;
                 reach.limit(from, || {
@@ -77,7 +78,8 @@ impl PruneReach {
             }
             Some(found) => {
                 let position = found.mark.position;
-                // The event at the checkpoint stays, because each start compares both.
+                // The event at the checkpoint's position stays, because each start compares this event with the
+                // checkpoint.
                 let before = Position(position.0.saturating_sub(1));
                 reach.limit(before, || format!("the newest checkpoint is at position {position}"));
             }
@@ -128,7 +130,7 @@ impl PruneReach {
     }
 }
 
-/// The number of the oldest of `events` events without which the used bytes are at most `keep`.
+/// How many of the `events` events must leave the file so that the used bytes are at most `keep`.
 fn events_beyond(used: u64, keep: u64, events: u64) -> u64 {
     let beyond = u128::from(used.saturating_sub(keep)) * u128::from(events);
     let leave = beyond.div_ceil(u128::from(used.max(1)));

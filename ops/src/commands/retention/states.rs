@@ -1,9 +1,9 @@
 //! Keeps the states of streams in the log's file when their events leave it.
 //!
 //! A start loads the states of some streams: the users of the embedded identity service, servers, hosts, unfinished
-//! processes. Each of them has a snapshot before its first events leave the file, so that a start needs no archive. That
-//! snapshot is folded from the first event. When later events of the stream leave, the fold begins at the snapshot.
-//! Otherwise each move would search the whole archive for each stream.
+//! processes. Each such stream gets a snapshot before its first events leave the file, so that a start needs no
+//! archive. That snapshot is folded from the stream's first event. When later events of the stream leave, the fold
+//! begins at the snapshot. Otherwise each move would search the whole archive for each stream.
 //!
 //! An erasure destroys the keys of all snapshots, and a new version of the program may not read older ones. Such
 //! snapshots are written again as soon as the archive can be read.
@@ -28,7 +28,7 @@ use super::super::{CommandFailure, Exit};
 
 /// The number of streams whose states are kept at the same time, so that their snapshots share transactions.
 const AT_ONCE: usize = 32;
-/// The same while the events are read from the archive, so that half of the log's readers stay free for others.
+/// The number while the events are read from the archive, so that half of the log's readers stay free for others.
 const AT_ONCE_FROM_ARCHIVE: usize = 2;
 
 /// A stream, and whether its present snapshot is proved.
@@ -38,7 +38,7 @@ type StreamToKeep = (StreamId, bool);
 /// one is the state that all events of its stream fold into. Returns the number of snapshots.
 ///
 /// # Errors
-/// An event cannot be read, or a snapshot cannot be written or is not the state. Nothing may leave the file then.
+/// An event cannot be read, or a snapshot cannot be written or differs from the state. Nothing may leave the file then.
 pub(super) async fn keep(log: &SqliteStore, after: Position, until: Position) -> Result<u64, StoreError> {
     let known = log.kept_snapshots().await?;
     // An older program moved events without a snapshot of their streams.
@@ -47,8 +47,8 @@ pub(super) async fn keep(log: &SqliteStore, after: Position, until: Position) ->
     write(log, &known, &streams, AT_ONCE).await
 }
 
-/// Writes the snapshots again that nobody can read any more, of a log whose first events are in the archive. Returns
-/// their number.
+/// If the log's first events are in the archive, writes each snapshot again that nobody can read any more. Returns the
+/// number of written snapshots.
 ///
 /// # Errors
 /// As for [`keep`].
@@ -131,7 +131,7 @@ async fn write(
         progress.at(done);
     }
     drop(progress);
-    // The snapshots from the time before the end.
+    // Snapshots of streams that have ended since the snapshot was written.
     let needless = known.iter().map(|kept| &kept.stream).filter(|stream| ended.contains(stream));
     let needless: Vec<StreamId> = needless.cloned().collect();
     if !needless.is_empty() {

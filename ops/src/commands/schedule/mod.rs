@@ -2,9 +2,10 @@
 //!
 //! `--dry-run` selects hosts for one or more servers of one flavor (and image, hints, zone) in the present state of the
 //! cell, with the reasons. `--replay` repeats the decisions in a part of the log with another configuration or another
-//! fleet, and reports the differences. A build and each move of a server are requests of their own. Both only read the
-//! log, so they work beside a running server. They run the server's own scheduler, because a decision depends only on
-//! read models, request, options and random draws, which are zero here.
+//! fleet, and reports the differences. A build and each move of a server are requests of their own. Both options only
+//! read the log, so they work beside a running control plane. They run the control plane's scheduler on read models
+//! that they fold from the log. The log has neither the metrics of hosts nor the answers of the scheduler hook, so
+//! these do not count here. Random draws are zero.
 
 mod alternative;
 mod moves;

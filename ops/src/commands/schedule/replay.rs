@@ -8,8 +8,8 @@
 //!
 //! Almost all other events (aggregates, flavors, deletions) go into both histories. A guest's processors and devices
 //! stay out of the alternative history if the guest is on another host there. With another fleet, the events of the
-//! recorded hosts stay out, too. The replay then also places servers from before `--since` again, because their hosts
-//! do not exist there.
+//! recorded hosts stay out, too. The replay then also decides again about servers that were built before `--since`,
+//! because their hosts do not exist in the other fleet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

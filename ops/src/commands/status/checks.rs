@@ -56,7 +56,8 @@ fn served(shown: &Value) -> Option<(u32, u32)> {
 }
 
 /// Whether Cinder has the microversion 3.44, as Nova checks. The server lists volumes at this microversion, so an older
-/// Cinder refuses. The answer does not tell this from a Cinder that is away. The embedded volume service always answers.
+/// Cinder refuses the request. From the server's answer, the check cannot tell an older Cinder from one that does not
+/// answer. The embedded volume service always answers.
 fn volumes(answer: Result<Result<Value, RefusedRequest>, CommandFailure>) -> CheckResult {
     match answer {
         Ok(Ok(_)) => CheckResult::success(),

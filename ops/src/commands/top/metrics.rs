@@ -9,7 +9,7 @@ pub(super) struct TopSample {
     pub(super) version: String,
     /// Answered requests, by service.
     pub(super) requests: BTreeMap<String, f64>,
-    /// Requests that were answered with a server's error.
+    /// Requests whose answer had a status of 500 or more.
     pub(super) failed: f64,
     /// The time that answered requests took, in seconds.
     pub(super) spent: f64,

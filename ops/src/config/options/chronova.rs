@@ -101,6 +101,11 @@ section! {
                    `node1 dedicated=4-15 shared=0-3; node2 dedicated=2-7`. Those two options do not apply to a host \
                    named here.",
         }
+        host_cpu_models: Option<String> => here {
+            help: "CPU models of hosts that differ from [libvirt] cpu_models, by host name and in order of preference: \
+                   `node1=EPYC,Nehalem; node2=IvyBridge`. A host named here has the CPU mode custom, whatever [libvirt] \
+                   cpu_mode says.",
+        }
         host_pci_device_spec: Multi => here {
             help: "PCI devices of a host that differs from [pci] device_spec: the host's name, a blank, and a device \
                    spec; repeated for more specs and hosts. [pci] device_spec does not apply to a host named here.",

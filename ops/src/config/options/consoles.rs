@@ -63,7 +63,7 @@ section! {
         enabled: bool => compute.consoles.spice {
             deprecated: &[("DEFAULT", "spice_enabled")],
             help: "Give guests a SPICE console. They also get a QXL video card, unless their image names another \
-                   one. Existing guests get both at their next hard reboot, which starts them from a new definition.",
+                   one. Existing guests get both at their next start or hard reboot, from a new definition.",
         }
         agent_enabled: bool => here {
             default: Text("true"),

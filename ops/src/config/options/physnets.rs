@@ -63,10 +63,10 @@ impl PhysnetGroups {
     pub(in crate::config) fn hand_over<T>(&self, _: &mut T) {}
 }
 
-/// Reads the numbers of cells.
+/// Reads the numbers of NUMA cells.
 ///
 /// # Errors
-/// The word that is no number.
+/// A word is not a number.
 pub(in crate::config) fn cells<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<BTreeSet<u32>, String> {
     let words = words.into_iter().map(str::trim).filter(|word| !word.is_empty());
     words.map(|word| word.parse().map_err(|_| format!("`{word}` is not the number of a NUMA cell"))).collect()

@@ -149,7 +149,7 @@ fn a_provider_is_named_once_in_all_files() {
         "{remark}"
     );
     assert_eq!(found.configs.entries.len(), 1);
-    // An entry without additions does not take its provider out of $COMPUTE_NODE.
+    // An entry without additions is ignored, so the entry of $COMPUTE_NODE still applies to that provider.
     let found = read_all(&[("a.yaml", &one("{uuid: $COMPUTE_NODE}")), ("b.yaml", &empty("{name: node7}"))]).unwrap();
     let [all] = found.configs.entries.as_slice() else { panic!("{found:?}") };
     assert_eq!(all.identification, ProviderIdentification::ComputeNode);
@@ -175,6 +175,6 @@ fn files_of_provider_configs_are_bounded() {
         let names = vec![format!("*a{}", n - 1); 10].join(", ");
         laughs.push_str(&["a", &n.to_string(), ": &a", &n.to_string(), " [", &names, "]\n"].concat());
     }
-    // Without the bound, the text has a thousand million words.
+    // Without the bound, the aliases would expand to a thousand million words.
     assert!(read_all(&[("a.yaml", &laughs)]).unwrap_err().contains("is not usable YAML"));
 }

@@ -175,6 +175,9 @@ fn options_of_cpus_reach_the_driver() {
         (Some(CpuMode::Custom), vec!["IvyBridge".into(), "Nehalem".into()])
     );
     assert_eq!(targets("").drivers.libvirt.cpu_mode, None, "without cpu_mode, the driver must choose");
+    let named = targets("[chronova]\nhost_cpu_models = n1=EPYC,Nehalem; n2=IvyBridge\n").drivers.libvirt;
+    assert_eq!(named.cpus_of("n1"), (Some(CpuMode::Custom), &["EPYC".to_owned(), "Nehalem".to_owned()][..]));
+    assert_eq!(named.cpus_of("n3"), (None, &[][..]));
 }
 
 #[test]

@@ -296,7 +296,7 @@ impl<'a> RowComparison<'a> {
         let restless = |at: &usize| table.restless.iter().any(|name| *name == known.columns[*at]);
         let matter: Vec<usize> = (0..known.columns.len()).filter(|at| !restless(at)).collect();
         let primary: Vec<usize> = known.key.iter().filter_map(|name| at(name)).collect();
-        // Without a primary key, a row is found again by all that matters in it.
+        // Without a primary key, a row is found again by the values of all columns whose changes matter.
         let key = if primary.is_empty() { matter.clone() } else { primary.clone() };
         let mut left: HashMap<TextRow, Vec<&TextRow>> = HashMap::new();
         for row in &before.rows {

@@ -20,8 +20,8 @@ use uuid::Uuid;
 
 use super::{EndedSpan, SpanKind, SpanValue, TARGET};
 
-/// The span of a request that a listener takes. A request that another member has forwarded has the same name and another
-/// target.
+/// The name and the target of the span of a request that a listener takes. The span of a request that another member
+/// has forwarded has the same name and another target.
 const REQUEST: (&str, &str) = ("request", "chronova_web::server");
 const FORWARDED: (&str, &str) = ("request", "chronova_web::cluster::door");
 

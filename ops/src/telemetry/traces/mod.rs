@@ -12,12 +12,13 @@
 //! without any exchange. The first half of that id is the id of the request's span. Calls that neither a request nor a
 //! process makes, such as heartbeats, are in no trace.
 //!
-//! The spans are `tracing` spans with the target [`TARGET`] and the level INFO. They are not in log lines. Without a
-//! collector nothing is subscribed to them, and each costs two loads of an atomic. The export has no effect on requests:
-//! if the collector is slow or away, spans are lost.
+//! The spans are `tracing` spans of the level INFO. The span of a request is also in log lines. All other spans have
+//! the target [`TARGET`], and log lines leave them out. Without a collector nothing is subscribed to them, and each
+//! costs two loads of an atomic. The export has no effect on requests: if the collector is slow or away, spans are
+//! lost.
 //!
 //! The crates of OpenTelemetry are not used. The exporter needs one small, stable message of the protocol
-//! (`ExportTraceServiceRequest`), and they would bring another version of tonic and prost.
+//! (`ExportTraceServiceRequest`), and those crates would bring another version of tonic and prost.
 
 mod layer;
 mod otlp;

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use super::tree::{Finding, Text, has_extension};
 
 pub(crate) const NAME: &str = "test-programs";
-pub(crate) const WHY: &str = "each test program links the whole project, so the manifests list few of them; the tests of \
-                              a file that no program declares never run, and those of a file that two declare run twice";
+pub(crate) const WHY: &str = "each test program links the whole project, so the manifests list few of them; the tests \
+                              of a file that no program declares never run, and those of a file that two declare run \
+                              twice";
 
 pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
     let programs = programs(files);
@@ -19,7 +20,7 @@ pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
     for file in files.iter().filter(|file| has_extension(&file.path, "rs") && is_listed(&file.path)) {
         let names = programs.get(&file.path).map(Vec::as_slice).unwrap_or_default();
         let message = match names {
-            [] => "no test program contains this file: declare it with `mod` in one of its package".to_owned(),
+            [] => "no test program contains this file: declare it with `mod` in a program of its package".to_owned(),
             [_, _, ..] if has_tests(&file.text) => format!("its tests run more than once: {}", names.join(", ")),
             _ => continue,
         };

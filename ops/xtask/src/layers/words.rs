@@ -20,8 +20,8 @@ const WORDS: [(&str, &str); 10] = [
     ("/fa", "rm/"),
 ];
 
-/// Tests and the scripts that run the checks may name the machine they run on. Licences are texts of others. A list of
-/// paths cannot choose the words in the paths.
+/// Tests and the scripts that run the checks may name the machine they run on. Licences are texts of others. The list
+/// of handlers has paths, and a path may have such a word in it.
 const EXEMPT: [&str; 4] = [".ci/", "tests/", "LICENSE", super::handlers::LIST];
 
 pub(crate) fn check(file: &Text) -> Vec<Finding> {

@@ -5,7 +5,7 @@ use crate::answers::{Answers, ok};
 use crate::compute::views::security_group::{group_shape, rule_shape};
 use crate::schema::{Schema, any_of, array, choice, object, opt, req, shape};
 
-/// The links of an image. The one to the image service has a media type.
+/// The links of an image. The link to the image service has a media type.
 fn image_links() -> Schema {
     array(object([req("rel", shape::string()), req("href", shape::string()), opt("type", shape::string())]))
 }

@@ -4,7 +4,7 @@ use super::{list, one};
 use crate::answers::{Answers, ok};
 use crate::schema::{Property, Schema, any_of, array, object, opt, req, shape};
 
-/// The limits of a quota set; `limit` is the schema of each.
+/// The limits of a quota set. `limit` is the schema of each limit.
 fn quota_set(limit: fn() -> Schema) -> Schema {
     object([
         req("cores", limit()),

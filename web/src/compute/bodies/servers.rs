@@ -139,7 +139,7 @@ pub fn index_query() -> Schema {
     .strict_since(2, 75)
 }
 
-/// The hints to the scheduler, which have the same form under both keys.
+/// The hints to the scheduler. `os:scheduler_hints` and `OS-SCH-HNT:scheduler_hints` have the same form.
 fn scheduler_hints() -> Schema {
     object([
         opt("group", one_of([array(uuid()), uuid()])),

@@ -85,8 +85,8 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The events of an action, newest first. Each step of the action is one event. The last entry is the whole action
-/// under Nova's name. An event without a compute host is the control plane's own, as Nova shows the host of the
-/// conductor that found no host for a server.
+/// under Nova's name. An event without a compute host shows the name of the control plane's own host. Nova shows the
+/// conductor's host there, for example if the conductor finds no host for a server.
 fn events(ctx: &Ctx, found: &PermittedServer, action: &InstanceAction, full: bool) -> Result<Value, Fault> {
     let details = ctx.allows("os_compute_api:os-instance-actions:events:details", &found.target);
     let project = &found.server()?.request.project;

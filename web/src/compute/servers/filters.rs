@@ -89,7 +89,7 @@ const OF_OTHER_TABLES: &[&str] = &[
     "pci_devices",
 ];
 
-/// Parameters that are not filters.
+/// Parameters that [`ServerListQuery::by`] does not handle: those of pages and order, and those that name projects.
 const NO_FILTER: &[&str] = &["limit", "marker", "sort_key", "sort_dir", "all_tenants", "tenant_id", "project_id"];
 
 type ServerPredicate = Box<dyn Fn(&ServerRow, &Alive, &Status) -> bool + Send>;

@@ -185,8 +185,8 @@ fn compare(order: &[(String, bool)], a: &Arc<ServerRow>, b: &Arc<ServerRow>) -> 
             return if *descends { ordering.reverse() } else { ordering };
         }
     }
-    // All keys of the two servers are equal. If the first key descends, the newer server comes first. If the first key
-    // ascends, the order of their ids decides.
+    // There is no key, or all keys of the two servers are equal. Without a key, or if the first key descends, the newer
+    // server comes first. If the first key ascends, the server with the lower id comes first.
     let turned = order.first().is_none_or(|(_, descends)| *descends);
     if turned { (right.created_at, b.id).cmp(&(left.created_at, a.id)) } else { a.id.cmp(&b.id) }
 }

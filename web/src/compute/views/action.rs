@@ -19,8 +19,8 @@ pub struct ActionView {
     pub events: Option<Value>,
 }
 
-/// The id of the request that began the action. Nova has one for its own periodic tasks, too, so an action that no user
-/// requested has an id that derives from its process.
+/// The id of the request that began the action. As in Nova, an action that no user requested also has such an id, which
+/// is derived from the action's process.
 pub fn request_id(action: &InstanceAction) -> Option<String> {
     let asked = action.request_id.as_ref().map(|id| id.as_str().to_owned());
     asked.or_else(|| action.process.map(|process| format!("req-{process}")))

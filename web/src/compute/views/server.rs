@@ -35,7 +35,7 @@ pub struct ServerVisibility {
     pub host_status_unknown: bool,
     /// `os_compute_api:os-flavor-extra-specs:index`
     pub extra_specs: bool,
-    /// Whether the caller sees the details of faults, as administrators do.
+    /// Whether the caller sees the details of all faults. Administrators see them.
     pub fault_details: bool,
     /// Whether the server groups are shown. Lists leave them out.
     pub groups: bool,

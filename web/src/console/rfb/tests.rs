@@ -11,8 +11,8 @@ use tokio_rustls::{TlsAcceptor, server};
 use super::*;
 use crate::tls::TlsFiles;
 
-/// Writes certificates into the folder. `hosts` has signed `host`, whose name is that of no host here. `gateways` has
-/// signed `gateway`. Both have signed nothing else.
+/// Writes certificates into the folder. `hosts` has signed `host`. The name in that certificate belongs to no host of
+/// these tests. `gateways` has signed `gateway`. Both have signed nothing else.
 fn certificates(folder: &Path) -> Result<(), String> {
     let script = "
         authority() { # name
@@ -223,7 +223,7 @@ async fn a_host_with_vencrypt_and_the_gateway_check_each_others_certificates() {
     drop(line.input);
     assert_eq!(private.read(&mut said).await.unwrap(), 0, "TLS is closed");
 
-    // Another authority of hosts, and a host that trusts no gateway with this certificate.
+    // First the gateway does not trust the authority of the host. Then the host does not trust that of the gateway.
     for (authority, clients) in [("gateways.pem", "gateways.pem"), ("hosts.pem", "hosts.pem")] {
         let (mut host, gateway) = FakeHost::new();
         let serve = async {

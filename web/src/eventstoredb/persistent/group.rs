@@ -1,7 +1,8 @@
 //! One group at work: a task that reads the source, sends events to the consumers and records the checkpoints.
 //!
-//! The task begins with the newest checkpoint. Events are read only while there are consumers and few events wait. An
-//! event of which no settlement is recorded is sent again after a crash: consumers get each event at least once.
+//! The task begins with the newest checkpoint. Events are read only while there are consumers and few events wait.
+//! After a crash, the task sends all events again that come after the checkpoint. So consumers get each event at least
+//! once.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use super::source::{GroupSource, SourcePage, SourceReader};
 
 /// How often the task looks for consumers that are gone, for events whose time is over, and for a due checkpoint.
 const TICK: Duration = Duration::from_millis(200);
-/// A checkpoint is due after this many places without an event of the source.
+/// A checkpoint is due when the settled part has grown by this many places, even if few of them have an event.
 const SKIPPED: u64 = 10_000;
 /// The number of parked events that are read at once.
 const REPLAYED: usize = 64;

@@ -214,7 +214,7 @@ pub(super) fn may_consume(user: &LogUser) -> Result<(), Status> {
     Ok(())
 }
 
-/// The group, if the user may change it: its owner and peers may.
+/// The group, if the user may change it. Only the user who created a group and peers may change the group.
 fn owned<'groups>(
     groups: &'groups BTreeMap<PersistentGroupId, GroupRecord>,
     user: &LogUser,

@@ -24,7 +24,7 @@ use super::super::served::ServedLog;
 use super::super::{show, status};
 use super::settings::{GroupRecord, PersistentGroupId};
 
-/// All streams of records begin so, in any case of letters.
+/// The names of all streams of records begin with this text. The comparison ignores the case of letters.
 const OWN: &str = "$persistentsubscription";
 
 /// Whether the event is such a record. Persistent subscriptions skip them, because each checkpoint would otherwise be

@@ -32,7 +32,8 @@ pub(super) struct PersistentGroupId {
 
 impl PersistentGroupId {
     pub(super) fn new(source: String, group: String) -> Result<Self, Status> {
-        // The names of the group's streams are unique, because they contain this text once after the source.
+        // The names of the group's streams join the source and the group by `::`. A group with `::` in its name could
+        // have the streams of another source's group.
         if group.is_empty() || group.contains("::") {
             return Err(Status::invalid_argument("a persistent subscription must have a group name without \"::\""));
         }

@@ -13,7 +13,8 @@ messages! {
         #[prost(message, optional, tag = "1")]
         options: Option<GroupOptions>,
     }
-    /// The options of `CreateReq` and of `UpdateReq`, which have the same fields. Only `CreateReq` has a filter.
+    /// The options of `CreateReq` and of `UpdateReq`. Their fields are the same, except that only `CreateReq` has a
+    /// filter.
     GroupOptions {
         #[prost(oneof = "GroupStart", tags = "4, 5")]
         start: Option<GroupStart>,
@@ -53,7 +54,7 @@ messages! {
         read_batch_size: i32,
         #[prost(int32, tag = "12")]
         history_buffer_size: i32,
-        /// The strategy of clients that do not name it as a text.
+        /// The number of the strategy, from clients that do not send the strategy's name.
         #[prost(int32, tag = "13")]
         named_consumer_strategy: i32,
         #[prost(oneof = "MessageTimeout", tags = "4, 14")]

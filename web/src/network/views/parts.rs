@@ -36,7 +36,8 @@ pub(super) fn port_status(ctx: &Ctx, row: &Port) -> &'static str {
 }
 
 /// The status of a port that a device on a host uses. If a program carries the traffic between hosts, the port is
-/// `ACTIVE` when that program says so. Before, the port is `BUILD` for a while, and then `DOWN`.
+/// `ACTIVE` while that program carries the port's traffic. Until then the port is `BUILD` for up to a minute after its
+/// last change, and `DOWN` afterwards.
 fn used(ctx: &Ctx, row: &Port) -> &'static str {
     let plane = plane(ctx).filter(|_| is_carried_by_plane(&row.settings().vnic_type));
     let (Some(plane), Ok(queries)) = (plane, ctx.queries()) else { return "ACTIVE" };

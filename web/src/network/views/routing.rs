@@ -38,9 +38,9 @@ pub(in crate::network) fn router(networks: &NetworksView, row: &RouterRow) -> Va
     })
 }
 
-/// Whether the port gets the traffic of a floating IP. OVN routes floating IPs, and simulated hosts do. With libvirt
-/// networks nothing does, because Chronova runs no router on real hosts. As in Neutron, a floating IP without a handling
-/// agent is `DOWN`.
+/// Whether the port gets the traffic of a floating IP. OVN and simulated hosts route floating IPs. With libvirt
+/// networks nothing routes them, because Chronova runs no router on real hosts. As in Neutron, a floating IP without a
+/// handling agent is `DOWN`.
 fn is_routed(ctx: &Ctx, hosts: &Hosts, port: &Port) -> bool {
     let host = port.binding().host.as_str();
     match plane(ctx) {

@@ -154,7 +154,7 @@ fn mappings(candidate: &Candidate, page: &mut CandidatesWriter<'_>) {
 }
 
 fn resources(described: &ProviderSummary, page: &mut CandidatesWriter<'_>, only_asked: bool) {
-    // Equal hosts mostly share their stock, so that nothing needs comparing.
+    // Equal hosts mostly share one stock in memory. Then the pointers are equal, and nothing else is compared.
     let is_same = |last: &ProviderStock| Arc::ptr_eq(last, &described.stock) || *last == described.stock;
     if let Some(range) = page.last.resources.as_ref().and_then(|(last, range)| is_same(last).then(|| range.clone())) {
         return page.bytes.extend_from_within(range);
@@ -186,7 +186,7 @@ struct CandidatesWriter<'a> {
 /// so the writer copies the last text.
 #[derive(Default)]
 struct LastTexts {
-    /// The place of the digits. A provider's id is written several times in a row.
+    /// The place of the digits of the last id. A provider's id is written several times in a row.
     id: Option<(ProviderId, usize)>,
     amounts: Option<(ResourceAmounts, Range<usize>)>,
     resources: Option<(ProviderStock, Range<usize>)>,

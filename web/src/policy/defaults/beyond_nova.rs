@@ -1,5 +1,5 @@
-//! Defaults of Chronova's own rules: who may read the log over HTTP, erase personal data, drain hosts, run forecasts,
-//! change records of servers, and repair Placement.
+//! The rules of Chronova's own API. They say, for example, who may read the log over HTTP, erase personal data, drain
+//! hosts, run forecasts, change records of servers, and repair Placement.
 
 use super::rule::{RuleDefault, ScopeType, rule};
 

@@ -1,4 +1,5 @@
-//! Image: the rules of the operations that the embedded image service has.
+//! Image: the rules of the operations that the embedded image service has. `manage_image_cache` and
+//! `stores_info_detail` are rules of Glance for operations that the service lacks.
 
 use super::rule::{RuleDefault, rule};
 

@@ -36,7 +36,7 @@ impl ScopeType {
 pub struct RuleDefault {
     pub name: &'static str,
     pub check: &'static str,
-    /// The scopes of tokens that the rule accepts. Empty: the rule accepts every scope.
+    /// The scopes of tokens that the rule accepts. An empty list accepts every scope.
     pub scopes: &'static [ScopeType],
     /// The deprecated rule that this rule replaced: name and check string.
     pub deprecated: Option<(&'static str, &'static str)>,

@@ -9,7 +9,8 @@ use chronova_events::ids::{AccessRuleId, ApplicationCredentialId, UserId};
 use super::decide::{IdentityDecision, known_project, known_role, known_user, missing};
 use super::{AskedAccessRule, IdentityReject, IdentityResourceKind};
 
-/// The most application credentials of a user. Keystone's `[application_credential] user_limit` has no default.
+/// The most application credentials of a user. Keystone's `[application_credential] user_limit` sets no limit by
+/// default.
 pub const MOST_CREDENTIALS: usize = 100;
 /// The most access rules of a user.
 pub const MOST_ACCESS_RULES: usize = 1_000;

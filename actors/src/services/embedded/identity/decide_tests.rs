@@ -399,7 +399,7 @@ fn a_credential_ends_with_what_it_passes_on() {
     let mut after = state.clone();
     fold(&mut after, &decide(&state, IdentityCommand::DeleteProject("web".into())).unwrap());
     assert_eq!(after.credentials_of(&"alice".into()).count() + after.credentials_of(&"bob".into()).count(), 0);
-    // A deleted user leaves no rules, and an erased one no words.
+    // A deleted user leaves no rules. An erased user leaves no names of credentials and no paths of rules.
     let mut after = state.clone();
     fold(&mut after, &decide(&state, IdentityCommand::DeleteUser("alice".into())).unwrap());
     assert_eq!(after.access_rules_of(&"alice".into()).count(), 0);

@@ -113,7 +113,7 @@ pub enum IdentityCommand {
         description: Edit<String>,
     },
     DeleteRole(RoleId),
-    /// From now on, who has the role `prior` has `implied`, too.
+    /// From now on, a user with the role `prior` has the role `implied`, too.
     ImplyRole {
         prior: RoleId,
         implied: RoleId,

@@ -40,7 +40,7 @@ fn property_bytes(attributes: &ImageAttributes) -> usize {
     attributes.properties.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-/// Checks the size of the properties. An older image may exceed the limit, but then its properties may only shrink.
+/// Checks the size of the properties. An older image may exceed the limit, but then its properties must not grow.
 fn check_size(before: usize, attributes: &ImageAttributes) -> Result<(), ImageReject> {
     match property_bytes(attributes) {
         now if now > MAX_PROPERTY_BYTES && now > before => Err(ImageReject::TooLarge { limit: MAX_PROPERTY_BYTES }),

@@ -19,7 +19,7 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum ImageRoot {}
 
-/// One change of an image, in the order of the request.
+/// One change of an image. The changes of a request are applied in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageChange {
     Name(Option<String>),

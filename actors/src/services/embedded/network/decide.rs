@@ -90,8 +90,7 @@ fn change(state: &Network, row: &NetworkRow, patch: NetworkPatch) -> Result<Vec<
         tags: patch.tags.unwrap_or_else(|| old.tags.clone()),
     };
     check_mtu(settings.mtu)?;
-    // As in Neutron, the ports of the network service itself do not count: gateways and interfaces of routers,
-    // floating addresses.
+    // As in Neutron, the network service's own ports do not count. They belong to routers and to floating addresses.
     let foreign = || {
         let mut guests = state.ports.values().filter(|port| !port.binding().owner.starts_with("network:"));
         guests.any(|port| port.created.project != row.created.project)

@@ -60,7 +60,7 @@ pub fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -
 ///
 /// # Errors
 /// The port does not have the named address, or the named address is not IPv4. Or no address is named, and the port has
-/// no IPv4 address or several. Or no router connects the external network with the subnet of the fixed address.
+/// no IPv4 address, or has several. Or no router connects the external network with the subnet of the fixed address.
 pub fn association(
     view: &NetworksView,
     external: NetworkId,
@@ -91,8 +91,8 @@ fn fixed_of(port: &Port, wanted: Option<IpAddr>) -> Result<FixedAddress, Floatin
     found.ok_or(FloatingIpTargetReject::NoSuchAddress { port: id, address })
 }
 
-/// A router with a gateway in the external network and an interface in the subnet. If several
-/// such routers exist, the one that is the subnet's gateway is chosen, or else the first.
+/// A router with a gateway in the external network and an interface in the subnet. If several such routers exist, the
+/// subnet's gateway is chosen, or else the first router.
 fn router_between(view: &NetworksView, external: NetworkId, port: &Port, fixed: FixedAddress) -> Option<RouterId> {
     let gateway = view.subnet(fixed.subnet)?.added.settings.gateway;
     let mut first = None;

@@ -173,7 +173,7 @@ pub struct NetworkPatch {
 /// The requested gateway of a subnet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubnetGateway {
-    /// The first address of the subnet.
+    /// The first address that hosts of the subnet can use.
     Default,
     None,
     At(IpAddr),
@@ -187,7 +187,7 @@ pub struct SubnetRequest {
     pub description: String,
     pub cidr: IpNet,
     pub gateway: SubnetGateway,
-    /// The allocation pools; `None` means all addresses except the gateway's.
+    /// The allocation pools; `None` means all addresses that hosts can use, except the gateway's.
     pub pools: Option<Vec<AllocationPool>>,
     pub dhcp: bool,
     pub dns: Vec<IpAddr>,
@@ -223,14 +223,14 @@ pub struct PortRequest {
     pub project: ProjectId,
     /// The MAC address; `None` means one that is derived from the port's id.
     pub mac: Option<String>,
-    /// The addresses. With `None`, the port gets one address of each IP version that the network has, and one in each
-    /// subnet whose addresses derive from the MAC.
+    /// The addresses. With `None`, the port gets one address from pools for each IP version that has pools, and one
+    /// address in each subnet where addresses derive from the MAC.
     pub addresses: Option<Vec<FixedIpRequest>>,
     /// The settings, except `port_security` and `security_groups`, which have their own fields below.
     pub settings: PortSettings,
     /// `None`: the network's setting.
     pub port_security: Option<bool>,
-    /// `None`: the project's default group, if port security is on.
+    /// `None`: the project's default group, if port security is on and the port is not the network service's own.
     pub security_groups: Option<Vec<SecurityGroupId>>,
     pub binding: PortBinding,
     pub made_for: Option<InstanceId>,

@@ -54,7 +54,8 @@ pub(super) fn create(
         None => vec![],
     };
     let settings = PortSettings { port_security, security_groups, ..wanted.settings };
-    // Neutron's ML2 asks for no address, in spite of the words of the refusal.
+    // As in Neutron's ML2, a port with groups needs no address, although the text of the refusal says that it needs
+    // one.
     if !settings.security_groups.is_empty() && !port_security {
         return Err(NetworkReject::GroupsNeedSecurity);
     }

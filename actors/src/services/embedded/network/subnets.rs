@@ -115,9 +115,9 @@ pub(super) fn remove(state: &Network, row: &NetworkRow, subnet: SubnetId) -> Res
     Ok(vec![SubnetRemoved { network: row.created.network, subnet }.into()])
 }
 
-/// Prefixes that no subnet may overlap. Hosts need some of them for themselves, for example for the guests' metadata
-/// address. The others are reserved. On each host, a bridge has the gateway's address and routes the subnet to its
-/// guests.
+/// Prefixes that no subnet may overlap. On each host, a bridge has the gateway's address and routes the subnet to the
+/// guests. So a subnet must not have addresses that hosts need for themselves, for example the guests' metadata
+/// address. The other prefixes are reserved.
 const UNUSABLE: [IpNet; 9] = [
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 8)),
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),

@@ -111,9 +111,9 @@ impl CinderVolumes {
         way(&self.attachment(&own, id).await?, false, host, &self.rbd).map(|(_, disk)| disk)
     }
 
-    /// Completes an attachment. As in Nova, the attachment of a server without a host stays `reserved`. Cinder marks the
-    /// volume of a complete attachment as `in-use` once more, even a volume that it deletes after a migration. So a
-    /// repeated call changes nothing.
+    /// Completes an attachment. As in Nova, the attachment of a server without a host stays `reserved`. A second
+    /// completion would make Cinder mark the volume as `in-use` once more, even a volume that Cinder deletes after a
+    /// migration. So a complete attachment is left alone.
     pub(super) async fn complete_one(&self, id: AttachmentId, meta: &Meta) -> Result<(), PortError> {
         let caller = self.caller(meta).await?;
         if matches!(self.attachment(&caller, id).await?.status.as_str(), "reserved" | "attached") {

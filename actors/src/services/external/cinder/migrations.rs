@@ -1,8 +1,8 @@
 //! The end of Cinder's own migration of an attached volume, or of its retype to another back end.
 //!
-//! Cinder makes a new volume, whose `migration_status` is `target:` and the id of the old volume. That of the old volume
-//! is `migrating`. Cinder then requests the exchange of both volumes at the Compute API, and waits for
-//! `os-migrate_volume_completion` on the old volume:
+//! Cinder makes a new volume. The `migration_status` of the new volume is `target:` and the id of the old volume. The
+//! `migration_status` of the old volume is `migrating`. Cinder then asks the Compute API to exchange the volumes, and
+//! waits for the call `os-migrate_volume_completion` on the old volume:
 //!
 //! | `migration_status` of the old volume | means |
 //! |---|---|
@@ -11,9 +11,10 @@
 //! | `success` | the new volume is gone; the server's new attachment belongs to the old volume |
 //! | `error` | the migration has failed, or Cinder could not begin to complete it |
 //!
-//! A second call would give the ids back, and Cinder would delete the content that the guest uses. So each call comes
-//! after a look at the volumes, and after the end of an earlier call that had no answer in time, or that an earlier life
-//! of the control plane may have made. Cinder's messages to its volume service end after a minute, too.
+//! A second call would give the ids back, and Cinder would delete the content that the guest uses. So before each call,
+//! the client looks at both volumes. If an earlier call had no answer in time, or may have been made before a restart
+//! of the control plane, the client first waits until that call has ended. Cinder's own messages to its volume service
+//! time out after a minute, too.
 
 use std::time::Duration;
 
@@ -26,10 +27,10 @@ use super::calls::{CinderCall, read_at, refused};
 use super::documents::CinderVolume;
 use crate::ports::{MigrationPair, PortError, VolumeExchange};
 
-/// Cinder writes the statuses of the two volumes one after the other.
+/// The pause before a second look, because Cinder writes the statuses of the two volumes one after the other.
 const BETWEEN_STATUSES: Duration = Duration::from_secs(1);
 
-/// Where a migration of Cinder's stands.
+/// The state of Cinder's migration of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MigrationStanding {
     /// Cinder moves no content between the two volumes.
@@ -37,8 +38,9 @@ enum MigrationStanding {
     /// Cinder waits for the end of the exchange.
     Awaited,
     Completing,
-    /// No migration of the old volume is shown, but the new volume is still its target. So it is for a moment while
-    /// Cinder gives the content the other id, or until an administrator resets the new volume, too.
+    /// Cinder shows no migration of the old volume, but the new volume is still its target. This lasts for a moment
+    /// while Cinder gives the content the other id. After an administrator's reset of the old volume, it lasts until
+    /// the new volume is reset, too.
     Unclear,
     Completed,
 }
@@ -105,7 +107,8 @@ impl CinderVolumes {
         let has_ended = new.is_none() || new_status == Some("deleting");
         Ok(match old.as_deref() {
             Some("migrating") if is_target => MigrationStanding::Awaited,
-            // A failure of Cinder's before it began. A failed exchange also ends in this status.
+            // Cinder failed before it began to complete the migration, so the call may be repeated. A failed exchange
+            // also ends in this status.
             Some("error") if is_target && !failed => MigrationStanding::Awaited,
             Some("completing") => MigrationStanding::Completing,
             // Cinder shows no status of the old volume in the moment before `success`.
@@ -158,9 +161,9 @@ impl CinderVolumes {
         true
     }
 
-    /// Only administrators of Cinder may make this call by default. The user is Cinder's own account, or an
-    /// administrator of Compute, who may have no right in Cinder. So Chronova's own account makes the call if Cinder
-    /// refuses the user's token.
+    /// Only administrators of Cinder may make this call by default. The exchange was requested by Cinder's own account,
+    /// or by an administrator of Compute, who may have no right in Cinder. So Chronova's own account makes the call if
+    /// Cinder refuses the user's token.
     async fn complete_migration(
         &self,
         exchange: &VolumeExchange,

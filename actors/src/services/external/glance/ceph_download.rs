@@ -98,7 +98,7 @@ fn pass_on(mut running: Child, messages: ProgramMessages, pieces: &mpsc::Sender<
     }
 }
 
-/// Fails if the program failed, because the reader would take a part of the data as all of it.
+/// Fails if the program failed. Otherwise the reader would take a part of the data as all of it.
 fn end(running: Child, messages: ProgramMessages) -> io::Result<()> {
     let output = messages.end(running)?;
     if output.status.success() {

@@ -164,8 +164,8 @@ impl GlanceImages {
         Ok(())
     }
 
-    /// After an upload without an answer, deletes an image that Glance shows as complete, but that does not have exactly
-    /// the bytes of the server's disk. `sent`: the bytes, if all of them were sent.
+    /// After an upload without an answer, Glance may show the image as complete. If the image then does not have
+    /// exactly the bytes of the server's disk, it is deleted. `sent`: the bytes, if all of them were sent.
     async fn drop_wrong(
         &self,
         asker: Asker<'_>,

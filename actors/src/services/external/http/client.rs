@@ -41,7 +41,7 @@ pub struct CallOptions {
     pub name: &'static str,
     /// The longest time of one attempt, from its beginning to the end of the answer. For a stream: to its next piece.
     pub timeout: Duration,
-    /// The most repetitions of a call. A call that got no answer in time is never repeated.
+    /// The most repetitions of a call. A call without an answer within `timeout` is never repeated.
     pub retries: u32,
     pub tls: TlsTrust,
 }

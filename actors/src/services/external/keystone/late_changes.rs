@@ -1,6 +1,6 @@
 //! Changes that a service may still make after the call for them got no answer in time.
 //!
-//! A service that hangs reads the calls that have waited when it continues. So it may create a port or an image for a
+//! When a service that hung continues, it reads the calls that have waited. So it may create a port or an image for a
 //! call that was given up, after the undo of a failed process has found nothing to delete. The undo therefore looks
 //! again after a while ([`CalledService::again_if_late`](super::CalledService::again_if_late)).
 //!

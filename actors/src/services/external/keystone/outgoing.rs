@@ -137,8 +137,8 @@ impl CalledService {
     }
 
     /// Waits until the service has made all changes of this request that had no answer in time, or will not make them.
-    /// Returns whether it waited. The service has just answered, so it works again; it gets one more timeout, but at
-    /// most a minute, for its older calls.
+    /// Returns whether it waited. The service has just answered, so it works again. It gets the time of one more
+    /// timeout, at most a minute, for its older calls.
     pub async fn settle(&self, request: Option<&RequestId>) -> bool {
         let Some((request, given_up)) = request.and_then(|request| Some((request, self.late.of(request)?))) else {
             return false;

@@ -1,5 +1,5 @@
-//! Requests with the same token ask Keystone once, and share a failure. A request never waits for one with another
-//! token, unless too many questions are open.
+//! Requests with the same token ask Keystone once, and share a failure. Requests with different tokens wait for each
+//! other only if too many questions are open.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,7 +60,8 @@ impl TokenQuestions {
 impl Drop for WaitingForToken {
     fn drop(&mut self) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        // The map and this request have it; the turn's guard, which is dropped first, had it, too.
+        // If nobody else waits, only the map and this value still refer to the lock. The turn's guard was dropped
+        // before.
         if Arc::strong_count(&self.lane) <= 2 {
             lanes.remove(&self.token);
         }

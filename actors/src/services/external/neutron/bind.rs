@@ -158,7 +158,8 @@ impl NeutronNetworks {
             self.drop_bindings(&port, |binding| Some(binding.host.as_str()) == host, asker).await?;
             body.insert("binding:host_id".to_owned(), json!(host));
         }
-        // If a binding to the host was activated, it has a profile of its own, which is not the one shown.
+        // `port` shows the binding that was active before. A binding that was just activated has a profile of its own,
+        // so it does not change here.
         if !is_there || port.bound_to() == host {
             body.extend(binding_change(&port, place.map(|(_, got)| got)));
         }

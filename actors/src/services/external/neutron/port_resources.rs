@@ -1,8 +1,9 @@
 //! The resources that ports request, and the providers that the bindings of ports name.
 //!
 //! Only administrators see `resource_request`, so Chronova's account asks for it. Neutron's mechanism drivers read the
-//! key `allocation` in a binding's profile: the id of the provider, or, for a port with groups, an object with the
-//! provider of each group. Source: nova `network/neutron.py` (`get_binding_profile_allocation`, `_get_requested_groups`).
+//! key `allocation` in a binding's profile. Its value is the id of the provider. For a port with groups, it is an
+//! object with the provider of each group. Source: nova `network/neutron.py` (`get_binding_profile_allocation`,
+//! `_get_requested_groups`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A small database server for tests. It carries out the operations that the clients send, and collects rows that
-//! nothing refers to, as OVN's database does.
+//! A small database server for tests. It carries out the operations that the clients send. Like OVN's database, it
+//! removes rows that nothing refers to.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -72,7 +72,7 @@ impl std::fmt::Display for OvsdbRemote {
     }
 }
 
-/// Reads a comma-separated list of addresses. They are those of the members of one cluster.
+/// Reads a comma-separated list of the addresses of one cluster's members.
 pub fn read_remotes(text: &str) -> Result<Vec<OvsdbRemote>, InvalidRemote> {
     text.split(',').map(str::parse).collect()
 }

@@ -111,7 +111,7 @@ struct NovaComparison {
     found: AnswerDifferences,
     /// The number of answers that were compared.
     compared: usize,
-    /// The requests that Nova does not answer, with its statuses.
+    /// The requests that Nova answers with a status of [`NOT_OFFERED`]. They are not compared.
     unanswered: Vec<String>,
     /// The requests that Nova refuses to this account.
     refused: BTreeSet<String>,
@@ -140,7 +140,7 @@ impl NovaComparison {
         Ok(Some(theirs))
     }
 
-    /// The answers of both sides. If one side gives none, notes this and returns `None`.
+    /// The answers of both sides; `None` unless both have the status 200. Notes a refusal, and statuses that differ.
     async fn both(&mut self, request: &ComparedRequest) -> Result<Option<(Value, Value)>, CommandFailure> {
         let ComparedRequest { service, name, path, version } = request;
         let (their_status, theirs) = self.nova.get(*service, path, version)?;
@@ -186,7 +186,7 @@ struct ComparisonResult {
 }
 
 impl ComparisonResult {
-    /// The differences with the reasons of the list, and those without one.
+    /// The differences that the list explains, with the reasons, and the differences that it does not explain.
     fn sorted(&self) -> (Vec<(String, String)>, Vec<String>) {
         let known = known_differences();
         let (mut explained, mut unexplained) = (Vec::new(), Vec::new());

@@ -14,7 +14,7 @@ use crate::nova::address::encoded;
 pub(super) struct ComparedList {
     /// The name of the list in the answer.
     pub(super) key: &'static str,
-    /// Where an entry has the value of `marker`. `None`: the list takes an `offset`.
+    /// The JSON pointer in an entry to the value of `marker`. `None`: the list takes an `offset` instead.
     pub(super) marker: Option<&'static str>,
 }
 

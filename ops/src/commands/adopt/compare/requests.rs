@@ -49,8 +49,8 @@ fn shown((major, minor): (u32, u32)) -> String {
     format!("{major}.{minor}")
 }
 
-/// Asks both sides everything. The newest version comes first, because its servers are those that older versions are
-/// asked for.
+/// Asks both sides everything. The newest version comes first, because its list of servers has the ids that the
+/// requests at older versions name.
 pub(super) async fn ask_all(comparison: &mut NovaComparison) -> Result<(), CommandFailure> {
     let newest = newest(comparison, ComparedService::Compute)?.min(NEWEST_COMPUTE);
     let all = servers(comparison, &shown(newest)).await?;
@@ -74,7 +74,7 @@ fn texts<'a>(servers: &'a [Value], field: &'a str) -> impl Iterator<Item = Strin
     servers.iter().filter_map(move |server| server[field].as_str()).map(encoded)
 }
 
-/// Compares every list but that of the servers.
+/// Compares every list except the list of servers.
 async fn lists(
     comparison: &mut NovaComparison,
     at: (u32, u32),

@@ -1,7 +1,7 @@
 //! The anchors that are kept elsewhere: the lines of a file, or objects of an object store.
 //!
-//! An object has one anchor, and its name has the anchor's position. It is created only if there is none, and never
-//! changed. So the bucket may refuse changes.
+//! An object holds one anchor, and the object's name has the anchor's position. An object is created only if none of
+//! that name exists, and it is never changed. So the bucket may refuse changes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -34,7 +34,7 @@ fn at(path: &Path) -> impl Fn(io::Error) -> CommandFailure + '_ {
 }
 
 impl KeptAnchors {
-    /// Opens the place. `beside`: a file of the data directory.
+    /// Opens the place. `beside` is a file in the data directory: an object store gets its folder of drafts beside it.
     pub(super) fn open(address: &PlaceAddress, beside: &Path) -> Result<Self, CommandFailure> {
         match address.folder() {
             Some(path) => Self::open_lines(path),
@@ -75,7 +75,7 @@ impl KeptAnchors {
         match &mut self.to {
             AnchorPlace::Lines { path, file } => {
                 let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_all());
-                // The entry of a new file in its folder must last, too.
+                // The folder's entry of a new file must be durable, too.
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
                 let is_new = self.last.is_none();
                 let kept = || if is_new { File::open(folder).and_then(|folder| folder.sync_all()) } else { Ok(()) };

@@ -127,7 +127,8 @@ pub async fn run(
     let key = keys::signing_key(&args.sign_key)?;
     let mut kept = KeptAnchors::open(&args.out, cache)?;
     let wrong = |problem: &str| CommandFailure::Usage(problem.to_owned());
-    // The first event is read first. If the log begins in between, the command only says that the log is empty.
+    // The first event is read before the anchor. If the first append happens in between, the command says that the log
+    // is empty, which is harmless.
     let log = first_event(store).await?.ok_or_else(|| wrong("the log is empty"))?;
     let chain = store.anchor().await?.ok_or_else(|| wrong("the log has no hash chain"))?;
     let mut tree = LogTree::of(store, cache, chain.position.0).await?;

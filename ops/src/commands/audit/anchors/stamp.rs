@@ -70,7 +70,7 @@ fn content(der: &[u8], tag: u8) -> Option<&[u8]> {
     }
     let (length, rest) = match length {
         0..=0x7f => (usize::from(*length), rest),
-        // A long length: so many bytes follow.
+        // The long form: the low bits say how many bytes of the length follow.
         _ => {
             let bytes = usize::from(length & 0x7f);
             let digits = rest.get(..bytes).filter(|digits| (1..=4).contains(&digits.len()))?;

@@ -8,6 +8,12 @@ mod items;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use chronova_projections::Projection as _;
+use chronova_projections::flavors::FlavorsView;
+use chronova_projections::history::PastPart;
+use chronova_projections::host_aggregates::HostAggregatesView;
+use chronova_projections::hosts::Hosts;
+use chronova_projections::servers::Servers;
 use chronova_projections::views::Views;
 use chronova_web::audit::line::printable;
 use serde::Serialize;
@@ -16,6 +22,7 @@ use self::items::{ComparedItem, ComparedItems};
 use super::super::moments::AsOf;
 use super::super::{CommandFailure, Exit};
 use super::past::{PastReader, ShownMoment};
+use super::roles::identity_part;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct StateDiffArgs {
@@ -34,6 +41,18 @@ pub struct StateDiffArgs {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
+}
+
+impl StateDiffArgs {
+    /// The read models that are compared.
+    fn part(&self) -> PastPart {
+        let names = match (&self.server, self.access) {
+            (None, true) => return identity_part(),
+            (Some(_), _) => BTreeSet::from([Servers::NAME]),
+            (None, false) => BTreeSet::from([FlavorsView::NAME, HostAggregatesView::NAME, Hosts::NAME, Servers::NAME]),
+        };
+        PastPart { names, is_sparse: false }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -71,7 +90,8 @@ struct FieldChange {
 
 /// Prints the differences that `args` select. The exit code is 0 if there are none, and 1 otherwise.
 pub async fn run(args: &StateDiffArgs, past: PastReader<'_>, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
-    let (before, after) = (past.at(Some(args.from)).await?, past.at(args.to).await?);
+    let part = args.part();
+    let (before, after) = (past.part(Some(args.from), &part).await?, past.part(args.to, &part).await?);
     let (from, to) = (ShownMoment::of(&before), ShownMoment::of(&after));
     if from.position > to.position {
         return Err(CommandFailure::Usage(format!("the first moment ({from}) is after the second one ({to})")));

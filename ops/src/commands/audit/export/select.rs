@@ -29,7 +29,7 @@ pub(super) struct ExportSelection {
 #[derive(Debug)]
 struct OfProject {
     project: ProjectId,
-    /// Suffixes of the streams of its servers and of the project itself.
+    /// Suffixes of the streams of the project's servers and of the project itself.
     keys: BTreeSet<String>,
     correlations: BTreeSet<Uuid>,
 }

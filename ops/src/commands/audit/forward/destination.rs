@@ -46,7 +46,8 @@ impl Destination {
         let wrong = |reason: &str| CommandFailure::Usage(format!("{}: {reason}", args.to));
         let receiver = if let Some(address) = args.to.strip_prefix("syslog+tcp://") {
             let address = address.trim_end_matches('/').to_owned();
-            // Otherwise the command would retry a malformed address like a failed connection.
+            // A malformed address is refused here. Later it would look like a failed connection, and the command would
+            // retry for ever.
             if address.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
                 return Err(wrong("the address of a collector is syslog+tcp://HOST:PORT"));
             }
@@ -69,7 +70,7 @@ impl Destination {
         Ok(Self { receiver, personal: args.personal })
     }
 
-    /// Sends the batch once. The outer error is one of the log.
+    /// Sends the batch once. The outer error means that an event of the log cannot be decoded.
     pub(super) fn send(&mut self, batch: &[Arc<Recorded>]) -> Result<Result<(), Undelivered>, CommandFailure> {
         let personal = self.personal;
         match &mut self.receiver {

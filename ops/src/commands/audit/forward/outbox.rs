@@ -1,7 +1,7 @@
 //! The file that says up to which position the events have been delivered.
 //!
-//! The file names the log, by the id of its first event, and the event at the position. So an outbox is not continued on
-//! another log, or on a log that was restored to an earlier moment and then went another way.
+//! The file names the log, by the id of its first event, and the event at the position. So an outbox is not continued
+//! on another log, or on a log that was restored to an earlier moment and then got other events.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -39,7 +39,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Opens the file at `path`, or begins one that ends before `from`.
+    /// Opens the file at `path`. If there is none, begins an outbox whose next event is at `from`.
     pub(super) fn open(path: &Path, to: &str, from: Option<u64>) -> Result<Self, CommandFailure> {
         let beside = with_ending(path, "lock");
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&beside);

@@ -57,7 +57,8 @@ impl<'de> Deserialize<'de> for MerkleHash {
     }
 }
 
-/// A tree's size and root, as text `SIZE:ROOT`. Kept elsewhere, it proves all events up to its size.
+/// A tree's size and root, as text `SIZE:ROOT`. An auditor who keeps a head can later prove that nobody changed the
+/// events that it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeHead {
     pub size: u64,
@@ -82,8 +83,8 @@ impl FromStr for TreeHead {
 
 /// Roots of the parts of a tree: `MTH(D[from:to])` of the RFC. `None`: this part is not known.
 pub trait TreeParts {
-    /// The root of the part, if it is known by itself and need not be computed from its halves. The leaves that a proof
-    /// needs must be known.
+    /// The root of the part, if it is stored and need not be computed from the roots of its halves. For the leaves that
+    /// a proof needs, it must be stored.
     fn known(&self, from: u64, to: u64) -> Option<MerkleHash>;
 
     fn root(&self, from: u64, to: u64) -> Option<MerkleHash> {
@@ -97,7 +98,7 @@ pub trait TreeParts {
     }
 }
 
-/// The largest power of two below `n`, which is at least 2.
+/// The largest power of two below `n`. `n` is at least 2.
 fn split(n: u64) -> u64 {
     1 << (n - 1).ilog2()
 }

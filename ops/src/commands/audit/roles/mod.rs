@@ -9,6 +9,9 @@ use std::io::{self, Write};
 
 use chronova_events::identity::{Grant, Identity, IdentityScope, Project};
 use chronova_events::ids::{ProjectId, RoleId, UserId};
+use chronova_projections::Projection as _;
+use chronova_projections::history::PastPart;
+use chronova_projections::identities::Identities;
 use chronova_web::audit::line::printable;
 use serde::Serialize;
 
@@ -16,7 +19,7 @@ use super::super::moments::AsOf;
 use super::super::{CommandFailure, Exit};
 use super::past::{PastReader, ShownMoment};
 
-/// The role that the default policies of all services allow everything, whatever its scope is.
+/// The default policies of all services allow this role everything, on whatever scope a user has it.
 const ADMIN: &str = "admin";
 
 #[derive(Debug, Clone, clap::Args)]
@@ -73,7 +76,7 @@ pub async fn run(args: &ProjectRolesArgs, past: PastReader<'_>, out: &mut dyn Wr
     if let Some(since) = args.since {
         return period::run(args, (since, args.until), past, out).await;
     }
-    let views = past.at(args.at).await?;
+    let views = past.part(args.at, &identity_part()).await?;
     let moment = ShownMoment::of(&views);
     let told = views.identities.read(|view| tell(&view.identity, &args.project, moment))?;
     if args.json {
@@ -83,6 +86,11 @@ pub async fn run(args: &ProjectRolesArgs, past: PastReader<'_>, out: &mut dyn Wr
         write(&told, out)?;
     }
     Ok(Exit::Yes)
+}
+
+/// The users, projects, roles and assignments. A log has few events of them.
+pub(super) fn identity_part() -> PastPart {
+    PastPart { names: BTreeSet::from([Identities::NAME]), is_sparse: true }
 }
 
 fn tell(identity: &Identity, project: &str, moment: ShownMoment) -> Result<ProjectRoles, CommandFailure> {

@@ -20,7 +20,7 @@ use super::super::super::moments::AsOf;
 use super::super::super::{CommandFailure, Exit};
 use super::super::names;
 use super::super::past::{PastReader, ShownMoment};
-use super::{ProjectRolesArgs, RoleHolder, holders};
+use super::{ProjectRolesArgs, RoleHolder, holders, identity_part};
 
 /// The number of events that are read at once.
 const PAGE: usize = 1_024;
@@ -74,7 +74,7 @@ struct RoleSpan {
 struct HeldSoFar(BTreeMap<String, PeriodHolder>);
 
 impl HeldSoFar {
-    /// Takes the holders as they are from `at` on.
+    /// Notes who holds roles from the time `at` on. Ends the spans of users who held a role until then.
     fn take(&mut self, now: Vec<RoleHolder>, at: &str) {
         let ids: BTreeSet<String> = now.iter().map(|holder| holder.id.clone()).collect();
         for held in self.0.values_mut().filter(|held| !ids.contains(&held.id)) {
@@ -112,7 +112,8 @@ pub(super) async fn run(
     past: PastReader<'_>,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let (start, end) = (past.at(Some(since)).await?, past.at(until).await?);
+    let part = identity_part();
+    let (start, end) = (past.part(Some(since), &part).await?, past.part(until, &part).await?);
     let (from, to) = (ShownMoment::of(&start), ShownMoment::of(&end));
     if from.position > to.position {
         return Err(CommandFailure::Usage(format!("the period begins ({from}) after its end ({to})")));

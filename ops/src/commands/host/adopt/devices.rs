@@ -17,7 +17,8 @@ use super::judge::GuestJudge;
 use super::networks::fixed;
 
 impl GuestJudge<'_> {
-    /// The volumes. If the root disk is one of them, also the local disks, because then the server lists all its disks.
+    /// Returns the volumes. If the root disk is a volume, also returns the local disks, because such a server lists all
+    /// its disks.
     pub(super) fn devices(&mut self, guest: &FoundGuest, metadata: &DefinitionMetadata) -> Option<Vec<BlockDevice>> {
         if guest.ephemerals > 1 {
             let reason = format!("it has {} ephemeral disks, and their sizes are unknown", guest.ephemerals);
@@ -233,7 +234,7 @@ fn names(device: &BlockDevice, serial: &str) -> bool {
     device.connection.as_ref().is_some_and(|connection| connection.serial == serial)
 }
 
-/// A local disk of the server, if it has this one.
+/// The local disk with this name; `None` if its size is 0, because the server then has no such disk.
 fn local(guest: &FoundGuest, name: &str, size: u32, format: Option<&str>) -> Option<BlockDevice> {
     let id = BlockDeviceId::derive(guest.instance.0, &format!("adopted {name}"));
     (size > 0).then(|| BlockDevice {

@@ -21,7 +21,7 @@ pub struct AdoptionFacts {
     pub volumes: BTreeMap<VolumeId, ToldVolume>,
 }
 
-/// A server. Each field goes before what the definition tells.
+/// A server. A field that is told here overrides what the definition tells.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToldServer {

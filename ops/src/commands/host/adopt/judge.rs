@@ -112,7 +112,7 @@ impl<'a> GuestJudge<'a> {
         known
     }
 
-    /// Reports something about a guest that is missing.
+    /// Reports that information about a guest is missing.
     pub(super) fn lacks(&mut self, guest: &FoundGuest, reason: impl Into<String>, way_out: &'static str) {
         self.report.obstacle(AdoptedThing::Server, &guest.instance.to_string(), reason, way_out);
     }

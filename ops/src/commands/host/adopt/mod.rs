@@ -4,8 +4,8 @@
 //! It records each guest as a server, with its host, its allocations, its disks and its interfaces. The operator tells
 //! the rest in a file. Nothing on the hosts changes, because the command only reads there.
 //!
-//! Like `chronova adopt`, the command is complete or does nothing: one obstacle stops it, unless the operator leaves the
-//! guest out. Without `--write` it only reports. A repetition skips the guests that the log knows.
+//! As with `chronova adopt`, one obstacle stops the whole adoption, unless the operator leaves the guest out. Without
+//! `--write` it only reports. A repetition skips the guests that the log knows.
 
 mod devices;
 mod facts;
@@ -174,7 +174,8 @@ pub(super) fn run(args: &HostAdoptArgs, config: &Config, out: &mut dyn Write) ->
     if uris.is_empty() {
         return Err(CommandFailure::Usage("name a host, or configure [chronova] hypervisors".to_owned()));
     }
-    // The server that runs would not see the new events. A simulated fleet lives in the server, which writes its file.
+    // The lock makes sure that no control plane runs. A running one would not see the new events. Opening a simulated
+    // fleet also rewrites the fleet's file, which only one process may use.
     let alone = args.write || uris.iter().any(|uri| uri.starts_with("sim:"));
     let locked = alone.then(|| runtime.block_on(place.lock())).transpose()?;
     let store = match &locked {

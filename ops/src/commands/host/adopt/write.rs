@@ -1,8 +1,8 @@
 //! Writes the adopted servers to the log.
 //!
 //! The order makes a repetition after a crash harmless. A server's own events are one append, which comes last. So the
-//! log knows a server only when all its claims, its quota and its ports are there. A repetition finds those of a server
-//! that it does not know, and writes only the rest.
+//! log knows a server only when all its claims, its quota and its ports are there. If a server is not in the log yet, a
+//! repetition finds which of its claims, quota and ports are there, and writes only the rest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

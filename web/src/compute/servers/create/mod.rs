@@ -135,7 +135,8 @@ fn template(
     }
 }
 
-/// The certificates of the request. If it names none, those of the configuration, unless the server is volume-backed.
+/// The certificates of the request. If it names none, and the server is not volume-backed, these are the certificates
+/// of the configuration.
 fn trusted_certificates_of(ctx: &Ctx, api_request: &CreateServerRequest, admitted: &AdmittedServer) -> Vec<String> {
     match api_request.trusted_certs.is_empty() && admitted.image.is_some() {
         true => ctx.app.compute.config.default_trusted_certificates.clone(),

@@ -61,9 +61,10 @@ fn check_root(ctx: &Ctx, found: &PermittedServer, image: &ImageSnapshot) -> Resu
     }
 }
 
-/// The rescue disk is as large as its image. If it were larger than the flavor's disk, the project would get space that
-/// its quota does not cover. If the flavor's disk is 0, the root volume sets the limit, which the quota of volumes
-/// covers. Only administrators create servers with neither; those have no limit.
+/// Refuses an image that is larger than the flavor's disk. The rescue disk is as large as its image, so the project
+/// would get space that its quota does not cover. If the flavor's disk is 0, the limit is the size of the root volume,
+/// which the quota of volumes covers. A server with neither such a disk nor a root volume has no limit, because only
+/// administrators can create it.
 fn check_size(found: &PermittedServer, image: &ImageSnapshot) -> Result<(), Fault> {
     let (id, server) = (found.id, found.server()?);
     let (limits, gib) = match server.request.flavor.root_gib {

@@ -41,10 +41,10 @@ impl OwnRows {
     }
 }
 
-/// The operations of one transaction, empty if nothing differs. It inserts at most `most` rows, and updates no more rows
-/// when it has `most` operations; the next difference has the rest. References always change at once, because the
-/// database drops a new row that nothing refers to. A row of Chronova that is not wanted is removed only if `may_remove`
-/// says so of its mark.
+/// The operations of one transaction, empty if nothing differs. It inserts at most `most` rows, and updates rows only
+/// while it has fewer than `most` operations. The next difference has the rest. References always change in the same
+/// transaction, because the database drops a new row that nothing refers to. An unwanted row of Chronova is removed
+/// only if `may_remove` allows this for its mark.
 pub(super) fn difference(
     wanted: &WantedRows,
     tables: &OvsdbTables,
@@ -115,7 +115,7 @@ impl RowChange<'_> {
         cells.chain([("external_ids".to_owned(), ids.to_json())]).collect()
     }
 
-    /// Adds the operations that make a present row as wanted.
+    /// Adds the operations that turn a present row into the wanted row.
     fn change(&self, key: &NorthboundKey, uuid: Uuid, row: &WantedRow, present: &OvsdbRow, into: &mut Vec<Value>) {
         let (mut update, mut mutations) = (Map::new(), Vec::new());
         for (column, cell) in &row.cells {
@@ -163,8 +163,8 @@ impl RowChange<'_> {
         }
     }
 
-    /// Whether a reference that is not wanted is removed: to a row of Chronova that is wanted elsewhere, that is doubled,
-    /// or that may be removed.
+    /// Whether an unwanted reference is removed. It is removed if it leads to a row of Chronova that is wanted
+    /// elsewhere, is a duplicate, or may be removed.
     fn is_removed(&self, atom: &OvsdbAtom) -> bool {
         let OvsdbAtom::Row(uuid) = atom else { return false };
         let Some(key) = self.own.by_id.get(uuid) else { return false };

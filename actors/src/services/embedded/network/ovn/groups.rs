@@ -1,8 +1,8 @@
-//! Security groups: a port group for each, with an ACL for each rule.
+//! Security groups. A group with ports becomes a port group of OVN, with an ACL for each rule.
 //!
-//! As in Neutron's driver, all ports with port security are also in one group that drops everything. The rules of the
-//! other groups allow traffic with a higher priority. OVN keeps an address set for each port group, so a rule that names
-//! a remote group names that set.
+//! As in Neutron's driver, all ports with port security are also in one group that drops all IP traffic. The rules of
+//! the other groups allow traffic with a higher priority. OVN keeps an address set for each port group, so a rule that
+//! names a remote group names that set.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -104,8 +104,8 @@ impl OvnPlane {
         }
     }
 
-    /// Waits until the condition holds for the row of each of these ports, at most for `patience`. Returns whether it
-    /// does. A port without a row does not meet it.
+    /// Waits until the condition holds for the row of each of these ports, at most for `patience`. Returns true if it
+    /// holds in time. A port without a row does not meet the condition.
     pub(super) async fn wait_for(
         &self,
         ports: &[PortId],
@@ -126,7 +126,7 @@ impl OvnPlane {
         }
     }
 
-    /// The row that stands for the whole database, and the log that it remembers.
+    /// The row that stands for the whole database, and the log that the row names as the writer.
     fn owner(&self) -> Option<(Uuid, Option<String>)> {
         let tables = self.client.tables();
         let (uuid, row) = tables.table("NB_Global")?.rows.first_key_value()?;

@@ -16,8 +16,8 @@ use super::OvnOptions;
 use super::rows::{NorthboundKey, NorthboundTable, WantedRow, WantedRows, key};
 use super::wanted::mtu;
 
-/// Neutron's options of a router. By default OVN fills the neighbours of each router in before they are asked for: the
-/// rules of an external network would then grow with the square of its number of routers.
+/// Neutron's options of a router. By default, OVN tells each router its neighbours in advance. Then the rules of an
+/// external network would grow with the square of its number of routers.
 const NEIGHBOURS: [(&str, &str); 2] = [("always_learn_from_arp_request", "false"), ("dynamic_neigh_routers", "true")];
 
 /// The name of a router's port, which the port of the switch refers to.

@@ -1,7 +1,7 @@
 //! The rows that OVN's northbound database should have.
 //!
 //! Each row of Chronova has a mark in `external_ids` with the row's key, for example `port/ID`. The key names what the
-//! row stands for, so it is the same in each run. A reference names the key of its row.
+//! row stands for, so it is the same in each run. A reference names the key of the row that it leads to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use crate::services::external::ovsdb::{OvsdbAtom, OvsdbValue, storable};
 /// The key in `external_ids` that marks the rows of Chronova.
 pub(super) const MARK: &str = "chronova:row";
 
-/// The tables, in the order in which rows are inserted: groups and their rules come first, so that no port is ever
-/// without the rules of its groups. Otherwise a row comes after the row that has it.
+/// The tables, in the order in which rows are inserted. Groups and their rules come first, so that no port is ever
+/// without the rules of its groups. A row comes after the row that contains it, for example a port after its switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NorthboundTable {
     PortGroup,

@@ -1,7 +1,8 @@
 //! The wanted rows, from the read models: switches with their ports, and DHCP options.
 //!
-//! As Neutron's driver does, a network becomes a logical switch, and a port a logical port of the same id. libvirt puts
-//! this id into `external_ids:iface-id` of a guest's interface, and OVN binds the port where the interface appears.
+//! As in Neutron's driver, a network becomes a logical switch, and a port becomes a logical port of the same id.
+//! libvirt puts this id into `external_ids:iface-id` of a guest's interface, and OVN binds the port where the interface
+//! appears.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -31,7 +32,8 @@ const NO_GATEWAY: &str = "169.254.0.1";
 /// The destination of each server that migrates live, by the server's id as text.
 pub(super) type LiveDestinations = BTreeMap<String, String>;
 
-/// The part of the read models that the rows follow from. It is held without a lock, because a large cloud takes long.
+/// The part of the read models that the rows follow from. It is held without a lock, because the rows of a large cloud
+/// take long to derive.
 pub(super) struct NorthboundSources {
     networks: Arc<NetworksView>,
     groups: Arc<SecurityGroupsView>,
@@ -91,7 +93,7 @@ fn router_of(port: &Port) -> Option<RouterId> {
     matches!(binding.owner.as_str(), GATEWAY_OWNER | INTERFACE_OWNER).then(|| binding.device.parse().ok())?
 }
 
-/// Whether the port is one of a guest, or at least not one of the service itself.
+/// Whether the port belongs neither to a router nor to a floating address, so that a guest may use it.
 pub(super) fn is_plain(port: &Port) -> bool {
     port.binding().owner != FLOATING_IP_OWNER && router_of(port).is_none()
 }
@@ -202,7 +204,8 @@ fn with_addresses(mac: &str, addresses: impl Iterator<Item = IpAddr>) -> String 
 }
 
 /// The hosts that may bind the port, by the name that their Open vSwitch has in `external_ids:hostname`. During a live
-/// migration the destination is a second one. It is silent until the guest runs there and QEMU announces it.
+/// migration the destination is a second host. OVN keeps the port silent there until the guest runs and QEMU announces
+/// the guest.
 pub(super) fn chassis(port: &Port, moving: &LiveDestinations) -> Vec<(&'static str, String)> {
     let binding = port.binding();
     if binding.host.is_empty() {

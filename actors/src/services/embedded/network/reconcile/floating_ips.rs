@@ -6,9 +6,9 @@
 //! other streams than the router, too. The reconciler removes a port that was created while its router was deleted.
 //!
 //! Ids of routers are never reused, so a finding about a deleted router stays true. The reconciler can act on it at
-//! once. A user may associate the floating address with another address of the same port meanwhile. So the command
-//! names the lost address. If the port gets the lost address back meanwhile, the association ends all the same. This
-//! includes a server's port that another build attempt creates again with the same id.
+//! once. After a finding about an association, a user may associate the floating address with another address of the
+//! same port. So the command names the lost address. If the port gets the lost address back meanwhile, the association
+//! ends all the same. This includes a server's port that another build attempt creates again with the same id.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

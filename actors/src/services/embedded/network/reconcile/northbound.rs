@@ -1,9 +1,9 @@
 //! Writes the networks into OVN's northbound database, if OVN carries them.
 //!
 //! The reconciler compares the whole database with the read models after each event that concerns a network, and after
-//! each change of the database by another program. So a change is there at once, and what another program changes in
-//! the rows of Chronova is mended at once. While the database does not answer, nothing is lost: the first comparison
-//! after the next connection finds all differences.
+//! each change of the database by another program. So a change reaches the database within moments. If another program
+//! changes rows of Chronova, the reconciler restores them as fast. While the database does not answer, nothing is lost:
+//! the first comparison after the next connection finds all differences.
 //!
 //! Another copy of the log may drive the hosts. So this log writes only if a host has admitted it, or if it has no host.
 //! The database also remembers the log that writes it, so that no two logs remove each other's rows. A copy whose hosts
@@ -34,7 +34,7 @@ use crate::reconcile::run_counts::ReconcilerTally;
 /// of a processor.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest pause after many comparisons in a row that found a difference, in the unit of [`PAUSE`].
+/// The limit on the pause after comparisons in a row that found a difference, as a multiple of [`PAUSE`].
 const MOST_PAUSES: u32 = 40;
 
 /// The pause before another look whether a host has admitted this log.
@@ -159,8 +159,8 @@ struct NorthboundFollower {
     tally: Arc<ReconcilerTally>,
     subscription: Subscription,
     changes: watch::Receiver<u64>,
-    /// The number of comparisons in a row that found a difference without an event. Then another program writes the same
-    /// rows, and longer pauses keep the database from being busy with both.
+    /// The number of comparisons in a row that found a difference without an event. If it grows, another program writes
+    /// the same rows. Then longer pauses keep the load on the database low.
     differing: u32,
 }
 

@@ -59,7 +59,7 @@ fn usable_port<'a>(view: &'a NetworksView, project: &ProjectId, port: PortId) ->
     words::usable_port(view, project, port).map_err(not_found)
 }
 
-/// If the requested port does not exist, Nova answers 404 for an existing server, but 400 for a new one.
+/// If the requested port or network does not exist, Nova answers 404 for an existing server, but 400 for a new one.
 fn not_found(error: PortError) -> PortError {
     match error {
         PortError::Invalid(message) => PortError::NotFound(message),

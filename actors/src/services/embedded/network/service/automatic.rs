@@ -4,8 +4,8 @@
 //! Invariants:
 //!  - a project gets one network, even if it sends several requests at once, and two projects get different addresses.
 //!    For that, all such requests take turns;
-//!  - quota is taken for the network and its subnet at once, so a refusal leaves nothing behind;
-//!  - the next request repairs what a crash leaves behind, which is a network without a subnet.
+//!  - quota is taken for the network and its subnet at once, so a refusal of the quota leaves nothing behind;
+//!  - a crash or a refused subnet leaves a network without a subnet behind, and the next request repairs it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl EmbeddedNetworks {
             .views
             .networks
             .read(|view| (free_subnet(view, range, network).is_some(), made_for(view, project).is_some()));
-        // The project has switched its network off.
+        // `is_off`: the project has switched its network off.
         if is_off || !has_room {
             return Err(unable(project));
         }

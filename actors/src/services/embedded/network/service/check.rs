@@ -99,8 +99,8 @@ fn check_nic(
 
 /// Refuses an address that the user chooses, if the policy of the Network API denies that choice in the network. Nova
 /// creates ports with the user's token, so Neutron asks the same rule. By default only the network's owner and
-/// administrators choose addresses: an address outside the allocation pools may belong to a machine of theirs. The other
-/// checks refuse a network that the project does not see.
+/// administrators choose addresses, because an address outside the allocation pools may belong to a machine of the
+/// owner. The other checks refuse a network that the project does not see.
 pub(super) fn chosen_address(
     views: &Views,
     project: &ProjectId,
@@ -192,7 +192,8 @@ fn usable_network<'a>(
     }
 }
 
-/// The ids of the groups with these names or ids. An empty request means the default group, which may not exist yet.
+/// The ids of the groups with these names or ids; empty for an empty request. The default group has an id even if it
+/// does not exist yet.
 pub(super) fn groups(
     view: &SecurityGroupsView,
     project: &ProjectId,

@@ -90,7 +90,7 @@ impl EmbeddedNetworks {
     }
 }
 
-/// Nova gives one error if Neutron answers 400 to a group for a port. Chronova gives it for every refusal.
+/// If Neutron answers 400 to a group for a port, Nova answers 400, too. Chronova answers 400 to every refusal.
 fn refused(error: CommandError<NetworkReject>) -> PortError {
     match error {
         CommandError::Rejected(reject) => PortError::Invalid(reject.to_string()),

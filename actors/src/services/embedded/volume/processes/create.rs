@@ -2,7 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `choose_host` | selects the host: the required one, or the one with the most free space | (it changes nothing) |
+//! | `choose_host` | selects the required host, or the host with the most free space | (it changes nothing) |
 //! | `make_content` | caches and verifies the image, if there is one; creates the volume in its pool | deleting the volume |
 //!
 //! If a host fails, the process tries another host, unless the volume requires a particular host.

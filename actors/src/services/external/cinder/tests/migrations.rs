@@ -148,8 +148,8 @@ async fn the_moment_between_two_statuses_is_no_other_exchange() {
     assert_eq!((completions(&stub), completions(&later)), (0, 0));
 }
 
-/// A request whose user's token is unknown is one from before a restart. Cinder executes a call from that time when it is
-/// looked at again.
+/// Without the user's token, the request may be from before a restart, and Cinder may still execute a call from that
+/// time. Here Cinder has executed such a call by the second look.
 #[tokio::test]
 async fn a_call_from_before_a_restart_is_waited_for() {
     let (stub, _) = moving(MovingVolumes { later: Some("success"), ..MovingVolumes::begun() }).await;

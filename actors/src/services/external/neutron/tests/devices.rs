@@ -129,7 +129,7 @@ async fn a_port_is_bound_with_its_device_and_without_it_when_it_is_released() {
     assert_eq!(neutron.ports()[0]["binding:profile"], json!({}));
 }
 
-/// Neutron refuses another MAC address for a bound port, and takes that of a whole card from the profile.
+/// Neutron refuses another MAC address for a bound port, and takes the address of a whole card from the profile.
 #[test]
 fn only_an_unbound_port_is_given_the_mac_address_of_its_card() {
     let card = card(SUBNET.parse().unwrap(), "52:54:00:00:00:01");

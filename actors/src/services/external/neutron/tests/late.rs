@@ -1,4 +1,4 @@
-//! A Neutron that makes a change after the call for it was given up, as a process does that hung and continues.
+//! A Neutron that hung and then continues: it makes a change after the call for this change was given up.
 
 use chronova_events::ids::RequestId;
 
