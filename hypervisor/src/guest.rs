@@ -69,6 +69,9 @@ pub enum Renew {
     /// Nothing: disks and files stay as they are, and the content of the config drive is not read. A missing guest is
     /// not created. A guest that Nova defined keeps its definition. So does a guest that does not start with a new one.
     Definition,
+    /// Like [`Self::Definition`], but a guest that is on stays as it is, and a guest whose memory is saved continues as
+    /// it was defined.
+    AtStart,
     /// No disk: existing ones stay, and missing ones are created.
     Nothing,
     /// The root disk.
