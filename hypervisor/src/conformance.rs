@@ -111,7 +111,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> CheckOutcome {
     trial.used_image(guest.instance).await?;
     trial.diagnostics(&guest).await?;
     trial.interfaces(&guest).await?;
-    trial.standstill(guest.instance, &mut signals).await?;
+    trial.standstill(&guest, &mut signals).await?;
     trial.agent(guest.instance).await?;
     trial.copies(guest.instance).await?;
     trial.set_aside(guest.instance).await?;
@@ -467,9 +467,9 @@ impl Trial {
     }
 
     /// Pauses and suspends the guest, which must continue where it stopped.
-    async fn standstill(&self, instance: InstanceId, signals: &mut SignalStream) -> CheckOutcome {
+    async fn standstill(&self, guest: &GuestSpec, signals: &mut SignalStream) -> CheckOutcome {
         use PowerState::{Paused, Running, Shutdown};
-        let driver = &self.driver;
+        let (driver, instance) = (&self.driver, guest.instance);
         let suspension = driver.suspension().needed()?;
         suspension.unpause(instance).await.check("unpause of a running guest")?;
         suspension.pause(instance).await.check("pause")?;
@@ -489,11 +489,16 @@ impl Trial {
         suspension.resume(instance).await.check("resumption")?;
         self.is(instance, "a resumed guest runs", Running).await?;
         self.hears(signals, HostSignal::Guest { instance, power: Running }).await?;
-        let log = self.driver.consoles().needed()?.console_log(instance, 65_536).await.check("console log")?;
-        let text = String::from_utf8_lossy(&log);
-        let boots = text.matches(&self.fixture.ready).count();
+        let boots = self.boot_count(instance).await?;
         require("a resumed guest continues and does not boot", boots == 2, boots)?;
         suspension.suspend(instance).await.check("second suspension")?;
+        for state in ["suspended", "running"] {
+            driver.redefinition().needed()?.redefine(guest, Renew::AtStart).await.check("start")?;
+            self.is(instance, "a started guest runs", Running).await?;
+            let boots = self.boot_count(instance).await?;
+            require("a start boots only a guest that is off", boots == 2, (state, boots))?;
+        }
+        suspension.suspend(instance).await.check("third suspension")?;
         driver.reboot_hard(instance).await.check("hard reboot of a suspended guest")?;
         self.is(instance, "the guest runs", Running).await?;
         self.boots(instance, 3).await?;
@@ -524,7 +529,8 @@ impl Trial {
             redefinition.redefine(guest, Renew::Nothing).await.check("end of a rescue")?;
             self.is(instance, "a guest runs from its own disk after a rescue", PowerState::Running).await?;
         }
-        for renew in [Renew::Definition, Renew::Root, Renew::All] {
+        driver.stop(instance, StopMode::Hard).await.check("stop before a new definition")?;
+        for renew in [Renew::AtStart, Renew::Definition, Renew::Root, Renew::All] {
             redefinition.redefine(guest, renew).await.check("new definition or disks")?;
             self.is(instance, "a guest with a new definition or new disks runs", PowerState::Running).await?;
         }

@@ -72,6 +72,9 @@ pub enum Renew {
     /// not created. A guest that Nova defined keeps its definition. If a guest does not start with its new definition,
     /// and another attempt would not help, it gets its old definition back.
     Definition,
+    /// Like [`Self::Definition`], but a guest that is on stays as it is, and a guest whose memory is saved continues as
+    /// it was defined.
+    AtStart,
     /// No disk: existing ones stay, and missing ones are created.
     Nothing,
     /// The root disk.

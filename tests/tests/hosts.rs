@@ -286,12 +286,13 @@ async fn a_guest_that_does_not_start_as_it_is_defined_is_defined_again() {
         life.power(id(1), PowerAction::Stop).await.unwrap();
         life.shows(id(1), "SHUTOFF").await;
         life.settled().await;
-        world.fleet.set_all_faults(&always(call, Effect::Refuse));
+        let refused = always(call, Effect::Refuse);
+        world.fleet.set_all_faults(&refused.with(DriverCall::Redefine, FaultTrigger::Nth(1), Effect::Refuse));
         life.power(id(1), action).await.unwrap();
         life.settled().await;
         assert_eq!((life.status(id(1)), life.fault(id(1))), ("ACTIVE", String::new()), "{action:?}");
         assert_eq!(world.fleet.guests(0)[&id(1)].power, PowerState::Running, "{action:?}");
-        assert_eq!(world.fleet.calls(DriverCall::Redefine), 1, "{action:?}");
+        assert_eq!(world.fleet.calls(DriverCall::Redefine), 2, "{action:?}");
         // If the other definition does not start either, the server stays off and says why the first one did not start.
         life.power(id(1), PowerAction::Stop).await.unwrap();
         life.shows(id(1), "SHUTOFF").await;

@@ -6,7 +6,8 @@
 //!
 //! As in Nova, a hard reboot and a start make the guest's definition again from its server's record. If the host refuses
 //! the new definition, or the guest does not start with it, the guest starts as it was defined. If the host cannot start
-//! the guest as it is defined, both actions define the guest again, with missing disks and files.
+//! the guest as it is defined, both actions define the guest again, with missing disks and files. A start keeps the
+//! saved memory of a guest, and the definition of a server that another copy of the log may have changed.
 //!
 //! As in Nova, a soft reboot becomes a hard one if the guest does not react.
 
@@ -15,7 +16,7 @@ use chronova_events::instance::{Alive, InstanceDisk, OngoingTask, PowerAction};
 use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
-use chronova_hypervisor::guest::{PowerState, Renew};
+use chronova_hypervisor::guest::Renew;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -223,32 +224,31 @@ async fn ask(driver: &dyn Driver, work: &StepRun, server: &Alive, action: PowerA
 
 /// Reboots a guest from a new definition, or from its old one if a new one is not possible now.
 async fn reboot_hard(driver: &dyn Driver, work: &StepRun, server: &Alive) -> DriverResult<()> {
-    match redefined(driver, work, server).await {
+    match redefined(driver, work, server, Renew::Definition).await {
         Some(answer) => answer,
         None => driver.reboot_hard(work.instance_id()).await,
     }
 }
 
 /// Starts a guest from a new definition, or from its old one if a new one is not possible now. A guest that is not off
-/// stays as it is, because a step that runs again after a crash must not cut the power of the guest that it has started.
+/// stays as it is, because a step that runs again must not cut the power of the guest that it has started. A guest whose
+/// memory is saved continues from there.
 async fn start(driver: &dyn Driver, work: &StepRun, server: &Alive) -> DriverResult<()> {
-    let instance = work.instance_id();
-    let is_off = match driver.redefinition() {
-        Some(_) => matches!(driver.guest(instance).await?.power, PowerState::Shutdown | PowerState::Crashed),
-        None => false,
-    };
-    let answer = if is_off { redefined(driver, work, server).await } else { None };
+    // Another copy of the log may have given a volume of this server to another guest. Only a hard reboot gives the guest
+    // the devices in the log.
+    let is_trusted = work.context.fleet.doubt().trusts(server.created_at);
+    let answer = if is_trusted { redefined(driver, work, server, Renew::AtStart).await } else { None };
     match answer {
         Some(answer) => answer,
-        None => driver.start(instance).await,
+        None => driver.start(work.instance_id()).await,
     }
 }
 
 /// Starts or reboots a guest from a new definition. `None`: the guest cannot get a new definition now, or its host
 /// refuses it, so the guest is to start as it is defined.
-async fn redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Option<DriverResult<()>> {
+async fn redefined(driver: &dyn Driver, work: &StepRun, server: &Alive, renew: Renew) -> Option<DriverResult<()>> {
     let instance = work.instance_id();
-    match start_redefined(driver, work, server).await? {
+    match start_redefined(driver, work, server, renew).await? {
         Err(error) if !error.is_transient() && !matches!(error, DriverError::NoSuchGuest(_)) => {
             tracing::warn!(%instance, %error, "a host refuses a new definition of a guest, so the guest starts as it is defined");
             None
@@ -258,7 +258,12 @@ async fn redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Optio
 }
 
 /// `None`: the guest cannot get a new definition now.
-async fn start_redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Option<DriverResult<()>> {
+async fn start_redefined(
+    driver: &dyn Driver,
+    work: &StepRun,
+    server: &Alive,
+    renew: Renew,
+) -> Option<DriverResult<()>> {
     let (redefinition, placed) = (driver.redefinition()?, server.placement.as_ref()?);
     // An administrator may have reset the server's state during a rescue or a move. Then a soft reboot keeps the rescue,
     // and the guest keeps the hardware that it has until the move ends.
@@ -272,7 +277,7 @@ async fn start_redefined(driver: &dyn Driver, work: &StepRun, server: &Alive) ->
         return None;
     }
     match guest::spec_of_definition(work, placed.host, server).await {
-        Ok(spec) => Some(redefinition.redefine(&spec, Renew::Definition).await),
+        Ok(spec) => Some(redefinition.redefine(&spec, renew).await),
         Err(error) => {
             let instance = work.instance_id();
             tracing::warn!(%instance, %error, "a guest gets no new definition now, so it starts as it is defined");

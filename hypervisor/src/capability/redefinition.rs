@@ -9,6 +9,6 @@ use crate::guest::{GuestSpec, Renew};
 pub trait Redefinition: Send + Sync {
     /// Stops a running guest, recreates the disks that `renew` names, and creates missing ones. Creates or removes the
     /// rescue disk. Then defines the guest and starts it. A missing guest is created. A second call repeats all of it.
-    /// [`Renew::Definition`] does less.
+    /// [`Renew::Definition`] and [`Renew::AtStart`] do less.
     async fn redefine(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()>;
 }

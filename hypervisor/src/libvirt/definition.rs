@@ -11,7 +11,7 @@ use virt::storage_vol::StorageVol;
 use super::domain::{has_our_definition, lookup, pull, require, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{adopted, cached_image, disks, emulated_tpm, mdevs, pmem, pool, snapshot};
+use super::{adopted, cached_image, disks, emulated_tpm, managed_save, mdevs, pmem, pool, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -46,14 +46,14 @@ pub(super) fn redefine(
 ) -> DriverResult<HostFinding> {
     let site = HostStorage::new(connect, options);
     let instance = guest.instance;
-    if renew == Renew::Definition {
-        return renew_definition(site, facts, guest);
+    if matches!(renew, Renew::Definition | Renew::AtStart) {
+        return renew_definition(site, facts, guest, renew);
     }
     let root = [volumes::root(instance)];
     let ephemerals = (0..guest.ephemerals_gib.len()).map(|number| volumes::ephemeral(instance, number));
     let others = ephemerals.chain([volumes::swap(instance)]);
     let renewed = match renew {
-        Renew::Definition | Renew::Nothing => vec![],
+        Renew::Definition | Renew::AtStart | Renew::Nothing => vec![],
         Renew::Root => root.to_vec(),
         Renew::All => root.into_iter().chain(others).collect(),
     };
@@ -73,8 +73,16 @@ pub(super) fn redefine(
 /// Starts or reboots a guest from a new definition. Its disks and files stay. If the guest does not start, and another
 /// attempt would not help, it gets its old definition back. A guest that Nova defined keeps its definition. Another
 /// definition could give its devices other addresses, and would name other places of its disks.
-fn renew_definition(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFinding> {
+fn renew_definition(
+    site: HostStorage<'_>,
+    facts: &HostFacts,
+    guest: &GuestSpec,
+    renew: Renew,
+) -> DriverResult<HostFinding> {
     let domain = require(site.connect, guest.instance)?;
+    if renew == Renew::AtStart && !managed_save::boots_at_start(&domain)? {
+        return start(&domain).map(|()| HostFinding::Nothing);
+    }
     if !has_our_definition(&domain).during("redefine")? {
         snapshot::put_down(&domain)?;
         return start(&domain).map(|()| HostFinding::Nothing);

@@ -81,6 +81,11 @@ fn power(domain: &Domain) -> Result<PowerState, Error> {
     })
 }
 
+/// Whether the guest is off, or has crashed and is only kept for a look at it.
+pub(super) fn is_off(domain: &Domain) -> Result<bool, Error> {
+    Ok(matches!(power(domain)?, PowerState::Shutdown | PowerState::Crashed))
+}
+
 fn status(domain: &Domain, instance: InstanceId) -> Result<GuestStatus, Error> {
     Ok(GuestStatus { instance, domain_name: domain.name()?, power: power(domain)? })
 }

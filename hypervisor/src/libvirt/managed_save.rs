@@ -70,6 +70,12 @@ pub(super) fn resume(domain: &Domain) -> DriverResult<()> {
     mdevs::attach(domain)
 }
 
+/// Whether a start of the guest boots it. A guest that is on stays on, and one whose memory is saved continues.
+pub(super) fn boots_at_start(domain: &Domain) -> DriverResult<bool> {
+    const CALL: &str = "saved memory";
+    Ok(domain::is_off(domain).during(CALL)? && !domain.has_managed_save(0).during(CALL)?)
+}
+
 /// Deletes the saved memory, so that the next start boots the guest.
 pub(super) fn forget(domain: &Domain) -> DriverResult<()> {
     const CALL: &str = "saved memory";

@@ -18,8 +18,13 @@ impl Redefinition for LibvirtDriver {
         let known = self.known().await?;
         let (spec, link) = (guest.clone(), Arc::clone(&self.link));
         let direct_io = Arc::clone(&self.direct_io);
-        let secrets = self.hold_secrets(&guest.volumes, "redefine", self.making()).await?;
-        self.change("redefine", guest.instance, self.making(), move |connect, options| {
+        // Without new disks, no content is copied, so a host that hangs is noticed soon.
+        let deadline = match renew {
+            Renew::Definition | Renew::AtStart => self.options.call_deadline * 3,
+            Renew::Nothing | Renew::Root | Renew::All => self.making(),
+        };
+        let secrets = self.hold_secrets(&guest.volumes, "redefine", deadline).await?;
+        self.change("redefine", guest.instance, deadline, move |connect, options| {
             let _until_done = secrets;
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             if definition::redefine(connect, options, &facts, &spec, renew)? == definition::HostFinding::NoDirectIo {

@@ -49,7 +49,7 @@ impl VirtualNetworks for SimHost {
 impl Redefinition for SimHost {
     async fn redefine(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
         let starts = self.fleet.machine(self.index).guests.get(&guest.instance).is_some_and(|known| !known.is_on());
-        if starts && renew == Renew::Definition {
+        if starts && matches!(renew, Renew::Definition | Renew::AtStart) {
             self.fleet.touch(self.index, DriverCall::Redefine, guest.instance, true);
         }
         self.perform(DriverCall::Redefine, |machine| machine.redefine(guest, renew)).await

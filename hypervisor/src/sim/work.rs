@@ -16,10 +16,14 @@ impl SimMachine {
     pub(super) fn redefine(&mut self, spec: &GuestSpec, renew: Renew) -> DriverResult<()> {
         let instance = spec.instance;
         if !self.guests.contains_key(&instance) {
-            if renew == Renew::Definition {
+            if matches!(renew, Renew::Definition | Renew::AtStart) {
                 return Err(DriverError::NoSuchGuest(instance));
             }
             self.spawn(spec)?;
+        }
+        let known = self.guest(instance)?;
+        if renew == Renew::AtStart && (known.is_on() || known.saved) {
+            return self.start(instance);
         }
         if let Some(rescue) = &spec.rescue
             && !self.has_image(&rescue.image)

@@ -11,6 +11,7 @@ use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::{Meta, NewEvent, Position, Timestamp};
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::installation::{CopyOrigin, GenerationBegun, InstallationEvent, LogGeneration};
+use chronova_events::instance::PowerAction;
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::{EventStore, Expected};
 use chronova_hypervisor::capability::disk_transfer::DiskFile;
@@ -243,6 +244,33 @@ async fn a_restored_log_detaches_no_volume_that_its_original_attached() {
     compared(&original, &life).await;
     assert!(driver.volume_attachment().unwrap().disks(id(1)).await.unwrap().is_empty());
     life.stop().await;
+}
+
+/// The original may have given a volume of the server to another guest. A start keeps the guest's devices, and only a
+/// hard reboot gives the guest those in the log.
+#[actix_rt::test]
+async fn a_start_from_a_restored_log_keeps_the_guests_definition() {
+    let original = furnished(&[1]).await;
+    let copy = heir_of(&original).await;
+    claim(&copy).await;
+    let heir = copy.live(None, None).await;
+    drives(&heir, 2).await;
+    compared(&copy, &heir).await;
+    built(&heir, id(2)).await;
+    let calls = || (original.fleet.calls(DriverCall::Redefine), original.fleet.calls(DriverCall::Start));
+    for (server, action, shown, expected) in [
+        (1, PowerAction::Stop, "SHUTOFF", (0, 0)),
+        (1, PowerAction::Start, "ACTIVE", (0, 1)),
+        (1, PowerAction::RebootHard, "ACTIVE", (1, 1)),
+        // The restored log has built this server itself.
+        (2, PowerAction::Stop, "SHUTOFF", (1, 1)),
+        (2, PowerAction::Start, "ACTIVE", (2, 1)),
+    ] {
+        heir.power(id(server), action).await.unwrap();
+        heir.settled().await;
+        assert_eq!((heir.status(id(server)), calls()), (shown, expected), "{server} {action:?}");
+    }
+    heir.stop().await;
 }
 
 /// The original moved a volume to another host after the backup.
