@@ -8,7 +8,7 @@
 //!
 //! [`traces`] exports spans to a collector, if one is configured.
 //!
-//! Invariant: a log line that fails never fails a request.
+//! Invariant: no request fails because a log line cannot be written.
 
 mod daemons;
 pub mod line_format;

@@ -62,7 +62,8 @@ struct Evidence<'a> {
     documented: bool,
     /// A tempest test that must pass covers the feature.
     tempest: bool,
-    /// The requirement's status. A script on real hosts in every run stands for reliability in the real world.
+    /// The requirement's status. The status `done` with a script of `tests/real` proves that the feature is reliable on
+    /// real hosts.
     status: &'a str,
     /// Whether no removal of the feature is planned.
     stays: bool,

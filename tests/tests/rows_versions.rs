@@ -573,7 +573,7 @@ async fn removed_operations_answer_404_after_their_last_version() {
     api.stop().await;
 }
 
-/// Versions without pages silently truncate long lists, of one project and of all.
+/// Versions without pages silently truncate long lists of usage, those of one project and those of all.
 #[actix_rt::test]
 async fn usage_is_truncated_in_versions_without_pages() {
     let mut api = Api::start().await;

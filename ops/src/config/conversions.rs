@@ -523,7 +523,7 @@ words! {
     PointerWords: bool { "usbtablet" = true, "ps2mouse" = false }
 }
 
-/// An unset option means false, as `ps2mouse` does.
+/// An unset option means false. So does `ps2mouse`.
 impl Conversion<Option<String>, bool> for PointerWords {
     fn give(value: &Option<String>) -> bool {
         value.as_deref().is_some_and(Self::value)

@@ -343,7 +343,7 @@ impl OptionValue for Multi {
         Ok(Self(raw.iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect()))
     }
 
-    /// A list of one value is that value's text. A list of several values has no text form.
+    /// Only a list of one value has a text form: the text of that value.
     fn text(&self) -> Option<String> {
         if let [only] = self.0.as_slice() { Some(only.clone()) } else { None }
     }

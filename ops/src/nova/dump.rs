@@ -1,8 +1,9 @@
 //! Reads SQL dumps of `mysqldump` and `mariadb-dump`, and plain-text dumps of `pg_dump`.
 //!
-//! Only two kinds of statements matter: `CREATE TABLE` names the columns, and `INSERT` (MySQL) or `COPY` (PostgreSQL)
-//! has the rows. Their syntax is so regular that no full SQL parser is needed. The reader skips other statements as a
-//! whole, so a text in them is never taken for a statement.
+//! Only three kinds of statements matter. `CREATE TABLE` names the columns. `INSERT` (MySQL) or `COPY` (PostgreSQL) has
+//! the rows. `SET standard_conforming_strings` says what a backslash in a text means. The syntax of these statements is
+//! so regular that no full SQL parser is needed. The reader skips other statements as a whole, so a text in them is
+//! never taken for a statement.
 
 use std::path::Path;
 

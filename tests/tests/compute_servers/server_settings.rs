@@ -215,8 +215,8 @@ async fn trusted_certificates_are_taken_with_a_rebuild_and_by_whom_the_policy_le
     ends_well(shut).await;
 }
 
-/// `[DEFAULT] shutdown_timeout`, and `os_shutdown_timeout` of an image: every operation that stops a guest first asks
-/// it to shut down.
+/// `[DEFAULT] shutdown_timeout`, and `os_shutdown_timeout` of an image: a stop, a resize, a shelving and a rescue first
+/// ask the guest to shut down.
 #[actix_rt::test]
 async fn guests_get_time_to_shut_down() {
     let mut world = World::new(2);

@@ -85,8 +85,8 @@ fn with_ports_elsewhere() -> GuestAdoptionChoices {
     GuestAdoptionChoices { facts, neutron: true, ..GuestAdoptionChoices::default() }
 }
 
-/// Two hosts with a running and a stopped server, whose log is lost. A control plane has started on the new log, so that
-/// it knows the hosts.
+/// Two hosts with a running and a stopped server, and a new log, because the old log is lost. A control plane has
+/// started on the new log, so that it knows the hosts.
 async fn lost() -> World {
     let old = World::new(2);
     let life = started(&old).await;

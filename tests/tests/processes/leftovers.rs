@@ -367,7 +367,7 @@ async fn a_failed_detachment_ends_although_the_host_refuses_the_interface() {
     world.check().await;
 }
 
-/// A server whose guest has a foreign interface, because its host failed while it attached the interface. The host is
+/// A server whose guest has a foreign interface, because the host failed while it attached the interface. The host is
 /// back, but cannot detach the interface.
 async fn with_a_foreign_interface() -> (World, Life, usize) {
     let (world, life, host) = with_a_server().await;

@@ -185,7 +185,7 @@ async fn finish_waiting_work(world: &ChaosWorld, life: &Life, dice: &mut Dice) -
     rests
 }
 
-/// The operation that a server still waits for. `vanished`: the server is on a host, which has no guest for it.
+/// The operation that a server still waits for. `vanished`: the server has a host, but no host has its guest.
 pub(super) fn finishing(server: &Alive, vanished: bool, dice: &mut Dice) -> Option<ChaosOperation> {
     match (status::of_alive(server).status, server.phase) {
         ("VERIFY_RESIZE", _) if dice.happens(500) => Some(ChaosOperation::Confirm),

@@ -4,7 +4,7 @@
 //! There are three kinds of sub-commands. Those that read or change the running cloud call the running server. Those
 //! about cells answer for the one cell that there is. Those about databases have nothing to do, because the event log
 //! needs no synchronisation. They say so in one sentence on standard error, and exit with the code on which automation
-//! depends. Of these, only `db archive_deleted_rows` changes anything: it moves old events of the log into its archive.
+//! depends. The only exception is `db archive_deleted_rows`, which moves old events of the log into its archive.
 
 mod archiving;
 mod cells;

@@ -82,7 +82,7 @@ pub(crate) async fn renew_since(log: &SqliteStore, seen: &mut Option<KeySlot>) -
 /// Makes the next start independent of the archive again, after a command that may have erased data.
 ///
 /// # Errors
-/// Those of the command.
+/// The error in `exit`, or the output cannot be written.
 pub(in crate::commands) async fn after_erasure(
     locked: &LockedLog,
     checkpoints: &Checkpoints,

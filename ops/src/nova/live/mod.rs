@@ -218,7 +218,8 @@ impl LiveDatabase {
         Ok(())
     }
 
-    /// The statement for all rows of a table, in the order of the primary key. A dump has them in the same order.
+    /// The statement for all rows of a table, in the order of the primary key. `mysqldump` writes the rows in the same
+    /// order.
     fn select(&self, name: &str, table: &LiveTable) -> String {
         let list = |names: &[String]| names.iter().map(|name| self.link.quoted(name)).collect::<Vec<_>>().join(", ");
         let order = if table.key.is_empty() { String::new() } else { format!(" ORDER BY {}", list(&table.key)) };

@@ -84,7 +84,8 @@ impl LiveLink for PostgresLink {
         "timezone('utc', now())"
     }
 
-    /// `information_schema` shows an account its own tables only, so the catalogue is asked.
+    /// `information_schema` hides the constraints of tables from an account that may only read the tables. So this
+    /// statement and that of `keys` read the catalogue.
     fn columns(&self) -> &'static str {
         "SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
          WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v') \

@@ -71,7 +71,7 @@ fn agent() -> Agent {
 }
 
 fn run(mut sender: SpanSender, spans: &Receiver<Option<EndedSpan>>, lost: &AtomicU64) {
-    // The client of this thread makes no spans.
+    // The HTTP client makes no spans, so an export causes no further export.
     loop {
         let (batch, ended) = next_batch(spans);
         sender.send(&batch);

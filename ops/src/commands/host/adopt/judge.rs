@@ -50,7 +50,7 @@ pub(super) struct GuestJudge<'a> {
     pub(super) specs: BTreeMap<String, NetworkSpec>,
     /// The hosts of each guest, by name.
     hosts: BTreeMap<InstanceId, BTreeSet<String>>,
-    /// The number of the next server whose domain's name has no number.
+    /// The number for the next server, if the name of its domain has no number.
     next_number: u64,
     guests: Vec<AdoptableGuest>,
 }
