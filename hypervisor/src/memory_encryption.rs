@@ -7,13 +7,14 @@ pub struct SevFacts {
     pub cbitpos: u32,
     /// How many bits guests lose of their physical addresses.
     pub reduced_phys_bits: u32,
-    /// How many such guests the processor can have at a time; `None`: the host's libvirt (before 8.0.0) does not report
-    /// it.
+    /// How many guests with encrypted memory the processor can have at a time; `None`: the host's libvirt (before
+    /// 8.0.0) does not report the number.
     pub max_guests: Option<u32>,
 }
 
 impl SevFacts {
-    /// The trait of such a host. The scheduler requires it beside the resource class.
+    /// The trait of a host whose guests can have encrypted memory. The scheduler requires this trait in addition to the
+    /// resource class.
     pub(crate) const TRAIT: &str = "HW_CPU_X86_AMD_SEV";
 
     /// Placement's largest inventory.

@@ -137,8 +137,8 @@ impl Servers {
         self.by_id.values()
     }
 
-    /// Every server ever requested by a project, or by all projects, in the order of their ids. The list begins after
-    /// `after`.
+    /// Every server that one project, or any project, has ever requested, in the order of the ids. The list begins
+    /// after `after`.
     pub fn ever(
         &self,
         project: Option<&ProjectId>,

@@ -302,7 +302,7 @@ impl Views {
     /// Waits until the read models include `position`, so that a client reads its own writes. Returns whether they do
     /// within `patience`.
     pub async fn wait_for(&self, position: Position, patience: Duration) -> bool {
-        // In most cases they include it already, so this check avoids a timer.
+        // In most cases the read models include the position already, so this check avoids a timer.
         self.position.get() >= position || tokio::time::timeout(patience, self.position.reaches(position)).await.is_ok()
     }
 }

@@ -346,7 +346,7 @@ mod tests {
         assert_eq!((statuses(&placement(19)), statuses(&placement(20))), (vec!["201".into()], vec!["200".into()]));
     }
 
-    /// Every operation has an answer, and every reference leads to one.
+    /// Every operation has answers, and every reference to a shared answer leads to that answer.
     #[test]
     fn no_answer_is_left_open() {
         for service in Service::ALL {

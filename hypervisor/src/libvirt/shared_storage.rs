@@ -73,8 +73,8 @@ impl SharedStorage for LibvirtDriver {
             {
                 return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
             }
-            // Persistent memory is the host's own, so it goes although the disks stay. It goes first, because nothing
-            // looks for it once the definition is gone.
+            // Persistent memory is the host's own, so it is removed although the disks stay. It is removed first,
+            // because nothing looks for it once the definition is gone.
             pmem::remove(connect, options, instance)?;
             let mut attached = Vec::new();
             if let Some(domain) = domain {

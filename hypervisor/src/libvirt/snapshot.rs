@@ -102,7 +102,8 @@ pub(super) fn begin(
     mark(&pool, instance, copy).map(SnapshotStart::Complete)
 }
 
-/// Makes the copy in the image service's storage, if the root disk is there, too. `false`: [`begin`] must make it.
+/// Makes the copy in the image service's storage, if the root disk is there, too. After `false`, [`begin`] must make
+/// the copy.
 pub(super) fn place(
     connect: &Connect,
     options: &LibvirtOptions,

@@ -117,7 +117,7 @@ async fn an_older_read_model_is_shown_until_it_is_rebuilt() {
     assert_eq!(differences(&live, &alone, 5), [""; 0]);
 }
 
-/// Version 3 of the hosts has no names of removed hosts. They must be known before the first request.
+/// Version 3 of the read model of hosts has no names of removed hosts. These must be known before the first request.
 #[tokio::test]
 async fn the_names_of_removed_hosts_are_filled_from_the_log() {
     let (store, host) = (MemoryStore::new(), HostId(uuid::Uuid::from_u128(1)));

@@ -1,6 +1,6 @@
 //! The Compute API: servers, flavors, keypairs, hypervisors and the rest of Nova's operations.
 //!
-//! One file per resource, each with a route table. The dispatcher knows this list of tables only.
+//! Each resource has a file with a route table. The dispatcher knows only [`ROUTES`], the list of these tables.
 //!
 //! `bodies` holds the schemas of requests, `views` the fields of resources, `answers` the schemas of answers (all per
 //! microversion). [`reject`] maps rejections to Nova's messages. [`versions`] holds the differences between

@@ -1,6 +1,6 @@
 //! The embedded identity service: the part of Keystone's v3 API that clients need.
 //!
-//! One file per resource, each with a route table. The dispatcher knows this list of tables only.
+//! Each resource has a file with a route table. The dispatcher knows only [`ROUTES`], the list of these tables.
 //! - [`service`]: the shared state of the handlers, and the verification of tokens;
 //! - [`tokens`]: signs and reads tokens; [`login`]: finds the user and the scope of credentials;
 //! - [`application_credentials`]: the log-ins of programs, and the requests that these may send;

@@ -1,6 +1,6 @@
 //! The embedded image service: the part of Glance's v2 API that clients need.
 //!
-//! One file per resource, each with a route table. The dispatcher knows this list of tables only.
+//! Each resource has a file with a route table. The dispatcher knows only [`ROUTES`], the list of these tables.
 //! `chronova_actors::services::embedded::image` stores the bytes of images; this module checks rights and renders
 //! answers.
 //!

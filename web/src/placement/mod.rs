@@ -1,8 +1,8 @@
 //! The Placement API: resource providers, inventories, traits, allocations and candidates.
 //!
-//! One file per resource, each with a route table. The dispatcher knows this list of tables only. Reads come from the
-//! placement view. Changes go to the ledger as commands, and the ledger's `decide` accepts or refuses them. [`reject`]
-//! maps the ledger's refusals to Placement's messages. The search for candidates is in
+//! Each resource has a file with a route table. The dispatcher knows only [`ROUTES`], the list of these tables. Reads
+//! come from the placement view. Changes go to the ledger as commands, and the ledger's `decide` accepts or refuses
+//! them. [`reject`] maps the ledger's refusals to Placement's messages. The search for candidates is in
 //! `chronova_projections::placement::candidates`, which the scheduler uses, too.
 
 mod aggregates;

@@ -107,7 +107,7 @@ pub(super) fn spec() -> Answers {
     ok(shape::pairs().min_properties(1).max_properties(1))
 }
 
-/// The volumes of a type are not encrypted.
+/// No volume type encrypts its volumes, so the object is empty.
 pub(super) fn type_encryption() -> Answers {
     ok(object([]))
 }

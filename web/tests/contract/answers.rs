@@ -76,7 +76,7 @@ fn route(service: Service, operation: &str, version: Microversion) -> &'static R
     found.unwrap_or_else(|| panic!("no operation {operation} at {version}"))
 }
 
-/// The schemas of the JSON answers of an operation.
+/// The validators of an operation's JSON answers.
 fn judges(service: Service, operation: &str, version: Microversion) -> Vec<Validator> {
     let described =
         route(service, operation, version).answers.unwrap_or_else(|| panic!("{operation} has no answers"))();
@@ -87,7 +87,7 @@ fn judges(service: Service, operation: &str, version: Microversion) -> Vec<Valid
     schemas.map(|schema| Validator::compile(schema, Dialect::Plain).unwrap()).collect()
 }
 
-/// A sample: its name, the judges of its operation, and its body.
+/// A sample: its name, the validators of its operation's answers, and its body.
 struct AnswerSample {
     name: String,
     judges: Vec<Validator>,
@@ -119,7 +119,7 @@ fn of_compute(contract: &Path) -> Vec<AnswerSample> {
             continue;
         }
         let version = super::version(entry["version"].as_str().unwrap());
-        // Since 2.53 the list takes the pattern of the search, and shows the servers.
+        // Since 2.53 the list of hypervisors also takes a pattern for names, and can show the servers.
         let moved =
             ["hypervisors.search", "hypervisors.servers"].contains(&operation) && version >= super::version("2.53");
         let judges = judges(Service::Compute, if moved { "hypervisors.index" } else { operation }, version);
@@ -208,7 +208,7 @@ fn a_sample_with_something_more_is_refused() {
     assert!(judged > 3000, "only {judged} variants");
 }
 
-/// The judges are no weaker than an independent validator.
+/// The validators of answers accept and refuse the same bodies as an independent validator.
 #[test]
 fn another_validator_agrees_about_answers() {
     let Some(contract) = super::contract() else { return };

@@ -128,7 +128,7 @@ async fn a_log_in_gets_the_project_and_the_roles_of_the_credential() {
     assert_eq!(alice.status(&token, "GET", "/image/v2/images").await, 200);
     let image = json!({"name": "i", "visibility": "private"});
     assert_eq!(alice.world.call(&token, "POST", "/image/v2/images", Some(image)).await.status, 403);
-    // The implied roles of the credential's roles belong to it, too.
+    // The credential also has the roles that its roles imply.
     let member = alice.make(json!({"name": "changes", "roles": [{"name": "member"}]})).await;
     let roles = alice.log_in(&member).await.expect(201)["token"]["roles"].clone();
     assert_eq!(roles.as_array().unwrap().iter().map(|role| &role["name"]).collect::<Vec<_>>(), ["member", "reader"]);
@@ -521,7 +521,7 @@ async fn log_ins_are_recorded_with_their_credential() {
     assert!(all.iter().all(|recorded| !holds(recorded, "Zanzibar") && !holds(recorded, "my secret")));
 }
 
-/// Otherwise a part of the request without its method would hide whose password was tried.
+/// A part of the request without its method must not hide whose password was tried.
 #[actix_web::test]
 async fn a_failed_log_in_is_recorded_by_its_methods() {
     let store = MemoryStore::with_keys(Some(KeyRing::in_memory().unwrap()));

@@ -143,7 +143,7 @@ async fn invalid_floating_addresses_are_refused_as_in_neutron() {
     let none = (404, "ExternalGatewayForFloatingIPNotFound".to_owned());
     assert_eq!(refused(json!({"port_id": island["id"]})).await, none);
 
-    // Only administrators may make a network external, and so a pool of addresses.
+    // Only administrators may make a network external, because floating addresses come from external networks.
     let own = json!({"network": {"name": "pool", "router:external": true}});
     let denied = town.world.refused(BOB, "POST", "/networks", Some(own)).await;
     assert_eq!(denied, (403, "PolicyNotAuthorized".into()));

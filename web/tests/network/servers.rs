@@ -184,7 +184,8 @@ async fn impossible_network_requests_get_novas_messages() {
     world.end().await;
 }
 
-/// With a range of addresses, a request that leaves the choice to the service makes the project's one network.
+/// The operator has set a range for the networks of projects. Requests that leave the choice of the network to the
+/// service then create one network for a project that has none.
 #[actix_web::test]
 async fn a_project_without_a_network_gets_one() {
     let world = World::with_range("10.128.0.0/16").await;

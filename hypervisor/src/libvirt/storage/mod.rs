@@ -461,8 +461,8 @@ impl<'a> HostStorage<'a> {
         backend.make(self, &VolumeToCreate { pool: &backend.pool(self)?, volume: &backend.volume(disk), capacity })
     }
 
-    /// Creates a disk with the content of an image, unless it exists. If its guest is not defined, an existing
-    /// copy may be incomplete and is replaced.
+    /// Creates a disk with the content of an image, unless the disk exists. If the guest is not defined, an existing
+    /// copy of the image may be incomplete, so the disk is replaced.
     pub(super) fn provide_image(
         self,
         disk: &str,

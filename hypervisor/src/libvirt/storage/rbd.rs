@@ -83,7 +83,7 @@ fn snapshot_in(site: HostStorage<'_>, cache: &StoragePool, file: &str) -> Driver
     Ok(String::from_utf8(text).ok().filter(|name| !name.is_empty()))
 }
 
-/// The Ceph pools of the images that disks are cloned from. They are the image service's.
+/// The Ceph pools of the image service with the images from which disks are cloned, except the pool of the disks.
 fn pools_of_images(site: HostStorage<'_>) -> DriverResult<BTreeSet<String>> {
     let cache = pool::open(site.connect, site.options)?;
     pool::refresh(&cache);

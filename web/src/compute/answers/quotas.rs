@@ -124,7 +124,7 @@ fn project_usage(servers: Property) -> Schema {
     ])
 }
 
-/// The servers are shown with `detailed=1`.
+/// A usage shows its servers only if the query has `detailed=1`.
 pub fn usages() -> Answers {
     let usage = project_usage(opt("server_usages", array(server_usage())));
     ok(list("tenant_usages", usage).plus([opt("tenant_usages_links", shape::links()).since(2, 40)]))

@@ -49,7 +49,7 @@ pub fn rescue() -> Answers {
     ok(object([opt("adminPass", shape::string())]))
 }
 
-/// A server on shared storage keeps its password.
+/// For a server on shared storage, `adminPass` is null, because the server keeps its password.
 pub fn evacuate() -> Answers {
     ok(object([opt("adminPass", shape::string_or_null())])).until(2, 13).or(done().since(2, 14))
 }

@@ -145,7 +145,7 @@ async fn viewers_that_break_the_handshake_are_disconnected() {
     }
 }
 
-/// The first of the operator's schemes that the host offers, in whichever order the host offers them.
+/// The gateway chooses the first of the operator's schemes that the host offers. The order of the host does not matter.
 #[actix_web::test]
 async fn the_operators_order_of_schemes_decides() {
     use VncScheme::{None as Plain, Vencrypt};
