@@ -1,5 +1,5 @@
 //! The traits of key managers. [`KeyManager`] keeps the passphrases of servers' emulated TPMs. [`CertificateKeeper`]
-//! gives out the certificates of signed images.
+//! gives out the certificates of signed images, and [`VolumeKeyKeeper`] the keys of encrypted volumes.
 //!
 //! Barbican has the same calls. A secret belongs to the project of the user who stored it, and only users of that
 //! project can read it. The log of events has a secret's reference, and never the secret.
@@ -57,6 +57,15 @@ pub trait CertificateKeeper: Send + Sync {
     /// The certificate with this id, in PEM or DER, for the user whose request began `work`. `Invalid`: the secret is
     /// no certificate. An id that is no UUID is `NotFound`.
     async fn certificate(&self, id: &str, work: &Meta) -> Result<Vec<u8>, PortError>;
+}
+
+/// The keys of encrypted volumes. Cinder made them in the key manager.
+#[async_trait]
+pub trait VolumeKeyKeeper: fmt::Debug + Send + Sync {
+    /// The passphrase of a volume whose key has this id, for the user whose request began `work`: the bytes of the key
+    /// in lower-case hexadecimal digits, as in Nova. `Invalid`: the secret is no symmetric key. An id that is no UUID is
+    /// `NotFound`.
+    async fn passphrase(&self, id: &str, work: &Meta) -> Result<SecretPayload, PortError>;
 }
 
 /// The implementation for a deployment without a key manager. It refuses every secret.

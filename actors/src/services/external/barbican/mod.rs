@@ -1,10 +1,10 @@
-//! Real Barbican, as [`CertificateKeeper`].
+//! Real Barbican, as [`CertificateKeeper`] and [`VolumeKeyKeeper`].
 //!
 //! castellan reads a secret's description, and then its payload in the content type that the description names. So does
 //! this client.
 //!
-//! Invariants: a certificate is read with the token of the user whose request began the work, so Barbican applies the
-//! user's rights. If no token is known any more, Chronova's own account reads it. An id from outside becomes part of an
+//! Invariants: a secret is read with the token of the user whose request began the work, so Barbican applies the user's
+//! rights. If no token is known any more, Chronova's own account reads it. An id from outside becomes part of an
 //! address only if it is a UUID. A payload is bounded, and no payload is logged.
 
 #[cfg(test)]
@@ -19,16 +19,17 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::ports::PortError;
-use crate::ports::keys::CertificateKeeper;
+use crate::ports::keys::{CertificateKeeper, SecretPayload, VolumeKeyKeeper};
 use crate::services::external::http::{CallFailure, ServiceAnswer, ServiceRequest};
 use crate::services::external::keystone::{Asker, CalledService, SharedUserTokens};
+use crate::services::external::secrets::{SecretKind, hexadecimal};
 
-/// The limit on a certificate's length in bytes. Barbican's own limit on a secret is 20 000 by default.
+/// The limit on a secret's length in bytes. Barbican's own limit on a secret is 20 000 by default.
 const LONGEST: usize = 64 * 1024;
 
 /// Real Barbican.
 #[derive(Debug)]
-pub struct BarbicanCertificates {
+pub struct BarbicanSecrets {
     service: Arc<CalledService>,
     /// The tokens of the users whose requests began the calling processes.
     users: SharedUserTokens,
@@ -47,7 +48,7 @@ struct SecretContentTypes {
     default: String,
 }
 
-impl BarbicanCertificates {
+impl BarbicanSecrets {
     pub fn new(service: Arc<CalledService>, users: SharedUserTokens) -> Arc<Self> {
         Arc::new(Self { service, users })
     }
@@ -61,16 +62,28 @@ impl BarbicanCertificates {
         &self.users
     }
 
-    async fn read(&self, asker: Asker<'_>, secret: Uuid, request: Option<&RequestId>) -> Result<Vec<u8>, PortError> {
+    /// The payload of a secret of this kind.
+    async fn payload(&self, id: &str, wanted: SecretKind, work: &Meta) -> Result<Vec<u8>, PortError> {
+        let missing = |_| PortError::NotFound(format!("{id} is not the UUID of a secret"));
+        let secret: Uuid = id.parse().map_err(missing)?;
+        let user = self.users.of(work);
+        self.read(user.as_ref().map_or(Asker::Own, Asker::User), secret, wanted, work.request_id.as_ref()).await
+    }
+
+    async fn read(
+        &self,
+        asker: Asker<'_>,
+        secret: Uuid,
+        wanted: SecretKind,
+        request: Option<&RequestId>,
+    ) -> Result<Vec<u8>, PortError> {
         let describe = |root: &str| ServiceRequest::get(format!("{root}/secrets/{secret}"));
         let answer = self.ask(asker, request, describe).await?;
         let nonsense = || PortError::Unavailable("Barbican's answer has not the expected form".to_owned());
         let description: SecretDescription = serde_json::from_slice(&answer.body).map_err(|_| nonsense())?;
         let kind = description.secret_type.unwrap_or_default();
-        if kind != "certificate" {
-            return Err(PortError::Invalid(format!("Invalid certificate format: {kind}")));
-        }
-        let empty = || PortError::Invalid(format!("The certificate {secret} has no payload"));
+        wanted.check(&kind)?;
+        let empty = || PortError::Invalid(format!("The secret {secret} has no payload"));
         let content_type = description.content_types.ok_or_else(empty)?.default;
         let fetch = |root: &str| {
             ServiceRequest::get(format!("{root}/secrets/{secret}/payload")).header("accept", &content_type)
@@ -78,7 +91,7 @@ impl BarbicanCertificates {
         let answer = self.ask(asker, request, fetch).await?;
         match answer.body.len() {
             0 => Err(empty()),
-            length if length > LONGEST => Err(PortError::Invalid(format!("The certificate {secret} is too long"))),
+            length if length > LONGEST => Err(PortError::Invalid(format!("The secret {secret} is too long"))),
             _ => Ok(answer.body.to_vec()),
         }
     }
@@ -91,7 +104,7 @@ impl BarbicanCertificates {
     ) -> Result<ServiceAnswer, PortError> {
         let unanswered = |failure: CallFailure| PortError::Unavailable(failure.to_string());
         let answer = self.service.call(asker, request, call).await.map_err(unanswered)?;
-        let complaint = || format!("Barbican gives no certificate ({})", answer.complaint());
+        let complaint = || format!("Barbican gives no secret ({})", answer.complaint());
         match answer.status {
             200 => Ok(answer),
             404 => Err(PortError::NotFound(complaint())),
@@ -102,11 +115,16 @@ impl BarbicanCertificates {
 }
 
 #[async_trait]
-impl CertificateKeeper for BarbicanCertificates {
+impl CertificateKeeper for BarbicanSecrets {
     async fn certificate(&self, id: &str, work: &Meta) -> Result<Vec<u8>, PortError> {
-        let missing = |_| PortError::NotFound(format!("{id} is not the UUID of a secret"));
-        let secret: Uuid = id.parse().map_err(missing)?;
-        let user = self.users.of(work);
-        self.read(user.as_ref().map_or(Asker::Own, Asker::User), secret, work.request_id.as_ref()).await
+        self.payload(id, SecretKind::Certificate, work).await
+    }
+}
+
+#[async_trait]
+impl VolumeKeyKeeper for BarbicanSecrets {
+    async fn passphrase(&self, id: &str, work: &Meta) -> Result<SecretPayload, PortError> {
+        let key = self.payload(id, SecretKind::Symmetric, work).await?;
+        Ok(SecretPayload::new(hexadecimal(&key)))
     }
 }

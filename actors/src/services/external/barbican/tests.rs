@@ -15,7 +15,7 @@ use crate::ports::UserToken;
 
 const ID: &str = "00000000-0000-0000-0000-000000000007";
 
-fn barbican(stub: &StubService, timeout: Duration) -> Arc<BarbicanCertificates> {
+fn barbican(stub: &StubService, timeout: Duration) -> Arc<BarbicanSecrets> {
     let calls = |name| CallOptions { name, timeout, retries: 0, tls: TlsTrust::default() };
     let client = ServiceClient::new(calls("keystone")).unwrap();
     let accounts =
@@ -24,7 +24,7 @@ fn barbican(stub: &StubService, timeout: Duration) -> Arc<BarbicanCertificates> 
     let users = KeptUserTokens::default();
     let user = KeptUserToken { token: UserToken::new("user"), project: None };
     users.keep(&RequestId::new("req-1"), user, std::time::Instant::now());
-    BarbicanCertificates::new(CalledService::new(calls("barbican"), place, accounts).unwrap(), Arc::new(users))
+    BarbicanSecrets::new(CalledService::new(calls("barbican"), place, accounts).unwrap(), Arc::new(users))
 }
 
 fn of_request(request: &str) -> Meta {
@@ -59,6 +59,24 @@ async fn a_certificate_is_read_with_the_user_s_token_in_its_content_type() {
     // Work whose user's token is not known any more.
     assert_eq!(certificates.certificate(ID, &of_request("req-2")).await.unwrap(), b"PEM");
     assert_eq!(stub.calls().last().unwrap().header("x-auth-token"), Some("own"));
+}
+
+#[tokio::test]
+async fn the_key_of_a_volume_is_its_passphrase_in_hexadecimal_digits() {
+    let stub = StubService::beside_keystone(|call| match call.line.ends_with("/payload") {
+        true => StubAnswer::Says(200, "\u{0}Key".to_owned()),
+        false => StubAnswer::Says(200, described(&json!({"secret_type": "symmetric", "algorithm": "aes"}))),
+    })
+    .await;
+    let secrets = barbican(&stub, PATIENCE);
+    assert_eq!(secrets.passphrase(ID, &of_request("req-1")).await.unwrap().expose(), "004b6579");
+    assert_eq!(stub.calls()[1].header("x-auth-token"), Some("user"));
+    // A key is no certificate, and a certificate is no key.
+    let refused = secrets.certificate(ID, &of_request("req-1")).await;
+    assert!(matches!(refused, Err(PortError::Invalid(_))), "{refused:?}");
+    let stub = StubService::beside_keystone(|_| StubAnswer::Says(200, described(&json!({})))).await;
+    let refused = barbican(&stub, PATIENCE).passphrase(ID, &of_request("req-1")).await;
+    assert!(matches!(refused, Err(PortError::Invalid(_))), "{refused:?}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! Vault with a key-value store, as [`CertificateKeeper`]. The secrets have castellan's form: a record with the type of
-//! the secret, and its bytes in hexadecimal digits.
+//! Vault with a key-value store, as [`CertificateKeeper`] and [`VolumeKeyKeeper`]. The secrets have castellan's form: a
+//! record with the type of the secret, and its bytes in hexadecimal digits.
 //!
-//! Vault knows no user of Keystone. Chronova's own account in Vault reads every certificate, as castellan does.
+//! Vault knows no user of Keystone. Chronova's own account in Vault reads every secret, as castellan does.
 //!
 //! Invariants: an id from outside becomes part of an address only if it is a UUID, with or without its dashes. A
 //! payload is bounded. No payload, token or secret of an account is logged.
@@ -20,11 +20,12 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use crate::ports::keys::CertificateKeeper;
+use crate::ports::keys::{CertificateKeeper, SecretPayload, VolumeKeyKeeper};
 use crate::ports::{PortError, UserToken};
 use crate::services::external::http::{CallFailure, ServiceAnswer, ServiceClient, ServiceRequest};
+use crate::services::external::secrets::{SecretKind, bytes_of, hexadecimal};
 
-/// The limit on a certificate's length in bytes.
+/// The limit on a secret's length in bytes.
 const LONGEST: usize = 64 * 1024;
 /// A token is not used in the last part of its life, so that a call with it does not come too late.
 const BEFORE_ITS_END: Duration = Duration::from_secs(10);
@@ -62,7 +63,7 @@ struct VaultToken {
 
 /// Vault.
 #[derive(Debug)]
-pub struct VaultCertificates {
+pub struct VaultSecrets {
     client: Arc<ServiceClient>,
     store: VaultStore,
     login: VaultLogin,
@@ -81,7 +82,7 @@ fn nonsense() -> PortError {
     PortError::Unavailable("Vault's answer has not the expected form".to_owned())
 }
 
-impl VaultCertificates {
+impl VaultSecrets {
     pub fn new(client: Arc<ServiceClient>, store: VaultStore, login: VaultLogin) -> Arc<Self> {
         Arc::new(Self { client, store, login, kept: Mutex::default() })
     }
@@ -147,6 +148,26 @@ impl VaultCertificates {
         answer?.json().ok_or_else(nonsense)
     }
 
+    /// The payload of a secret of this kind.
+    async fn payload(&self, id: &str, wanted: SecretKind, work: &Meta) -> Result<Vec<u8>, PortError> {
+        let is_plain = id.chars().all(|char| char.is_ascii_hexdigit() || char == '-');
+        if !is_plain || id.parse::<Uuid>().is_err() {
+            return Err(PortError::NotFound(format!("{id} is not the UUID of a secret")));
+        }
+        let body = self.record(id, work.request_id.as_ref()).await?;
+        let record = if self.store.has_versions { &body["data"]["data"] } else { &body["data"] };
+        let record = VaultRecord::deserialize(record).map_err(|_| nonsense())?;
+        wanted.check(&record.kind)?;
+        if record.value.len() > 2 * LONGEST {
+            return Err(PortError::Invalid(format!("The secret {id} is too long")));
+        }
+        match bytes_of(&record.value) {
+            Some(bytes) if bytes.is_empty() => Err(PortError::Invalid(format!("The secret {id} has no payload"))),
+            Some(bytes) => Ok(bytes),
+            None => Err(PortError::Invalid(format!("The secret {id} is not in hexadecimal digits"))),
+        }
+    }
+
     fn read_call(&self, id: &str, token: &UserToken) -> ServiceRequest {
         ServiceRequest::get(self.place_of(id)).secret("x-vault-token", token)
     }
@@ -158,7 +179,7 @@ impl VaultCertificates {
             None => call,
         };
         let answer = self.client.call(call.on_behalf_of(request)).await.map_err(unanswered)?;
-        let complaint = || format!("Vault gives no certificate ({})", answer.complaint());
+        let complaint = || format!("Vault gives no secret ({})", answer.complaint());
         match answer.status {
             200 => Ok(answer),
             404 => Err(PortError::NotFound(complaint())),
@@ -168,37 +189,17 @@ impl VaultCertificates {
     }
 }
 
-/// The bytes of these hexadecimal digits.
-fn bytes_of(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks(2);
-    pairs
-        .map(|pair| {
-            let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2 && !pair.starts_with('+'))?;
-            u8::from_str_radix(pair, 16).ok()
-        })
-        .collect()
+#[async_trait]
+impl CertificateKeeper for VaultSecrets {
+    async fn certificate(&self, id: &str, work: &Meta) -> Result<Vec<u8>, PortError> {
+        self.payload(id, SecretKind::Certificate, work).await
+    }
 }
 
 #[async_trait]
-impl CertificateKeeper for VaultCertificates {
-    async fn certificate(&self, id: &str, work: &Meta) -> Result<Vec<u8>, PortError> {
-        let is_plain = id.chars().all(|char| char.is_ascii_hexdigit() || char == '-');
-        if !is_plain || id.parse::<Uuid>().is_err() {
-            return Err(PortError::NotFound(format!("{id} is not the UUID of a secret")));
-        }
-        let body = self.record(id, work.request_id.as_ref()).await?;
-        let record = if self.store.has_versions { &body["data"]["data"] } else { &body["data"] };
-        let record = VaultRecord::deserialize(record).map_err(|_| nonsense())?;
-        if record.kind != "certificate" {
-            return Err(PortError::Invalid(format!("Invalid certificate format: {}", record.kind)));
-        }
-        if record.value.len() > 2 * LONGEST {
-            return Err(PortError::Invalid(format!("The certificate {id} is too long")));
-        }
-        match bytes_of(&record.value) {
-            Some(bytes) if bytes.is_empty() => Err(PortError::Invalid(format!("The certificate {id} has no payload"))),
-            Some(bytes) => Ok(bytes),
-            None => Err(PortError::Invalid(format!("The certificate {id} is not in hexadecimal digits"))),
-        }
+impl VolumeKeyKeeper for VaultSecrets {
+    async fn passphrase(&self, id: &str, work: &Meta) -> Result<SecretPayload, PortError> {
+        let key = self.payload(id, SecretKind::Symmetric, work).await?;
+        Ok(SecretPayload::new(hexadecimal(&key)))
     }
 }

@@ -25,9 +25,9 @@ fn with_role() -> VaultLogin {
     VaultLogin::Role { role: UserToken::new("nova"), secret: Some(UserToken::new("s3cret")) }
 }
 
-fn vault(store: VaultStore, login: VaultLogin, timeout: Duration) -> Arc<VaultCertificates> {
+fn vault(store: VaultStore, login: VaultLogin, timeout: Duration) -> Arc<VaultSecrets> {
     let calls = CallOptions { name: "vault", timeout, retries: 0, tls: TlsTrust::default() };
-    VaultCertificates::new(ServiceClient::new(calls).unwrap(), store, login)
+    VaultSecrets::new(ServiceClient::new(calls).unwrap(), store, login)
 }
 
 fn certificate(value: &str) -> Value {
@@ -38,7 +38,7 @@ fn versioned(record: &Value) -> StubAnswer {
     StubAnswer::Says(200, json!({"data": {"data": record, "metadata": {"version": 1}}}).to_string())
 }
 
-async fn read(vault: &VaultCertificates, id: &str) -> Result<Vec<u8>, PortError> {
+async fn read(vault: &VaultSecrets, id: &str) -> Result<Vec<u8>, PortError> {
     vault.certificate(id, &Meta::system("test")).await
 }
 
@@ -109,6 +109,14 @@ async fn a_role_logs_in_again_before_its_token_expires() {
         }
         assert_eq!(stub.count("POST /v1/auth/approle/login"), logins, "{life} s");
     }
+}
+
+#[tokio::test]
+async fn the_key_of_a_volume_in_vault_is_its_passphrase() {
+    let stub = StubService::start(|_, _| versioned(&json!({"type": "symmetric", "value": "004B6579"}))).await;
+    let keeper = vault(store(&stub), with_token(), PATIENCE);
+    let passphrase = keeper.passphrase(ID, &Meta::system("test")).await.unwrap();
+    assert_eq!(passphrase.expose(), "004b6579");
 }
 
 #[tokio::test]
