@@ -133,10 +133,12 @@ expect "the first guest writes a word on the shared volume" write_to "$ONE" vdb 
 expect "the shared volume is attached to the second guest, too" adds cinder-two 2.60
 within 30 "the second guest sees the shared disk" sees_disk "$TWO" vdc
 same "the second guest reads the word on the shared volume" "$(read_from "$TWO" vdc)" for-both
+expect "the second guest writes on the shared volume, too" write_to "$TWO" vdc of-two
+same "the first guest reads the word of the second" "$(inside "$ONE" "dd if=/dev/vdb bs=512 skip=200 count=1 iflag=direct 2>/dev/null | head -n 1")" of-two
 same "each server has a complete attachment of its own" "$(attachments)" "$(printf '%s attached\n' "$ONE" "$TWO" "$TWO" | sort)"
 expect "the shared volume is detached from the first guest" web server remove volume cinder-one both
 within 30 "the first guest does not see the shared disk any more" sees_no_disk "$ONE" vdb
-same "the second guest still reads the word" "$(read_from "$TWO" vdc)" for-both
+same "the second guest still reads the word" "$(read_from "$TWO" vdc)" of-two
 expect "the shared volume is detached from the second guest" web server remove volume cinder-two both
 within 60 "Cinder has the shared volume available" volume_is both available
 expect "the shared volume is deleted" web volume delete both

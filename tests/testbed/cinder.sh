@@ -6,7 +6,9 @@
 #                                                           not run. Volumes are in the Ceph of ceph.sh; without a Ceph
 #                                                           they have no data (paper_volumes.py). SERVED_BY in the
 #                                                           environment names another class (served_volumes.py),
-#                                                           and SERVED_SECOND the name of a second back end of it
+#                                                           and SERVED_SECOND the name of a second back end of it.
+#                                                           KEYS_AT names the address of a Barbican for the keys of
+#                                                           encrypted volumes
 #   cinder.sh kill DIR                                      kills the service; its database stays up
 #   cinder.sh down DIR                                      ends the service and its database; DIR stays
 #
@@ -62,6 +64,7 @@ report_interval = 2
 service_down_time = 60
 backend_stats_polling_interval = 60
 $(backend "$3")
+$([ -z "${KEYS_AT:-}" ] || printf '%s\n' '[key_manager]' 'backend = barbican' '[barbican]' "barbican_endpoint = $KEYS_AT" "auth_endpoint = $1/v3")
 [database]
 connection = mysql+pymysql://root@localhost/cinder?unix_socket=$DIR/mariadb.sock&charset=utf8
 [oslo_concurrency]
