@@ -1,4 +1,4 @@
-//! What the clients of key managers share.
+//! The parts that clients of key managers share.
 
 use std::fmt::Write as _;
 
