@@ -38,7 +38,7 @@ const BEFORE_ITS_END: Duration = Duration::from_secs(10);
 pub enum VaultLogin {
     /// With a token that the operator made.
     Token(UserToken),
-    /// By Vault's AppRole, which gives a token for a while.
+    /// By Vault's `AppRole`, which gives a token for a while.
     Role { role: UserToken, secret: Option<UserToken> },
 }
 
@@ -57,7 +57,7 @@ pub struct VaultStore {
     pub namespace: Option<String>,
 }
 
-/// A token of the AppRole, and when it is too old. `None`: it does not expire.
+/// A token of the `AppRole`, and when it is too old. `None`: it does not expire.
 #[derive(Debug)]
 struct VaultToken {
     token: UserToken,
@@ -113,7 +113,7 @@ impl VaultSecrets {
         self.url(&format!("{}/{data}{folder}{id}", store.mountpoint.trim_matches('/')))
     }
 
-    /// The token for the next call, and whether Vault gave it to the AppRole. Concurrent callers wait for one log-in.
+    /// The token for the next call, and whether Vault gave it to the `AppRole`. Concurrent callers wait for one log-in.
     async fn token(&self, request: Option<&RequestId>) -> Result<(UserToken, bool), PortError> {
         let (role, secret) = match &self.login {
             VaultLogin::Token(token) => return Ok((token.clone(), false)),
