@@ -133,10 +133,12 @@ expect "the first guest writes a word on the shared volume" write_to "$ONE" vdb 
 expect "the shared volume is attached to the second guest, too" adds cinder-two 2.60
 within 30 "the second guest sees the shared disk" sees_disk "$TWO" vdc
 same "the second guest reads the word on the shared volume" "$(read_from "$TWO" vdc)" for-both
+expect "the second guest writes on the shared volume, too" write_to "$TWO" vdc of-two
+same "the first guest reads the word of the second" "$(inside "$ONE" "dd if=/dev/vdb bs=512 skip=200 count=1 iflag=direct 2>/dev/null | head -n 1")" of-two
 same "each server has a complete attachment of its own" "$(attachments)" "$(printf '%s attached\n' "$ONE" "$TWO" "$TWO" | sort)"
 expect "the shared volume is detached from the first guest" web server remove volume cinder-one both
 within 30 "the first guest does not see the shared disk any more" sees_no_disk "$ONE" vdb
-same "the second guest still reads the word" "$(read_from "$TWO" vdc)" for-both
+same "the second guest still reads the word" "$(read_from "$TWO" vdc)" of-two
 expect "the shared volume is detached from the second guest" web server remove volume cinder-two both
 within 60 "Cinder has the shared volume available" volume_is both available
 expect "the shared volume is deleted" web volume delete both
@@ -214,6 +216,19 @@ THREE=$(web server show cinder-three -f value -c id); SERVERS+=("$THREE")
 same "the third guest reads the word" "$(read_from "$THREE" vdb)" carried-over
 expect "the third server is rebooted hard" web server reboot --hard --wait cinder-three
 same "the third guest reads the word after the hard reboot" "$(read_from "$THREE" vdb)" carried-over
+
+# ------------------------------------------------------------------------------ another attachment for a server that is off
+
+attachment_ids() { curl -s -m 30 -H "X-Auth-Token: $ADMIN" -H 'OpenStack-API-Version: volume 3.44' "$CINDER/v3/$ADMIN_PROJECT/attachments?all_tenants=1" \
+  | python3 -c 'import json, sys; print(*[a["id"] for a in json.load(sys.stdin)["attachments"]])'; }
+expect "the third server is stopped" web server stop cinder-three
+within 60 "the third server is off" web_is cinder-three SHUTOFF
+BEFORE=$(attachment_ids)
+same "the volume gets another attachment while the server is off" "$(status "$ADMIN" "/chronova/v1/servers/$THREE/attachments/$VOLUME" -X PUT \
+  -d "{\"connector\": {\"host\": \"$(get server "$THREE" OS-EXT-SRV-ATTR:host)\"}}")" 200
+within 60 "Cinder has another attachment" eval '[ "$(attachment_ids)" != "$BEFORE" ] && [ "$(attachments)" = "$THREE attached" ]'
+expect "the third server is started" web server start cinder-three
+within 120 "the third guest reads the word over the new attachment" eval '[ "$(read_from "$THREE" vdb)" = carried-over ]'
 expect "the servers are deleted" web server delete --wait cinder-one cinder-two cinder-three
 within 60 "Cinder has the volume available after the deletion of its server" volume_is data available
 volume_goes

@@ -7,7 +7,9 @@
 #                                                           they have no data (paper_volumes.py). With SERVED_BY in
 #                                                           the environment, they are in a back end of that class of
 #                                                           served_volumes.py. SERVED_SECOND is the name of a second
-#                                                           back end of that class
+#                                                           back end of that class.
+#                                                           KEYS_AT is the address of a Barbican for the keys of
+#                                                           encrypted volumes
 #   cinder.sh kill DIR                                      kills the service; its database stays up
 #   cinder.sh down DIR                                      ends the service and its database; DIR stays
 #
@@ -63,6 +65,7 @@ report_interval = 2
 service_down_time = 60
 backend_stats_polling_interval = 60
 $(backend "$3")
+$([ -z "${KEYS_AT:-}" ] || printf '%s\n' '[key_manager]' 'backend = barbican' '[barbican]' "barbican_endpoint = $KEYS_AT" "auth_endpoint = $1/v3")
 [database]
 connection = mysql+pymysql://root@localhost/cinder?unix_socket=$DIR/mariadb.sock&charset=utf8
 [oslo_concurrency]

@@ -325,6 +325,7 @@ pub trait VolumeService: Send + Sync + 'static {
         _volume: VolumeId,
         _attachment: AttachmentId,
         _host: &str,
+        _meta: Arc<Meta>,
     ) -> Result<Option<NetworkDisk>, PortError> {
         Ok(None)
     }

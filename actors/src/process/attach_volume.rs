@@ -110,7 +110,7 @@ async fn plug(work: &StepRun) -> Result<StepOutput, StepError> {
     let (host, _) = host(&server)?;
     let connection = connection(work).ok_or_else(|| StepError::fatal(500, "The volume is not connected.", ""))?;
     let device = BlockDevice { attachment: Some(disks::reserved(work, task(work)?.attachment)), ..device };
-    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, &connection).await?;
+    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, &connection, &work.meta).await?;
     disks::told(work.driver(host)?.volume_attachment().needed()?.attach_disk(work.instance_id(), &disk).await)?;
     Ok(StepOutput::Nothing)
 }

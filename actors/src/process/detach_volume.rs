@@ -78,7 +78,7 @@ async fn plug(work: &StepRun) -> Result<(), StepError> {
     if !work.host_answers(host)? {
         return Ok(());
     }
-    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, connection).await?;
+    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, connection, &work.meta).await?;
     let driver = work.driver(host)?;
     let Some(volumes) = driver.volume_attachment() else { return Ok(()) };
     disks::told_or_gone(volumes.attach_disk(work.instance_id(), &disk).await)

@@ -1,5 +1,8 @@
 //! Steps on a server's volumes that several processes share.
 
+use std::sync::Arc;
+
+use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, HostId, ProjectId, VolumeId};
 use chronova_events::instance::{Alive, BlockConnection, BlockDevice, DiskWork, FaultInfo, OngoingTask};
 use chronova_events::process::{DiskTask, StepOutput, Task};
@@ -24,11 +27,12 @@ pub(crate) async fn volume_disk(
     server: &Alive,
     device: &BlockDevice,
     connection: &BlockConnection,
+    meta: &Arc<Meta>,
 ) -> Result<VolumeDisk, PortError> {
     let bootable = device.boot_index.filter(|_| server.is_volume_backed());
     let host = server.placement.as_ref().map_or("", |placed| placed.hostname.as_str());
     let network = match (device.volume, device.attachment) {
-        (Some(volume), Some(attachment)) => volumes.network_disk(volume, attachment, host).await?,
+        (Some(volume), Some(attachment)) => volumes.network_disk(volume, attachment, host, Arc::clone(meta)).await?,
         _ => None,
     };
     Ok(VolumeDisk {
@@ -48,12 +52,16 @@ pub(crate) async fn volume_disk(
 
 /// The volumes of a new guest. Bootable volumes come first, in their boot order. The others follow in the order of
 /// their device names.
-pub(super) async fn volumes(service: &dyn VolumeService, server: &Alive) -> Result<Vec<VolumeDisk>, PortError> {
+pub(super) async fn volumes(
+    service: &dyn VolumeService,
+    server: &Alive,
+    meta: &Arc<Meta>,
+) -> Result<Vec<VolumeDisk>, PortError> {
     let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
     let mut volumes = Vec::new();
     for disk in server.disks.iter().filter(|disk| has(disk.work) && disk.device.is_volume()) {
         if let Some(connection) = &disk.device.connection {
-            volumes.push(volume_disk(service, server, &disk.device, connection).await?);
+            volumes.push(volume_disk(service, server, &disk.device, connection, meta).await?);
         }
     }
     volumes.sort_by(|a, b| {

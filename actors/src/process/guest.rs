@@ -352,7 +352,7 @@ async fn spec_without_files(
             .map(|image| RootDisk { image: image_ref(image), size_gib: server.request.flavor.root_gib }),
         ephemerals_gib: disks::ephemerals(server),
         swap_mib: disks::swap(server),
-        volumes: volumes(work.context.volumes.as_ref(), server).await?,
+        volumes: volumes(work.context.volumes.as_ref(), server, &work.meta).await?,
         config_drive: None,
         nics: realisation.nics,
         hardware: match of_rescue {

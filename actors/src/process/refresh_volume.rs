@@ -156,7 +156,7 @@ async fn plug_again(work: &StepRun, at: HostId, server: &Alive, device: &BlockDe
     if !work.host_answers(at)? {
         return Ok(());
     }
-    let disk = disks::volume_disk(work.context.volumes.as_ref(), server, device, connection).await?;
+    let disk = disks::volume_disk(work.context.volumes.as_ref(), server, device, connection, &work.meta).await?;
     let driver = work.driver(at)?;
     let part = driver.volume_attachment().needed()?;
     disks::told_or_gone(part.detach_disk(work.instance_id(), connection.disk_key()).await)?;

@@ -168,7 +168,7 @@ async fn exchange(work: &StepRun) -> Result<StepOutput, StepError> {
     let old = old.disk_key().to_owned();
     let (volume, attachment) = self::new(work)?;
     let device = BlockDevice { volume: Some(volume), attachment: Some(attachment), ..device };
-    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, &new).await?;
+    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, &new, &work.meta).await?;
     let driver = work.driver(host(&server)?.0)?;
     disks::told(driver.volume_attachment().needed()?.swap_disk(work.instance_id(), &old, &disk).await)?;
     Ok(StepOutput::Nothing)
@@ -198,7 +198,7 @@ async fn back(work: &StepRun) -> Result<(), StepError> {
     if !keys.iter().any(|key| key == new.disk_key()) {
         return Ok(());
     }
-    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, old).await?;
+    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, old, &work.meta).await?;
     disks::told_or_gone(volumes.swap_disk(work.instance_id(), new.disk_key(), &disk).await)
 }
 

@@ -26,6 +26,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Alive, Instance, NicInfo, Phase};
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
@@ -250,10 +251,11 @@ async fn compare_volumes(
             volumes.detach_disk(id, key).await?;
         }
     }
+    let meta = Meta::system("devices");
     let connected = server.disks.iter().filter_map(|disk| Some((&disk.device, disk.device.connection.as_ref()?)));
     for (device, connection) in connected.filter(|(_, connection)| !found.contains(connection.disk_key())) {
         right = false;
-        let Ok(disk) = volume_disk(context.volumes.as_ref(), server, device, connection).await else { continue };
+        let Ok(disk) = volume_disk(context.volumes.as_ref(), server, device, connection, &meta).await else { continue };
         let now = server_now(context, host, id).await;
         if now.is_some_and(|now| now.disks.iter().any(|disk| disk.device == *device)) {
             tracing::warn!(%host, server = %id, volume = connection.serial, "attaching a missing volume to a guest");

@@ -1,17 +1,17 @@
 //! The key managers: the embedded one for secrets of servers, and real Barbican or Vault for the certificates of signed
-//! images.
+//! images and the keys of encrypted volumes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use chronova_actors::ports::UserToken;
-use chronova_actors::ports::keys::{CertificateKeeper, KeyManager, NoKeyManager};
+use chronova_actors::ports::keys::{CertificateKeeper, KeyManager, NoKeyManager, VolumeKeyKeeper};
 use chronova_actors::services::embedded::keys::EmbeddedKeyManager;
-use chronova_actors::services::external::barbican::BarbicanCertificates;
+use chronova_actors::services::external::barbican::BarbicanSecrets;
 use chronova_actors::services::external::http::{CallOptions, ServiceClient, TlsTrust};
 use chronova_actors::services::external::keystone::{CalledService, ServicePlace, SharedUserTokens};
-use chronova_actors::services::external::vault::{VaultCertificates, VaultLogin, VaultStore};
+use chronova_actors::services::external::vault::{VaultLogin, VaultSecrets, VaultStore};
 use chronova_web::App;
 use serde_json::json;
 
@@ -23,59 +23,68 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How many times a call is repeated when Barbican cannot be reached.
 const RETRIES: u32 = 2;
 
-/// The key manager with the certificates of signed images.
-enum OpenedCertificates {
+/// The key manager with the certificates of signed images and the keys of encrypted volumes.
+enum OpenedSecrets {
     /// There is no Keystone, and so no Barbican.
     None,
-    Barbican(Arc<BarbicanCertificates>),
-    Vault(Arc<VaultCertificates>),
+    Barbican(Arc<BarbicanSecrets>),
+    Vault(Arc<VaultSecrets>),
 }
 
 /// The key managers of this cloud.
 pub(super) struct OpenedKeyManagers {
     pub keys: Arc<dyn KeyManager>,
-    certificates: OpenedCertificates,
+    secrets: OpenedSecrets,
 }
 
 impl OpenedKeyManagers {
     pub(super) fn open(config: &Config, identity: &OpenedIdentity, users: &SharedUserTokens) -> Result<Self> {
-        let certificates = match identity {
-            _ if config.key_manager.is_vault() => OpenedCertificates::Vault(vault(config)?),
-            OpenedIdentity::Embedded(_) => OpenedCertificates::None,
+        let secrets = match identity {
+            _ if config.key_manager.is_vault() => OpenedSecrets::Vault(vault(config)?),
+            OpenedIdentity::Embedded(_) => OpenedSecrets::None,
             OpenedIdentity::Keystone { accounts, .. } => {
                 let place = place(config);
                 let service = CalledService::new(calls(config), place, accounts.clone()).context("[barbican]")?;
-                OpenedCertificates::Barbican(BarbicanCertificates::new(service, Arc::clone(users)))
+                OpenedSecrets::Barbican(BarbicanSecrets::new(service, Arc::clone(users)))
             }
         };
-        Ok(Self { keys: keys(config)?, certificates })
+        Ok(Self { keys: keys(config, &secrets)?, secrets })
     }
 
     pub(super) fn certificates(&self) -> Option<Arc<dyn CertificateKeeper>> {
-        match &self.certificates {
-            OpenedCertificates::None => None,
-            OpenedCertificates::Barbican(barbican) => Some(Arc::clone(barbican) as _),
-            OpenedCertificates::Vault(vault) => Some(Arc::clone(vault) as _),
+        match &self.secrets {
+            OpenedSecrets::None => None,
+            OpenedSecrets::Barbican(barbican) => Some(Arc::clone(barbican) as _),
+            OpenedSecrets::Vault(vault) => Some(Arc::clone(vault) as _),
+        }
+    }
+
+    /// The keys of encrypted volumes.
+    pub(super) fn volume_keys(&self) -> Option<Arc<dyn VolumeKeyKeeper>> {
+        match &self.secrets {
+            OpenedSecrets::None => None,
+            OpenedSecrets::Barbican(barbican) => Some(Arc::clone(barbican) as _),
+            OpenedSecrets::Vault(vault) => Some(Arc::clone(vault) as _),
         }
     }
 
     /// The clients of other services, for metrics.
     pub(super) fn clients(&self) -> Vec<Arc<ServiceClient>> {
-        match &self.certificates {
-            OpenedCertificates::None => Vec::new(),
-            OpenedCertificates::Barbican(barbican) => barbican.service().clients().to_vec(),
-            OpenedCertificates::Vault(vault) => vec![Arc::clone(vault.client())],
+        match &self.secrets {
+            OpenedSecrets::None => Vec::new(),
+            OpenedSecrets::Barbican(barbican) => barbican.service().clients().to_vec(),
+            OpenedSecrets::Vault(vault) => vec![Arc::clone(vault.client())],
         }
     }
 
     /// Adds the report of `/healthz` about Barbican or Vault. If it does not answer, this member stays healthy, because
-    /// only signed images need it.
+    /// only signed images and encrypted volumes need it.
     pub(super) fn serve(self, mut app: App) -> App {
         let clients = self.clients();
-        let (service, place) = match &self.certificates {
-            OpenedCertificates::None => return app,
-            OpenedCertificates::Barbican(barbican) => ("barbican", barbican.service().address()),
-            OpenedCertificates::Vault(vault) => ("vault", vault.address().to_owned()),
+        let (service, place) = match &self.secrets {
+            OpenedSecrets::None => return app,
+            OpenedSecrets::Barbican(barbican) => ("barbican", barbican.service().address()),
+            OpenedSecrets::Vault(vault) => ("vault", vault.address().to_owned()),
         };
         let tell = move || {
             let trouble = clients.iter().find_map(|client| client.trouble());
@@ -83,14 +92,14 @@ impl OpenedKeyManagers {
             json!({"service": service, "place": place, "state": state})
         };
         app.health = std::mem::take(&mut app.health).telling("key manager", Arc::new(tell));
-        match self.certificates {
-            OpenedCertificates::Barbican(barbican) => app.with_user_tokens(Arc::clone(barbican.users())),
-            OpenedCertificates::Vault(_) | OpenedCertificates::None => app,
+        match self.secrets {
+            OpenedSecrets::Barbican(barbican) => app.with_user_tokens(Arc::clone(barbican.users())),
+            OpenedSecrets::Vault(_) | OpenedSecrets::None => app,
         }
     }
 }
 
-fn vault(config: &Config) -> Result<Arc<VaultCertificates>> {
+fn vault(config: &Config) -> Result<Arc<VaultSecrets>> {
     let section = &config.vault;
     let timeout = Duration::try_from_secs_f64(section.timeout).context("[vault] timeout")?;
     let tls = TlsTrust { ca_file: section.ssl_ca_crt_file.clone(), insecure: false, certificate: None };
@@ -111,7 +120,7 @@ fn vault(config: &Config) -> Result<Arc<VaultCertificates>> {
         }
         (None, None) => bail!("[vault] root_token_id or approle_role_id is missing"),
     };
-    Ok(VaultCertificates::new(client, store, login))
+    Ok(VaultSecrets::new(client, store, login))
 }
 
 fn place(config: &Config) -> ServicePlace {
@@ -133,9 +142,12 @@ fn calls(config: &Config) -> CallOptions {
 }
 
 /// The key manager of servers' secrets that the configuration names.
-fn keys(config: &Config) -> Result<Arc<dyn KeyManager>> {
-    match config.chronova.key_manager.as_str() {
-        "none" => Ok(Arc::new(NoKeyManager)),
+fn keys(config: &Config, secrets: &OpenedSecrets) -> Result<Arc<dyn KeyManager>> {
+    match (config.chronova.key_manager.as_str(), secrets) {
+        ("none", _) => Ok(Arc::new(NoKeyManager)),
+        ("external", OpenedSecrets::Barbican(barbican)) => Ok(Arc::clone(barbican) as _),
+        ("external", OpenedSecrets::Vault(vault)) => Ok(Arc::clone(vault) as _),
+        ("external", OpenedSecrets::None) => bail!("[chronova] key_manager = external, and there is no key manager"),
         _ => {
             let opened = EmbeddedKeyManager::open(&config.chronova.data_dir);
             Ok(opened.context("cannot use the folder of the key manager")?)

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronova_actors::ports::VolumeService;
+use chronova_actors::ports::keys::VolumeKeyKeeper;
 use chronova_actors::runtime::Member;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_actors::services::external::cinder::{CinderVolumes, RbdAccess};
@@ -74,13 +75,14 @@ impl OpenedVolumes {
 pub(super) fn open(
     config: &Config,
     member: &Member,
-    identity: &OpenedIdentity,
-    users: &SharedUserTokens,
+    (identity, users, keys): (&OpenedIdentity, &SharedUserTokens, Option<Arc<dyn VolumeKeyKeeper>>),
     embedded: impl FnOnce() -> Arc<EmbeddedVolumes>,
 ) -> Result<OpenedVolumes> {
     match (config.chronova.volume_service.as_str(), identity) {
         ("embedded", _) | ("auto", OpenedIdentity::Embedded(_)) => Ok(OpenedVolumes::Embedded(embedded())),
-        (_, OpenedIdentity::Keystone { accounts, .. }) => cinder(config, member, accounts.clone(), Arc::clone(users)),
+        (_, OpenedIdentity::Keystone { accounts, .. }) => {
+            cinder(config, member, accounts.clone(), (Arc::clone(users), keys))
+        }
         _ => bail!("[chronova] volume_service = cinder needs the Keystone of [keystone_authtoken] auth_url"),
     }
 }
@@ -89,7 +91,7 @@ fn cinder(
     config: &Config,
     member: &Member,
     accounts: CallingAccounts,
-    users: SharedUserTokens,
+    (users, keys): (SharedUserTokens, Option<Arc<dyn VolumeKeyKeeper>>),
 ) -> Result<OpenedVolumes> {
     let (section, fields) = (&config.cinder, config.cinder.account());
     let wrong = |problem: AccountProblem| anyhow::anyhow!(problem.message);
@@ -118,7 +120,7 @@ fn cinder(
     let service = CalledService::new(calls, place, CallingAccounts { own, ..accounts }).context("[cinder]")?;
     tracing::info!(place = service.address(), "volumes are in Cinder; the embedded volume service is not served");
     let rbd = RbdAccess { user: config.libvirt.rbd_user.clone(), secret: config.libvirt.rbd_secret_uuid.clone() };
-    Ok(OpenedVolumes::Cinder { volumes: CinderVolumes::new(service, Arc::clone(&users), rbd), users })
+    Ok(OpenedVolumes::Cinder { volumes: CinderVolumes::new(service, Arc::clone(&users), rbd, keys), users })
 }
 
 /// Reads `[chronova] rbd_keyring`.

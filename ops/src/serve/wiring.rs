@@ -333,8 +333,8 @@ impl OpenedServices {
         let images = images::open(config, member, gateway, &identity, &users)?;
         let options = targets.runtime.volume.clone();
         let embedded = || EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), images.port(), options);
-        let volumes = volumes::open(config, member, &identity, &users, embedded)?;
         let keys = OpenedKeyManagers::open(config, &identity, &users)?;
+        let volumes = volumes::open(config, member, (&identity, &users, keys.volume_keys()), embedded)?;
         Ok(Self { identity, networks, images, volumes, keys, hook: scheduler_hook::open(config)? })
     }
 

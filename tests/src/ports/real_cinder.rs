@@ -79,7 +79,7 @@ fn client(keystone: &RealKeystone, tokens: &SharedUserTokens) -> anyhow::Result<
     };
     let accounts = CallingAccounts { own: session(keystone)?, vouching: Some(session(keystone)?) };
     let service = CalledService::new(calls("cinder"), place, accounts)?;
-    Ok(CinderVolumes::new(service, Arc::clone(tokens), RbdAccess::default()))
+    Ok(CinderVolumes::new(service, Arc::clone(tokens), RbdAccess::default(), None))
 }
 
 #[async_trait]

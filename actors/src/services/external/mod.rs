@@ -14,6 +14,7 @@ pub mod keystone;
 pub mod neutron;
 pub mod ovsdb;
 pub mod scheduler_hook;
+mod secrets;
 #[cfg(test)]
 mod stub;
 pub mod vault;

@@ -76,8 +76,12 @@ impl CinderVolumes {
             found = self.update(&caller, found, &connector, meta).await?;
         }
         let shareable = self.show_volume(volume, meta.request_id.as_ref()).await?.info().multiattach;
-        let (connection, _) = way(&found, shareable, host, &self.rbd)?;
-        Ok(Connection { replaced_by: Some(found.id).filter(|made| *made != id), ..connection })
+        let reached = way(&found, shareable, host, &self.rbd)?;
+        if reached.encrypted {
+            // A volume that no guest can read is refused before any guest gets it.
+            self.passphrase_of(found.volume_id, meta).await?;
+        }
+        Ok(Connection { replaced_by: Some(found.id).filter(|made| *made != id), ..reached.connection })
     }
 
     /// Sends the connector of an attachment. Cinder refuses the connector of an existing attachment while another host
@@ -106,9 +110,15 @@ impl CinderVolumes {
         }
     }
 
-    pub(super) async fn disk_of(&self, id: AttachmentId, host: &str) -> Result<NetworkDisk, PortError> {
-        let own = self.own(None).await?;
-        way(&self.attachment(&own, id).await?, false, host, &self.rbd).map(|(_, disk)| disk)
+    pub(super) async fn disk_of(&self, id: AttachmentId, host: &str, meta: &Meta) -> Result<NetworkDisk, PortError> {
+        let own = self.own(meta.request_id.as_ref()).await?;
+        let found = self.attachment(&own, id).await?;
+        let reached = way(&found, false, host, &self.rbd)?;
+        let passphrase = if reached.encrypted { self.passphrase_of(found.volume_id, meta).await? } else { None };
+        Ok(match passphrase {
+            Some(passphrase) => NetworkDisk::Encrypted { disk: Box::new(reached.disk), passphrase },
+            None => reached.disk,
+        })
     }
 
     /// Completes an attachment. As in Nova, the attachment of a server without a host stays `reserved`. A second

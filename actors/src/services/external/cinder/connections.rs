@@ -8,6 +8,8 @@
 //! | `iscsi` | `<source protocol='iscsi'>`; CHAP with a libvirt secret |
 //! | `nfs` | `<source protocol='nfs'>` |
 //!
+//! QEMU also decrypts an encrypted volume; see [`encryption`](super::encryption).
+//!
 //! Other types (`fibre_channel`, `nvmeof`, `local`, ...) need a login, a mount or a device on the host. Chronova
 //! refuses them.
 
@@ -25,13 +27,21 @@ pub fn initiator(host: &str) -> String {
     format!("iqn.2008-11.org.linux-kvm:{plain}")
 }
 
-/// The connection, and the disk for QEMU. Callers record the connection. The disk may hold a password.
+/// How a host reaches a volume.
+pub(super) struct FoundConnection {
+    /// The part that callers record.
+    pub connection: Connection,
+    /// The disk for QEMU, without its encryption. It may hold a password.
+    pub disk: NetworkDisk,
+    pub encrypted: bool,
+}
+
 pub(super) fn way(
     attachment: &CinderAttachment,
     shareable: bool,
     host: &str,
     rbd: &RbdAccess,
-) -> Result<(Connection, NetworkDisk), PortError> {
+) -> Result<FoundConnection, PortError> {
     let empty = Map::new();
     let info = ConnectionInfo(attachment.connection_info.as_ref().unwrap_or(&empty));
     let (pool, volume, disk) = match info.text("driver_volume_type").as_deref() {
@@ -41,13 +51,11 @@ pub(super) fn way(
         Some(other) => return Err(unsupported(other)),
         None => return Err(PortError::Conflict(format!("Attachment {} has no connection.", attachment.id))),
     };
-    if info.flag("encrypted") {
-        return Err(PortError::Invalid("The volume is encrypted, which is not supported with Cinder yet.".to_owned()));
-    }
     let readonly = info.text("access_mode").or_else(|| attachment.attach_mode.clone()).as_deref() == Some("ro");
     let format = info.text("format").filter(|format| format == "qcow2").unwrap_or_else(|| "raw".to_owned());
     let serial = attachment.volume_id.to_string();
-    Ok((Connection { replaced_by: None, pool, volume, format, serial, readonly, shareable }, disk))
+    let connection = Connection { replaced_by: None, pool, volume, format, serial, readonly, shareable };
+    Ok(FoundConnection { connection, disk, encrypted: info.flag("encrypted") })
 }
 
 fn unsupported(kind: &str) -> PortError {
@@ -141,7 +149,8 @@ mod tests {
             "volume_id": "7a1f6f5c-0000-4000-8000-000000000001", "connection_info": info,
         });
         let own = RbdAccess { user: Some("nova".to_owned()), secret: Some("own".to_owned()) };
-        way(&serde_json::from_value(shown).unwrap(), false, "Node_1.example", &own)
+        let found = way(&serde_json::from_value(shown).unwrap(), false, "Node_1.example", &own)?;
+        Ok((found.connection, found.disk))
     }
 
     #[test]
@@ -192,13 +201,9 @@ mod tests {
 
     #[test]
     fn what_needs_the_host_is_refused_with_what_to_change() {
-        for (info, words) in [
-            (json!({"driver_volume_type": "fibre_channel"}), "by rbd, iscsi and nfs"),
-            (json!({"driver_volume_type": "rbd", "name": "a/b", "encrypted": true}), "encrypted"),
-        ] {
-            let refused = read(&info);
-            assert!(matches!(&refused, Err(PortError::Invalid(told)) if told.contains(words)), "{refused:?}");
-        }
+        let refused = read(&json!({"driver_volume_type": "fibre_channel"}));
+        let words = "by rbd, iscsi and nfs";
+        assert!(matches!(&refused, Err(PortError::Invalid(told)) if told.contains(words)), "{refused:?}");
         assert!(matches!(read(&json!({})), Err(PortError::Conflict(_))));
         assert!(matches!(read(&json!({"driver_volume_type": "rbd"})), Err(PortError::Unavailable(_))));
     }

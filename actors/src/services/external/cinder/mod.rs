@@ -4,6 +4,7 @@
 //! - [`documents`]: volumes, snapshots and attachments as Cinder shows them;
 //! - [`connections`]: how a host reaches a volume, from an attachment's `connection_info`;
 //! - [`attachments`]: the calls on attachments, as of microversion 3.44;
+//! - [`encryption`]: the passphrases of encrypted volumes;
 //! - [`migrations`]: the end of Cinder's own migration of an attached volume;
 //! - [`volumes`]: the port.
 //!
@@ -18,6 +19,7 @@ pub mod attachments;
 pub mod calls;
 pub mod connections;
 pub mod documents;
+pub mod encryption;
 pub mod migrations;
 pub mod volumes;
 
@@ -26,6 +28,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use crate::ports::keys::VolumeKeyKeeper;
 use crate::services::external::keystone::{CalledService, SharedUserTokens};
 
 /// `[libvirt]` options on Ceph. They apply if Cinder's connection info names no user or no secret.
@@ -44,11 +47,18 @@ pub struct CinderVolumes {
     /// The tokens of the users whose requests began the calling processes.
     users: SharedUserTokens,
     rbd: RbdAccess,
+    /// The key manager with the keys of encrypted volumes.
+    keys: Option<Arc<dyn VolumeKeyKeeper>>,
 }
 
 impl CinderVolumes {
-    pub fn new(service: Arc<CalledService>, users: SharedUserTokens, rbd: RbdAccess) -> Arc<Self> {
-        Arc::new(Self { service, users, rbd })
+    pub fn new(
+        service: Arc<CalledService>,
+        users: SharedUserTokens,
+        rbd: RbdAccess,
+        keys: Option<Arc<dyn VolumeKeyKeeper>>,
+    ) -> Arc<Self> {
+        Arc::new(Self { service, users, rbd, keys })
     }
 
     pub fn service(&self) -> &Arc<CalledService> {

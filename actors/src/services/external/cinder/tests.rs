@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod encryption;
 mod migrations;
 
 use std::sync::Arc;
@@ -49,6 +50,10 @@ fn session(stub: &StubService, timeout: Duration) -> Arc<KeystoneSession> {
 }
 
 fn cinder(stub: &StubService, timeout: Duration) -> Arc<CinderVolumes> {
+    cinder_with(stub, timeout, None)
+}
+
+fn cinder_with(stub: &StubService, timeout: Duration, keys: Option<Arc<dyn VolumeKeyKeeper>>) -> Arc<CinderVolumes> {
     let accounts = CallingAccounts { own: session(stub, timeout), vouching: Some(session(stub, timeout)) };
     let place = ServicePlace {
         service_type: "volumev3".to_owned(),
@@ -61,7 +66,7 @@ fn cinder(stub: &StubService, timeout: Duration) -> Arc<CinderVolumes> {
     let users = KeptUserTokens::default();
     let user = KeptUserToken { token: UserToken::new("user"), project: Some(ProjectId::new("p1")) };
     users.keep(&RequestId::new("req-1"), user, std::time::Instant::now());
-    CinderVolumes::new(CalledService::new(calls, place, accounts).unwrap(), Arc::new(users), RbdAccess::default())
+    CinderVolumes::new(CalledService::new(calls, place, accounts).unwrap(), Arc::new(users), RbdAccess::default(), keys)
 }
 
 fn says(status: u16, body: &Value) -> StubAnswer {

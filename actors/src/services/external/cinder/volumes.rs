@@ -368,7 +368,8 @@ impl VolumeService for CinderVolumes {
         _volume: VolumeId,
         attachment: AttachmentId,
         host: &str,
+        meta: Arc<Meta>,
     ) -> Result<Option<NetworkDisk>, PortError> {
-        self.disk_of(attachment, host).await.map(Some)
+        self.disk_of(attachment, host, &meta).await.map(Some)
     }
 }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+use chronova_events::ids::{ProjectId, UserId};
+use serde_json::Value;
+
 use super::super::http::{CallOptions, TlsTrust};
 use super::super::stub::{StubAnswer, StubCall, StubService};
 use super::*;
@@ -25,9 +28,9 @@ fn with_role() -> VaultLogin {
     VaultLogin::Role { role: UserToken::new("nova"), secret: Some(UserToken::new("s3cret")) }
 }
 
-fn vault(store: VaultStore, login: VaultLogin, timeout: Duration) -> Arc<VaultCertificates> {
+fn vault(store: VaultStore, login: VaultLogin, timeout: Duration) -> Arc<VaultSecrets> {
     let calls = CallOptions { name: "vault", timeout, retries: 0, tls: TlsTrust::default() };
-    VaultCertificates::new(ServiceClient::new(calls).unwrap(), store, login)
+    VaultSecrets::new(ServiceClient::new(calls).unwrap(), store, login)
 }
 
 fn certificate(value: &str) -> Value {
@@ -38,7 +41,7 @@ fn versioned(record: &Value) -> StubAnswer {
     StubAnswer::Says(200, json!({"data": {"data": record, "metadata": {"version": 1}}}).to_string())
 }
 
-async fn read(vault: &VaultCertificates, id: &str) -> Result<Vec<u8>, PortError> {
+async fn read(vault: &VaultSecrets, id: &str) -> Result<Vec<u8>, PortError> {
     vault.certificate(id, &Meta::system("test")).await
 }
 
@@ -109,6 +112,59 @@ async fn a_role_logs_in_again_before_its_token_expires() {
         }
         assert_eq!(stub.count("POST /v1/auth/approle/login"), logins, "{life} s");
     }
+}
+
+#[tokio::test]
+async fn the_key_of_a_volume_in_vault_is_its_passphrase() {
+    let stub = StubService::start(|_, _| versioned(&json!({"type": "symmetric", "value": "004B6579"}))).await;
+    let keeper = vault(store(&stub), with_token(), PATIENCE);
+    let passphrase = keeper.passphrase(ID, &Meta::system("test")).await.unwrap();
+    assert_eq!(passphrase.expose(), "004b6579");
+}
+
+/// A Vault that keeps one secret.
+async fn with_one_secret() -> StubService {
+    let kept = std::sync::Mutex::new(None::<Value>);
+    StubService::start(move |call, _| {
+        let mut kept = kept.lock().unwrap();
+        match call.line.split_once(' ').unwrap() {
+            ("GET", _) => match kept.as_ref() {
+                Some(record) => versioned(record),
+                None => StubAnswer::Says(404, json!({"errors": []}).to_string()),
+            },
+            ("POST", _) => {
+                let mut body: Value = serde_json::from_str(&call.body).unwrap();
+                *kept = Some(body["data"].take());
+                StubAnswer::Says(200, "{}".to_owned())
+            }
+            _ => {
+                *kept = None;
+                StubAnswer::Says(204, String::new())
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_passphrase_of_a_tpm_in_vault_is_for_its_project_alone() {
+    let of = |project: &str| KeyRequester { user: UserId::new("u"), project: ProjectId::new(project) };
+    let stub = with_one_secret().await;
+    let (keeper, work) = (vault(store(&stub), with_token(), PATIENCE), Meta::system("test"));
+    let id: Uuid = ID.parse().unwrap();
+    let reference = keeper.store(id, SecretPayload::new("first"), &of("p"), &work).await.unwrap();
+    keeper.store(id, SecretPayload::new("second"), &of("p"), &work).await.unwrap();
+    let refused = keeper.store(id, SecretPayload::new("third"), &of("q"), &work).await;
+    assert!(matches!(refused, Err(PortError::Conflict(_))), "{refused:?}");
+    assert_eq!(stub.count(&format!("POST /v1/secret/data/{ID}")), 1, "{:?}", stub.calls());
+    assert_eq!(keeper.read(&reference, &of("p"), &work).await.unwrap().expose(), "first");
+    let refused = keeper.read(&reference, &of("q"), &work).await;
+    assert!(matches!(refused, Err(PortError::Forbidden(_))), "{refused:?}");
+    for _ in 0..2 {
+        keeper.delete(&reference, &work).await.unwrap();
+    }
+    let gone = keeper.read(&reference, &of("p"), &work).await;
+    assert!(matches!(gone, Err(PortError::NotFound(_))), "{gone:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,62 @@
+//! Volumes of encrypted types. Cinder has made the key in the key manager, and the volume with a LUKS header. QEMU decrypts
+//! the volume, so the host needs no device.
+//!
+//! Invariant: the passphrase is neither kept nor logged. It is read each time a guest gets the volume, with the token of
+//! the user whose request began the work.
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::VolumeId;
+use chronova_hypervisor::guest::DiskPassword;
+use serde::Deserialize;
+
+use super::CinderVolumes;
+use super::calls::{CinderCall, read};
+use crate::ports::PortError;
+
+/// Cinder's description of a volume's encryption.
+#[derive(Debug, Deserialize)]
+struct VolumeEncryption {
+    encryption_key_id: Option<String>,
+    provider: Option<String>,
+    /// Who decrypts: `front-end` is the compute host, `back-end` the storage itself.
+    control_location: Option<String>,
+}
+
+impl VolumeEncryption {
+    /// Whether QEMU can decrypt the volume: by the short name of the format, or by the name of a class of Nova's or
+    /// os-brick's.
+    fn is_luks(&self) -> bool {
+        let provider = self.provider.as_deref().unwrap_or_default();
+        provider == "luks" || provider.ends_with(".LuksEncryptor")
+    }
+}
+
+impl CinderVolumes {
+    /// The passphrase of an encrypted volume; `None` if its back end decrypts it.
+    pub(super) async fn passphrase_of(&self, volume: VolumeId, meta: &Meta) -> Result<Option<DiskPassword>, PortError> {
+        let own = self.own(meta.request_id.as_ref()).await?;
+        let answer = self.must(&own, &CinderCall::get(format!("volumes/{volume}/encryption"))).await?;
+        let encryption: VolumeEncryption = read(&answer)?;
+        if encryption.control_location.as_deref() == Some("back-end") {
+            return Ok(None);
+        }
+        if !encryption.is_luks() {
+            let provider = encryption.provider.unwrap_or_default();
+            return Err(PortError::Invalid(format!(
+                "The volume is encrypted by {provider}, which QEMU cannot decrypt: give the volume a type whose encryption \
+                 has the provider luks."
+            )));
+        }
+        let keys = self.keys.as_ref().ok_or_else(|| {
+            PortError::Invalid("The volume is encrypted, and this cloud has no key manager with its key.".to_owned())
+        })?;
+        let key = encryption
+            .encryption_key_id
+            .ok_or_else(|| PortError::Unavailable(format!("Cinder names no key of the encrypted volume {volume}")))?;
+        let passphrase = keys.passphrase(&key, meta).await.map_err(|error| match error {
+            PortError::Unavailable(_) => error,
+            other => PortError::Invalid(format!("The key of the encrypted volume cannot be read: {other}")),
+        })?;
+        Ok(Some(DiskPassword::new(passphrase.expose())))
+    }
+}
