@@ -54,6 +54,11 @@ fn impossible(message: String) -> DriverError {
     DriverError::Failed { call: CALL, message }
 }
 
+fn unpresentable(model: &str, reason: &str) -> DriverError {
+    let options = "[libvirt] cpu_models or [chronova] host_cpu_models";
+    impossible(format!("{options}: this host cannot present {model}: {reason}"))
+}
+
 fn model(connect: &Connect, host: &HostCpu<'_>, options: &LibvirtOptions, name: &str) -> DriverResult<CpuModel> {
     let alone = Element::new("cpu")
         .attr("mode", "custom")
@@ -66,11 +71,9 @@ fn model(connect: &Connect, host: &HostCpu<'_>, options: &LibvirtOptions, name: 
     let cpu = alone.children(flags).render();
     match migration::compare_cpu(connect, (host.arch, host.virt_type), &cpu) {
         Ok(None) => Ok(CpuModel { name: name.to_owned(), features: features(connect, host.arch, name) }),
-        Ok(Some(reason)) => Err(impossible(format!("[libvirt] cpu_models: this host cannot present {name}: {reason}"))),
+        Ok(Some(reason)) => Err(unpresentable(name, &reason)),
         // libvirt fails for an unknown model or flag, instead of comparing.
-        Err(DriverError::Failed { message, .. }) => {
-            Err(impossible(format!("[libvirt] cpu_models: this host cannot present {name}: {message}")))
-        }
+        Err(DriverError::Failed { message, .. }) => Err(unpresentable(name, &message)),
         Err(error) => Err(error),
     }
 }
