@@ -15,8 +15,7 @@
 //! Invariants: a volume's name and pool identify its back end. The content never identifies the back end, because the
 //! guest writes the content in all back ends except `qcow2`. The image cache, config drives and console logs are always
 //! files of the directory. Copies of disks are such files, too, except those that [`PlacedCopies`] makes. Code outside
-//! of this folder never asks which back end a disk has. Every difference between back ends is a method of
-//! [`ImageBackend`].
+//! of this folder never asks which back end a disk has. [`ImageBackend`] has a method for each difference.
 
 mod ceph;
 mod flat;
@@ -197,8 +196,7 @@ trait ImageBackend: Sync {
         let _ = (site, disk, send);
         Ok(false)
     }
-    /// The part of a back end that can make copies in the image service's storage. Only a back end with a storage that
-    /// the image service may also use has this part.
+    /// The part of a back end that makes copies in its storage, if the image service may use the same storage.
     fn placing(&self) -> Option<&dyn PlacedCopies> {
         None
     }
