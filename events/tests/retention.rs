@@ -280,6 +280,32 @@ async fn a_move_in_batches_reaches_the_same_end() {
 }
 
 #[tokio::test]
+async fn a_move_asks_after_a_pause_whether_it_may_go_on() {
+    let (_folder, path, cold, _) = log(30).await;
+    let store = open(&path);
+    archive(&store, &cold, 24).await;
+    let (pace, mut asked) = (MovePace { batch: 7, pause: Duration::from_hours(1) }, false);
+    let tell = |_: Position| {
+        asked = true;
+        ControlFlow::Continue(())
+    };
+    let pauses = async {
+        while store.archived().await.unwrap().end.position != Position(7) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // By now a move that asks before its pause would have asked.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    tokio::select! {
+        end = store.move_at_pace(Position(24), at(&cold), pace, tell) => panic!("no pause: {end:?}"),
+        () = pauses => {}
+    }
+    assert!(!asked, "a hold that is set in the pause would be overlooked");
+    store.close().await;
+    assert_whole(&path, 30);
+}
+
+#[tokio::test]
 async fn a_crash_while_the_archive_is_written_is_repaired_by_a_repetition() {
     let (_folder, path, cold, model) = log(40).await;
     let store = open(&path);

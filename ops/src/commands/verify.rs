@@ -240,7 +240,8 @@ fn tell(
         writeln!(out, "DAMAGED CACHE {what}: `chronova rebuild --replace` writes it again")?;
     }
     if let IndexComparison::Different(reason) = index {
-        writeln!(out, "DAMAGED CACHE the index for audit queries (log.db.index): {reason}: remove the file")?;
+        let mend = "remove the file, and log.db.names, which may have been made with it";
+        writeln!(out, "DAMAGED CACHE the index for audit queries (log.db.index): {reason}: {mend}")?;
     }
     writeln!(out, "{}", verdict.words())?;
     Ok(())

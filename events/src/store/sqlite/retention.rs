@@ -129,7 +129,8 @@ impl SqliteStore {
         self.move_at_pace(to, place, MovePace::default(), tell).await
     }
 
-    /// Like [`Self::move_to_archive`], with pauses. No step goes beyond the end of a batch.
+    /// Like [`Self::move_to_archive`], with pauses. No step goes beyond the end of a batch. At the end of a batch, `tell`
+    /// is called after the pause.
     ///
     /// # Errors
     /// As for [`Self::move_to_archive`].
@@ -164,15 +165,16 @@ impl SqliteStore {
             let (reply, answer) = oneshot::channel();
             let step = FloorStep { to: at, archive: archive.clone(), first };
             self.submit(WriteJob::Archived { step, reply }, answer).await??;
-            if tell(at.position).is_break() || at.position >= to {
-                return Ok(at);
-            }
             left = left.saturating_sub(at.position.0 - begin.position.0);
-            if left == 0 {
+            if left == 0 && at.position < to {
                 left = pace.batch.max(1);
                 if !pace.pause.is_zero() {
                     tokio::time::sleep(pace.pause).await;
                 }
+            }
+            // After the pause, because a hold may have been set meanwhile.
+            if tell(at.position).is_break() || at.position >= to {
+                return Ok(at);
             }
         }
     }

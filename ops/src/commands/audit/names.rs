@@ -73,7 +73,7 @@ fn server_name(event: &Event) -> Option<String> {
 
 /// Brings the file with the names of servers up to date.
 pub(super) async fn keep_servers(store: &dyn EventStore, file: &Path) -> Result<(), CommandFailure> {
-    ServerNames::of(store, file, &SERVER_KINDS, server_name).await.map(drop)
+    ServerNames::keep(store, file, &SERVER_KINDS, server_name).await
 }
 
 /// The ids of the servers that `given` means: ids, or names that servers ever had. Several servers may have had a name.

@@ -11,7 +11,8 @@
 //! "CHRNAMES" | format, u32 | seal, 40 bytes | position, u64 | hash of the event there, 32 bytes | sealed entries
 //! ```
 //!
-//! An entry is a position, u64, the length of a name, u32, and the name. Numbers are little-endian.
+//! An entry is a position, u64, the length of a name, u32, and the name. Numbers are little-endian. A version that takes
+//! names from other events needs another format number, because its file has other names.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -71,6 +72,21 @@ impl ServerNames {
         Ok(names)
     }
 
+    /// Writes the file again if there are many later events and the log has a key for it.
+    pub(super) async fn keep(
+        store: &dyn EventStore,
+        path: &Path,
+        kinds: &[&str],
+        name: NameOf,
+    ) -> Result<(), CommandFailure> {
+        let mut names = Self::read(store, path).await;
+        if names.seal.is_some() {
+            let end = names.extend(store, kinds, name).await?;
+            names.save(store, path, end).await;
+        }
+        Ok(())
+    }
+
     async fn read(store: &dyn EventStore, path: &Path) -> Self {
         let mut names = Self { until: Anchor::START, entries: Vec::new(), seal: None };
         let Some(keys) = store.keys() else { return names };
@@ -82,9 +98,10 @@ impl ServerNames {
         }
         if store.head().0.saturating_sub(names.until.position.0) >= BEHIND {
             names.seal = key(store, keys).await;
-            // An erasure before the key was found may have erased names that the file has.
-            if names.seal.is_some() && opened(path, keys).is_none_or(|(until, _)| until != names.until) {
-                (names.until, names.entries) = (Anchor::START, Vec::new());
+            // An erasure before the key was found may have erased names that were read above, so they are read again.
+            if names.seal.is_some() {
+                let again = opened(path, keys).filter(|(until, _)| *until == names.until);
+                (names.until, names.entries) = again.unwrap_or((Anchor::START, Vec::new()));
             }
         }
         names
