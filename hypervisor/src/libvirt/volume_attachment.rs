@@ -45,10 +45,19 @@ impl LibvirtDriver {
         call: &'static str,
         deadline: Duration,
     ) -> DriverResult<Vec<GatePermit>> {
-        let keys: BTreeSet<String> = disks.iter().flat_map(secrets::passing).map(str::to_owned).collect();
+        self.hold(disks.iter().flat_map(secrets::passing).map(str::to_owned).collect(), call, deadline).await
+    }
+
+    /// Enters the gates of these keys, in their order.
+    async fn hold(
+        &self,
+        keys: BTreeSet<String>,
+        call: &'static str,
+        deadline: Duration,
+    ) -> DriverResult<Vec<GatePermit>> {
         let mut held = Vec::with_capacity(keys.len());
-        for key in &keys {
-            held.push(self.volumes.enter(key, call, deadline).await?);
+        for key in keys {
+            held.push(self.volumes.enter(&key, call, deadline).await?);
         }
         Ok(held)
     }
@@ -78,8 +87,10 @@ impl VolumeAttachment for LibvirtDriver {
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
         let known = self.known().await?;
         let (disk, direct_io) = (disk.clone(), Arc::clone(&self.direct_io));
-        // Another guest's detachment must not remove the volume's secret between its definition and its use.
-        let pass = self.volumes.enter(&disk.serial, "disk attachment", self.options.call_deadline).await?;
+        // Another guest's detachment must not remove the volume's secrets between their definition and their use. The two
+        // keys differ after Cinder has moved the volume.
+        let keys = BTreeSet::from([disk.serial.clone(), disk.key().to_owned()]);
+        let pass = self.hold(keys, "disk attachment", self.options.call_deadline).await?;
         self.change("disk attachment", instance, self.options.call_deadline, move |connect, options| {
             let _until_done = pass;
             let domain = domain::require(connect, instance)?;
@@ -111,7 +122,7 @@ impl VolumeAttachment for LibvirtDriver {
         })
         .await?;
         self.wait_for_detachment(instance, key).await?;
-        // Only a disk that its serial identifies has a secret of its own.
+        // A password has the serial as its key, and only disks that their serial identifies have one.
         self.forget_secret(key.to_owned()).await
     }
 
