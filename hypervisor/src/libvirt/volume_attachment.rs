@@ -127,6 +127,10 @@ impl VolumeAttachment for LibvirtDriver {
     }
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        // Before the host gets the passphrase, which nothing would remove again.
+        if new.passphrase().is_some() {
+            return Err(disks::no_encrypted_swap());
+        }
         let known = self.known().await?;
         let mut begun = 0;
         loop {
