@@ -216,6 +216,19 @@ THREE=$(web server show cinder-three -f value -c id); SERVERS+=("$THREE")
 same "the third guest reads the word" "$(read_from "$THREE" vdb)" carried-over
 expect "the third server is rebooted hard" web server reboot --hard --wait cinder-three
 same "the third guest reads the word after the hard reboot" "$(read_from "$THREE" vdb)" carried-over
+
+# ------------------------------------------------------------------------------ another attachment for a server that is off
+
+attachment_ids() { curl -s -m 30 -H "X-Auth-Token: $ADMIN" -H 'OpenStack-API-Version: volume 3.44' "$CINDER/v3/$ADMIN_PROJECT/attachments?all_tenants=1" \
+  | python3 -c 'import json, sys; print(*[a["id"] for a in json.load(sys.stdin)["attachments"]])'; }
+expect "the third server is stopped" web server stop cinder-three
+within 60 "the third server is off" web_is cinder-three SHUTOFF
+BEFORE=$(attachment_ids)
+same "the volume gets another attachment while the server is off" "$(status "$ADMIN" "/chronova/v1/servers/$THREE/attachments/$VOLUME" -X PUT \
+  -d "{\"connector\": {\"host\": \"$(get server "$THREE" OS-EXT-SRV-ATTR:host)\"}}")" 200
+within 60 "Cinder has another attachment" eval '[ "$(attachment_ids)" != "$BEFORE" ] && [ "$(attachments)" = "$THREE attached" ]'
+expect "the third server is started" web server start cinder-three
+within 120 "the third guest reads the word over the new attachment" eval '[ "$(read_from "$THREE" vdb)" = carried-over ]'
 expect "the servers are deleted" web server delete --wait cinder-one cinder-two cinder-three
 within 60 "Cinder has the volume available after the deletion of its server" volume_is data available
 volume_goes

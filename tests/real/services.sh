@@ -140,6 +140,12 @@ like "a port in use is refused in Nova's words" "$(refusal "{\"port\": \"$MINE\"
 os network create hidden -f value -c id >"$WORK/hidden" 2>&1
 HIDDEN=$(tail -n 1 "$WORK/hidden")
 like "a network of another project is refused as a network that does not exist" "$(refusal "{\"uuid\": \"$HIDDEN\"}")" "^400.*$HIDDEN could not be found"
+auto() { # token: prints the answer to a request that leaves the network to the cloud
+  ask "$1" "$URL/compute/v2.1/servers" -H 'OpenStack-API-Version: compute 2.37' -d "{\"server\": {\"name\": \"refused\",
+    \"flavorRef\": \"$FLAVOR\", \"imageRef\": \"$IMAGE\", \"networks\": \"auto\"}}"
+  cat "$WORK/answer"
+}
+like "auto is refused in Nova's words where Neutron can make no network" "$(auto "$(token eve shop)")" '^400.*Unable to automatically allocate a network for project'
 like "an unknown group is refused in Nova's words" \
   "$(refusal "{\"uuid\": \"$INNER\"}" ', "security_groups": [{"name": "nonsense"}]')" '^400.*Security group nonsense not found'
 pings_hold "$HOST"

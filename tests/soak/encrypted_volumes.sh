@@ -2,7 +2,7 @@
 # Encrypted volumes of a real Cinder in a real Ceph, with their keys in a real Barbican. QEMU decrypts them: the host has
 # no device. A guest writes a word, which is not in Ceph; another guest reads it. The passphrase is in no log and in no
 # definition, and leaves the host with the volume. A guest keeps the volume over a hard reboot, and boots from another
-# one. A volume without its key is a clear fault.
+# one. A volume without its key is a clear fault. Barbican also keeps the passphrase of a guest's emulated TPM.
 #
 # As root, about eight minutes. It uses this machine's libvirtd, so no other script with it may run at the same time. Exit
 # status as in house.sh.
@@ -12,6 +12,7 @@ TESTBED=$HERE/../testbed
 . "$TESTBED/house.sh"
 . "$TESTBED/cloud.sh"
 needs_programs cinder keystone-wsgi-public barbican-wsgi-api uwsgi_python3 cinder-volume ceph-mon ceph-osd mariadbd
+needs_programs testbed swtpm
 
 house_first() {
   local section ceph
@@ -34,7 +35,7 @@ house_first() {
   for section in keystone_authtoken service_user; do echo "[$section]"; account nova; done >>"$CONF"
   printf '%s\n' 'timeout = 60' 'send_service_user_token = true' '[keystone_authtoken]' 'http_connect_timeout = 60' \
     '[cinder]' 'os_region_name = RegionOne' 'timeout = 60' '[chronova]' 'image_service = embedded' \
-    "rbd_keyring = $CLOUD/ceph/ceph.client.cinder.keyring" >>"$CONF"
+    "rbd_keyring = $CLOUD/ceph/ceph.client.cinder.keyring" 'key_manager = external' '[libvirt]' 'swtpm_enabled = true' >>"$CONF"
   ok "Keystone answers at $KEYSTONE, Barbican at $BARBICAN, Cinder at $CINDER, Ceph at $(cat "$CLOUD/ceph/monitor")"
 }
 
@@ -139,6 +140,23 @@ expect "an attachment without the key is requested" web server add volume sealed
 within 90 "the volume is available after the failed attachment" eval '[ -z "$(attachments)" ] && volume_is data available'
 like "the server's action gives the reason of the failure" "$(failure_of sealed-one)" 'key of the encrypted volume cannot be read'
 unlike "the guest has no disk after the failed attachment" "$(v dumpxml "$ONE")" "$VOLUME"
-expect "the last server is deleted" web server delete --wait sealed-one
-same "nothing of the servers is left on the host" "$(leftovers "$ONE")$(leftovers "$TWO")$(leftovers "$THREE")" ""
+expect "the server without its volume is deleted" web server delete --wait sealed-one
+
+# -------------------------------------------------------------------------------------------- the passphrase of a TPM
+
+tpms() { curl -s -m 30 -H "X-Auth-Token: $(token ann web)" "$BARBICAN/v1/secrets?limit=100" | grep -o '"name": "chronova-tpm-[^"]*"' | wc -l; }
+expect "a flavor with a TPM is made" asked flavor create --vcpus 1 --ram 160 --disk 1 --property hw:tpm_version=2.0 --property hw:tpm_model=tpm-tis sealed-tpm
+web server create --wait --flavor sealed-tpm --image sealed --network sealed sealed-four >"$WORK/boot-four" 2>&1 \
+  || bad "a server with a TPM is made" "$(tail -n 5 "$WORK/boot-four")"
+FOUR=$(web server show sealed-four -f value -c id); SERVERS+=("$FOUR")
+web_ready sealed-four
+same "Barbican has one passphrase of a TPM" "$(tpms)" 1
+same "the host has no passphrase of a TPM" "$(v secret-list | grep -c vtpm)" 0
+expect "the server with a TPM is stopped" web server stop sealed-four
+within 60 "the server with a TPM is off" eval '[ "$(web server show sealed-four -f value -c status)" = SHUTOFF ]'
+expect "the server with a TPM is started" web server start sealed-four
+web_ready sealed-four 2
+expect "the server with a TPM is deleted" web server delete --wait sealed-four
+same "Barbican has no passphrase of a TPM any more" "$(tpms)" 0
+same "nothing of the servers is left on the host" "$(leftovers "$ONE")$(leftovers "$TWO")$(leftovers "$THREE")$(leftovers "$FOUR")" ""
 verdict

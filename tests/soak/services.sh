@@ -12,8 +12,8 @@
 # CHRONOVA_SEED    chooses the moments of the faults (default: random; the script prints it)
 # CHRONOVA_MINUTES begins no cell after so many minutes (default: no limit)
 #
-# A cell that fails does not fail the next ones. What it leaves behind is reported once, and the next cell gets a server
-# of its own.
+# A cell that fails does not fail the next ones. Its leftovers are reported once, and the next cell gets a server of its
+# own.
 #
 # As root. All 90 cells take about two and a half hours on two slow processors: two minutes for the cloud, and on average
 # 95 seconds for a cell (slow 70, kill 95, hang 110; a minute more for confirm, unshelve and after a delete). A failed

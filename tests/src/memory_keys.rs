@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use chronova_actors::ports::PortError;
 use chronova_actors::ports::keys::{KeyManager, KeyRequester, SecretPayload};
+use chronova_events::envelope::Meta;
 use chronova_events::ids::ProjectId;
 use uuid::Uuid;
 
@@ -39,12 +40,18 @@ fn id_of(reference: &str) -> Result<Uuid, PortError> {
 
 #[async_trait]
 impl KeyManager for MemoryKeys {
-    async fn store(&self, id: Uuid, payload: SecretPayload, requester: &KeyRequester) -> Result<String, PortError> {
+    async fn store(
+        &self,
+        id: Uuid,
+        payload: SecretPayload,
+        requester: &KeyRequester,
+        _: &Meta,
+    ) -> Result<String, PortError> {
         self.kept.lock().unwrap().entry(id).or_insert_with(|| (requester.project.clone(), payload));
         Ok(id.to_string())
     }
 
-    async fn read(&self, reference: &str, requester: &KeyRequester) -> Result<SecretPayload, PortError> {
+    async fn read(&self, reference: &str, requester: &KeyRequester, _: &Meta) -> Result<SecretPayload, PortError> {
         match self.kept.lock().unwrap().get(&id_of(reference)?) {
             None => Err(PortError::NotFound(format!("no secret {reference}"))),
             Some((project, payload)) if *project == requester.project => Ok(payload.clone()),
@@ -52,7 +59,7 @@ impl KeyManager for MemoryKeys {
         }
     }
 
-    async fn delete(&self, reference: &str) -> Result<(), PortError> {
+    async fn delete(&self, reference: &str, _: &Meta) -> Result<(), PortError> {
         if let Ok(id) = id_of(reference) {
             self.kept.lock().unwrap().remove(&id);
         }

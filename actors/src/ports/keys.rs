@@ -40,15 +40,22 @@ impl fmt::Debug for SecretPayload {
     }
 }
 
+/// A service outside acts with the token of the user whose request began `work`.
 #[async_trait]
 pub trait KeyManager: Send + Sync {
     /// Stores a secret for its requester, and returns its reference. If a secret with this id exists, it does not
     /// change.
-    async fn store(&self, id: Uuid, payload: SecretPayload, requester: &KeyRequester) -> Result<String, PortError>;
+    async fn store(
+        &self,
+        id: Uuid,
+        payload: SecretPayload,
+        requester: &KeyRequester,
+        work: &Meta,
+    ) -> Result<String, PortError>;
     /// Reads a secret. `Forbidden` for users of other projects.
-    async fn read(&self, reference: &str, requester: &KeyRequester) -> Result<SecretPayload, PortError>;
-    /// Deletes a secret with its server. Succeeds if there is none.
-    async fn delete(&self, reference: &str) -> Result<(), PortError>;
+    async fn read(&self, reference: &str, requester: &KeyRequester, work: &Meta) -> Result<SecretPayload, PortError>;
+    /// Deletes a secret with its server. The id of a secret is a reference, too. Succeeds if there is none.
+    async fn delete(&self, reference: &str, work: &Meta) -> Result<(), PortError>;
 }
 
 /// The certificates that a key manager keeps. Images are signed with the keys of these certificates.
@@ -79,15 +86,15 @@ fn none<T>() -> Result<T, PortError> {
 
 #[async_trait]
 impl KeyManager for NoKeyManager {
-    async fn store(&self, _: Uuid, _: SecretPayload, _: &KeyRequester) -> Result<String, PortError> {
+    async fn store(&self, _: Uuid, _: SecretPayload, _: &KeyRequester, _: &Meta) -> Result<String, PortError> {
         none()
     }
 
-    async fn read(&self, _: &str, _: &KeyRequester) -> Result<SecretPayload, PortError> {
+    async fn read(&self, _: &str, _: &KeyRequester, _: &Meta) -> Result<SecretPayload, PortError> {
         none()
     }
 
-    async fn delete(&self, _: &str) -> Result<(), PortError> {
+    async fn delete(&self, _: &str, _: &Meta) -> Result<(), PortError> {
         Ok(())
     }
 }

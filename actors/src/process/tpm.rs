@@ -87,7 +87,7 @@ async fn store(work: &StepRun, server: &Alive) -> Result<(Uuid, String), StepErr
         return Err(StepError::again("the operating system gives no random numbers"));
     }
     let passphrase = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, random);
-    let stored = work.context.keys.store(secret, SecretPayload::new(passphrase), &requester).await;
+    let stored = work.context.keys.store(secret, SecretPayload::new(passphrase), &requester, &work.meta).await;
     let reference = stored.map_err(|error| refused(server, error))?;
     let record = InstanceRecord::TpmSecret { secret, reference: reference.clone() };
     let gateway = &work.context.gateway;
@@ -99,7 +99,7 @@ async fn store(work: &StepRun, server: &Alive) -> Result<(Uuid, String), StepErr
 pub(super) async fn check_access(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let Some(stored) = server.tpm.as_ref().filter(|_| version(server).is_some()) else { return Ok(()) };
     let requester = requester(work, server)?;
-    let read = work.context.keys.read(&stored.reference, &requester).await;
+    let read = work.context.keys.read(&stored.reference, &requester, &work.meta).await;
     read.map(drop).map_err(|error| refused(server, error))
 }
 
@@ -117,7 +117,8 @@ pub(super) async fn with_passphrase<T>(
     }
     let (secret, reference) = store(work, server).await?;
     let requester = requester(work, server)?;
-    let payload = work.context.keys.read(&reference, &requester).await.map_err(|error| refused(server, error))?;
+    let read = work.context.keys.read(&reference, &requester, &work.meta).await;
+    let payload = read.map_err(|error| refused(server, error))?;
     let driver = work.driver(host)?;
     let tpm = driver.emulated_tpm().needed().map_err(StepError::from)?;
     let passphrase = TpmPassphrase::new(work.instance_id(), secret, payload.expose().to_owned());
@@ -171,7 +172,7 @@ pub(super) async fn forget(work: &StepRun, server: &Alive) -> Result<(), StepErr
         None if version(server).is_some() => secret_id(work).to_string(),
         None => return Ok(()),
     };
-    Ok(work.context.keys.delete(&reference).await?)
+    Ok(work.context.keys.delete(&reference, &work.meta).await?)
 }
 
 fn secret_id(work: &StepRun) -> Uuid {

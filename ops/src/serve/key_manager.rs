@@ -48,7 +48,7 @@ impl OpenedKeyManagers {
                 OpenedSecrets::Barbican(BarbicanSecrets::new(service, Arc::clone(users)))
             }
         };
-        Ok(Self { keys: keys(config)?, secrets })
+        Ok(Self { keys: keys(config, &secrets)?, secrets })
     }
 
     pub(super) fn certificates(&self) -> Option<Arc<dyn CertificateKeeper>> {
@@ -142,9 +142,12 @@ fn calls(config: &Config) -> CallOptions {
 }
 
 /// The key manager of servers' secrets that the configuration names.
-fn keys(config: &Config) -> Result<Arc<dyn KeyManager>> {
-    match config.chronova.key_manager.as_str() {
-        "none" => Ok(Arc::new(NoKeyManager)),
+fn keys(config: &Config, secrets: &OpenedSecrets) -> Result<Arc<dyn KeyManager>> {
+    match (config.chronova.key_manager.as_str(), secrets) {
+        ("none", _) => Ok(Arc::new(NoKeyManager)),
+        ("external", OpenedSecrets::Barbican(barbican)) => Ok(Arc::clone(barbican) as _),
+        ("external", OpenedSecrets::Vault(vault)) => Ok(Arc::clone(vault) as _),
+        ("external", OpenedSecrets::None) => bail!("[chronova] key_manager = external, and there is no key manager"),
         _ => {
             let opened = EmbeddedKeyManager::open(&config.chronova.data_dir);
             Ok(opened.context("cannot use the folder of the key manager")?)

@@ -1,27 +1,51 @@
-//! What the clients of key managers share.
+//! The parts that clients of key managers share.
 
 use std::fmt::Write as _;
 
 use crate::ports::PortError;
+use crate::ports::keys::SecretPayload;
 
 /// The kinds of secrets that Chronova reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretKind {
     Certificate,
     Symmetric,
+    /// The passphrase of an emulated TPM.
+    Passphrase,
 }
 
 impl SecretKind {
-    /// Refuses a secret whose type, in castellan's word, is another one.
-    pub(super) fn check(self, found: &str) -> Result<(), PortError> {
-        match (self, found) {
-            (Self::Certificate, "certificate") | (Self::Symmetric, "symmetric") => Ok(()),
-            (Self::Certificate, _) => Err(PortError::Invalid(format!("Invalid certificate format: {found}"))),
-            (Self::Symmetric, _) => {
-                Err(PortError::Invalid(format!("The key of the volume is no symmetric key: {found}")))
-            }
+    /// castellan's word for the type of such a secret.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Certificate => "certificate",
+            Self::Symmetric => "symmetric",
+            Self::Passphrase => "passphrase",
         }
     }
+
+    /// Refuses a secret of another type.
+    pub(super) fn check(self, found: &str) -> Result<(), PortError> {
+        if found == self.word() {
+            return Ok(());
+        }
+        Err(PortError::Invalid(match self {
+            Self::Certificate => format!("Invalid certificate format: {found}"),
+            Self::Symmetric => format!("The key of the volume is no symmetric key: {found}"),
+            Self::Passphrase => format!("The secret of the TPM is no passphrase: {found}"),
+        }))
+    }
+}
+
+/// The name of the secret with the passphrase of an emulated TPM. `id` is the secret's id here.
+pub(super) fn tpm_name(id: &str) -> String {
+    format!("chronova-tpm-{id}")
+}
+
+/// The text of a passphrase.
+pub(super) fn text_of(payload: Vec<u8>) -> Result<SecretPayload, PortError> {
+    let text = String::from_utf8(payload);
+    text.map(SecretPayload::new).map_err(|_| PortError::Invalid("The passphrase of the TPM is no text".to_owned()))
 }
 
 /// Bytes in lower-case hexadecimal digits.

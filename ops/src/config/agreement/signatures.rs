@@ -42,6 +42,14 @@ pub(super) fn signatures(config: &Config) -> Vec<Clash> {
     of_vault.into_iter().for_each(|clash| found(true, clash));
     let without_keystone = config.keystone_authtoken.auth_url.is_none() || config.api.auth_strategy == "noauth2";
     let keyless = without_keystone && !is_vault;
+    found(
+        keyless && config.chronova.key_manager == "external",
+        error(
+            ("chronova", "key_manager"),
+            "[chronova] key_manager = external and this cloud has no key manager: set [keystone_authtoken] auth_url to a \
+             Keystone that has Barbican in its catalogue, or set [key_manager] backend to vault",
+        ),
+    );
     for (is, name) in [
         (glance.verify_glance_signatures, "verify_glance_signatures"),
         (glance.enable_certificate_validation, "enable_certificate_validation"),

@@ -67,9 +67,9 @@ section! {
                    auth_url names a Keystone, because a cloud with Keystone also has Glance.",
         }
         key_manager: String => here {
-            default: Text("embedded"), choices: &["embedded", "none"],
-            help: "Where the passphrases of emulated TPMs are: in the folder `secrets` of the data directory, or nowhere. \
-                   `none` refuses servers with a TPM.",
+            default: Text("embedded"), choices: &["embedded", "external", "none"],
+            help: "Where the passphrases of emulated TPMs are: in the folder `secrets` of the data directory, in the \
+                   Barbican or Vault of [key_manager] (external), or nowhere. `none` refuses servers with a TPM.",
         }
         volume_service: String => here {
             default: Text("auto"), choices: &["auto", "embedded", "cinder"],

@@ -10,7 +10,7 @@ section! {
         backend: String => here {
             default: Text("barbican"), deprecated: &[("key_manager", "api_class")],
             help: "Key manager with the certificates of signed images: barbican or vault. Another value stops the start. \
-                   Secrets of emulated TPMs are elsewhere, see [chronova] key_manager.",
+                   Secrets of emulated TPMs are there only if [chronova] key_manager is external.",
         }
     }
 }

@@ -221,11 +221,13 @@ fn barbican_and_vault_are_key_managers() {
                  [barbican]\nbarbican_endpoint = https://controller:9311/\nbarbican_api_version = v1\n\
                  barbican_endpoint_type = internal\nbarbican_region_name = here\nverify_ssl = false\n";
     assert_eq!(problems_in(&[right]), [""; 0]);
+    let alone = problems_in(&["[chronova]\nkey_manager = external\n"]);
+    assert!(alone.iter().any(|line| line.contains("error: [chronova] key_manager = external and")), "{alone:?}");
     // Vault needs no Keystone.
     let vault = "[key_manager]\nbackend = castellan.key_manager.vault_key_manager.VaultKeyManager\n\
                  [vault]\nvault_url = https://controller:8200/\napprole_role_id = r\napprole_secret_id = s\n\
                  kv_mountpoint = kv\nkv_path = nova\nkv_version = 1\nnamespace = n\ntimeout = 2.5\n\
-                 [glance]\nverify_glance_signatures = true\n";
+                 [glance]\nverify_glance_signatures = true\n[chronova]\nkey_manager = external\n";
     assert_eq!(problems_in(&[vault]), [""; 0]);
     let others = "[barbican]\nauth_endpoint = http://controller:5000\nretry_delay = 3\n";
     assert!(problems_in(&[others]).iter().all(|line| line.contains(": note: ")), "{:?}", problems_in(&[others]));

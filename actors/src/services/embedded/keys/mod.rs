@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chronova_events::envelope::Meta;
 use chronova_events::ids::{ProjectId, UserId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -126,7 +127,13 @@ fn fill(path: &Path, kept: &KeptSecret) -> io::Result<()> {
 
 #[async_trait]
 impl KeyManager for EmbeddedKeyManager {
-    async fn store(&self, id: Uuid, payload: SecretPayload, requester: &KeyRequester) -> Result<String, PortError> {
+    async fn store(
+        &self,
+        id: Uuid,
+        payload: SecretPayload,
+        requester: &KeyRequester,
+        _: &Meta,
+    ) -> Result<String, PortError> {
         if payload.expose().len() > LONGEST {
             return Err(PortError::Invalid(format!("A secret has at most {LONGEST} bytes.")));
         }
@@ -145,7 +152,7 @@ impl KeyManager for EmbeddedKeyManager {
         Ok(reference)
     }
 
-    async fn read(&self, reference: &str, requester: &KeyRequester) -> Result<SecretPayload, PortError> {
+    async fn read(&self, reference: &str, requester: &KeyRequester, _: &Meta) -> Result<SecretPayload, PortError> {
         let (named, project) = (reference.to_owned(), requester.project.clone());
         self.blocking(reference, move |path| match look(path)? {
             None => Err(missing(&named)),
@@ -155,7 +162,7 @@ impl KeyManager for EmbeddedKeyManager {
         .await
     }
 
-    async fn delete(&self, reference: &str) -> Result<(), PortError> {
+    async fn delete(&self, reference: &str, _: &Meta) -> Result<(), PortError> {
         self.blocking(reference, |path| remove(path).map_err(|error| failed(&error))).await
     }
 }
@@ -167,6 +174,10 @@ mod tests {
 
     use super::*;
 
+    fn work() -> Arc<Meta> {
+        Meta::system("test")
+    }
+
     fn of(project: &str) -> KeyRequester {
         KeyRequester { user: UserId::new("u"), project: ProjectId::new(project) }
     }
@@ -175,7 +186,7 @@ mod tests {
     async fn an_interrupted_writer_leaves_no_secret() {
         let data = tempfile::tempdir().unwrap();
         let keys = EmbeddedKeyManager::open(data.path()).unwrap();
-        let reference = keys.store(Uuid::from_u128(7), SecretPayload::new("s3cret"), &of("p")).await.unwrap();
+        let reference = keys.store(Uuid::from_u128(7), SecretPayload::new("s3cret"), &of("p"), &work()).await.unwrap();
         let folder = data.path().join("secrets");
         let names = || {
             let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -185,7 +196,7 @@ mod tests {
         fs::write(folder.join(format!("{}.{}.tmp", Uuid::from_u128(8), Uuid::from_u128(9))), "s3cret").unwrap();
         let reopened = EmbeddedKeyManager::open(data.path()).unwrap();
         assert_eq!(names(), std::slice::from_ref(&reference), "the file of an interrupted writer is gone");
-        assert_eq!(reopened.read(&reference, &of("p")).await.unwrap().expose(), "s3cret");
+        assert_eq!(reopened.read(&reference, &of("p"), &work()).await.unwrap().expose(), "s3cret");
     }
 
     #[tokio::test]
@@ -193,20 +204,24 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let keys = EmbeddedKeyManager::open(data.path()).unwrap();
         let id = Uuid::from_u128(7);
-        let reference = keys.store(id, SecretPayload::new("s3cret"), &of("p")).await.unwrap();
-        assert_eq!(keys.read(&reference, &of("p")).await.unwrap().expose(), "s3cret");
-        assert!(matches!(keys.read(&reference, &of("q")).await, Err(PortError::Forbidden(_))));
-        let again = keys.store(id, SecretPayload::new("other"), &of("p")).await.unwrap();
-        assert_eq!(keys.read(&again, &of("p")).await.unwrap().expose(), "s3cret", "a repeated store changes nothing");
-        assert!(keys.store(id, SecretPayload::new("mine"), &of("q")).await.is_err());
+        let reference = keys.store(id, SecretPayload::new("s3cret"), &of("p"), &work()).await.unwrap();
+        assert_eq!(keys.read(&reference, &of("p"), &work()).await.unwrap().expose(), "s3cret");
+        assert!(matches!(keys.read(&reference, &of("q"), &work()).await, Err(PortError::Forbidden(_))));
+        let again = keys.store(id, SecretPayload::new("other"), &of("p"), &work()).await.unwrap();
+        assert_eq!(
+            keys.read(&again, &of("p"), &work()).await.unwrap().expose(),
+            "s3cret",
+            "a repeated store changes nothing"
+        );
+        assert!(keys.store(id, SecretPayload::new("mine"), &of("q"), &work()).await.is_err());
         let file = data.path().join("secrets").join(id.to_string());
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let reopened = EmbeddedKeyManager::open(data.path()).unwrap();
-        assert_eq!(reopened.read(&reference, &of("p")).await.unwrap().expose(), "s3cret");
-        reopened.delete(&reference).await.unwrap();
-        reopened.delete(&reference).await.unwrap();
-        assert!(matches!(keys.read(&reference, &of("p")).await, Err(PortError::NotFound(_))));
-        assert!(matches!(keys.read("../token.key", &of("p")).await, Err(PortError::NotFound(_))));
+        assert_eq!(reopened.read(&reference, &of("p"), &work()).await.unwrap().expose(), "s3cret");
+        reopened.delete(&reference, &work()).await.unwrap();
+        reopened.delete(&reference, &work()).await.unwrap();
+        assert!(matches!(keys.read(&reference, &of("p"), &work()).await, Err(PortError::NotFound(_))));
+        assert!(matches!(keys.read("../token.key", &of("p"), &work()).await, Err(PortError::NotFound(_))));
         assert!(!format!("{:?}", SecretPayload::new("s3cret")).contains("s3cret"));
     }
 }

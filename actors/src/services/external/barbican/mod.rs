@@ -1,4 +1,4 @@
-//! Real Barbican, as [`CertificateKeeper`] and [`VolumeKeyKeeper`].
+//! Real Barbican, as [`CertificateKeeper`], [`VolumeKeyKeeper`] and [`KeyManager`].
 //!
 //! castellan reads a secret's description, and then its payload in the content type that the description names. So does
 //! this client.
@@ -16,13 +16,14 @@ use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::RequestId;
 use serde::Deserialize;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::ports::PortError;
-use crate::ports::keys::{CertificateKeeper, SecretPayload, VolumeKeyKeeper};
+use crate::ports::keys::{CertificateKeeper, KeyManager, KeyRequester, SecretPayload, VolumeKeyKeeper};
 use crate::services::external::http::{CallFailure, ServiceAnswer, ServiceRequest};
 use crate::services::external::keystone::{Asker, CalledService, SharedUserTokens};
-use crate::services::external::secrets::{SecretKind, hexadecimal};
+use crate::services::external::secrets::{SecretKind, hexadecimal, text_of, tpm_name};
 
 /// The limit on a secret's length in bytes. Barbican's own limit on a secret is 20 000 by default.
 const LONGEST: usize = 64 * 1024;
@@ -67,10 +68,10 @@ impl BarbicanSecrets {
         let missing = |_| PortError::NotFound(format!("{id} is not the UUID of a secret"));
         let secret: Uuid = id.parse().map_err(missing)?;
         let user = self.users.of(work);
-        self.read(user.as_ref().map_or(Asker::Own, Asker::User), secret, wanted, work.request_id.as_ref()).await
+        self.read_secret(user.as_ref().map_or(Asker::Own, Asker::User), secret, wanted, work.request_id.as_ref()).await
     }
 
-    async fn read(
+    async fn read_secret(
         &self,
         asker: Asker<'_>,
         secret: Uuid,
@@ -79,7 +80,6 @@ impl BarbicanSecrets {
     ) -> Result<Vec<u8>, PortError> {
         let describe = |root: &str| ServiceRequest::get(format!("{root}/secrets/{secret}"));
         let answer = self.ask(asker, request, describe).await?;
-        let nonsense = || PortError::Unavailable("Barbican's answer has not the expected form".to_owned());
         let description: SecretDescription = serde_json::from_slice(&answer.body).map_err(|_| nonsense())?;
         let kind = description.secret_type.unwrap_or_default();
         wanted.check(&kind)?;
@@ -106,10 +106,86 @@ impl BarbicanSecrets {
         let answer = self.service.call(asker, request, call).await.map_err(unanswered)?;
         let complaint = || format!("Barbican gives no secret ({})", answer.complaint());
         match answer.status {
-            200 => Ok(answer),
+            200..300 => Ok(answer),
             404 => Err(PortError::NotFound(complaint())),
             401 | 403 => Err(PortError::Forbidden(complaint())),
             _ => Err(PortError::Unavailable(complaint())),
+        }
+    }
+}
+
+fn nonsense() -> PortError {
+    PortError::Unavailable("Barbican's answer has not the expected form".to_owned())
+}
+
+/// The UUID at the end of a secret's address.
+fn id_in(secret: &Value) -> Option<Uuid> {
+    secret["secret_ref"].as_str()?.rsplit('/').next()?.parse().ok()
+}
+
+/// Passphrases of emulated TPMs. Barbican chooses the ids of secrets, so the name of a secret has the id that Chronova
+/// knows.
+impl BarbicanSecrets {
+    /// The oldest secret with the name of this passphrase, among those of the asker's project.
+    async fn passphrase_id(&self, asker: Asker<'_>, id: &str, work: &Meta) -> Result<Option<Uuid>, PortError> {
+        let missing = |_| PortError::NotFound(format!("{id} is not the UUID of a secret"));
+        let name = tpm_name(&id.parse::<Uuid>().map_err(missing)?.to_string());
+        let list = |root: &str| ServiceRequest::get(format!("{root}/secrets?name={name}&limit=1&sort=created:asc"));
+        let answer = self.ask(asker, work.request_id.as_ref(), list).await?;
+        let body = answer.json().ok_or_else(nonsense)?;
+        match body["secrets"].as_array().ok_or_else(nonsense)?.first() {
+            None => Ok(None),
+            Some(secret) => id_in(secret).map(Some).ok_or_else(nonsense),
+        }
+    }
+
+    async fn remove(&self, asker: Asker<'_>, reference: &str, work: &Meta) -> Result<(), PortError> {
+        let Some(secret) = self.passphrase_id(asker, reference, work).await? else { return Ok(()) };
+        let remove = |root: &str| ServiceRequest::delete(format!("{root}/secrets/{secret}"));
+        self.ask(asker, work.request_id.as_ref(), remove).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl KeyManager for BarbicanSecrets {
+    async fn store(
+        &self,
+        id: Uuid,
+        payload: SecretPayload,
+        _requester: &KeyRequester,
+        work: &Meta,
+    ) -> Result<String, PortError> {
+        let (reference, user) = (id.to_string(), self.users.of(work));
+        let asker = user.as_ref().map_or(Asker::Own, Asker::User);
+        if self.passphrase_id(asker, &reference, work).await?.is_none() {
+            let secret = json!({"name": tpm_name(&reference), "secret_type": "passphrase", "payload": payload.expose(),
+                "payload_content_type": "text/plain"});
+            let make = |root: &str| ServiceRequest::post(format!("{root}/secrets")).json(&secret);
+            self.ask(asker, work.request_id.as_ref(), make).await?;
+        }
+        Ok(reference)
+    }
+
+    async fn read(&self, reference: &str, _requester: &KeyRequester, work: &Meta) -> Result<SecretPayload, PortError> {
+        let user = self.users.of(work);
+        let asker = user.as_ref().map_or(Asker::Own, Asker::User);
+        // Barbican lists only secrets of the token's project, so another project finds none.
+        let missing = || PortError::NotFound(format!("Barbican has no passphrase {reference}"));
+        let secret = self.passphrase_id(asker, reference, work).await?.ok_or_else(missing)?;
+        text_of(self.read_secret(asker, secret, SecretKind::Passphrase, work.request_id.as_ref()).await?)
+    }
+
+    /// The server is deleted in the name of a user who may have no right to the secret. Then the secret stays in its
+    /// owner's project.
+    async fn delete(&self, reference: &str, work: &Meta) -> Result<(), PortError> {
+        let user = self.users.of(work);
+        match self.remove(user.as_ref().map_or(Asker::Own, Asker::User), reference, work).await {
+            Err(PortError::NotFound(_)) => Ok(()),
+            Err(PortError::Forbidden(reason)) => {
+                tracing::warn!(reference, reason, "the passphrase of a TPM stays in Barbican");
+                Ok(())
+            }
+            other => other,
         }
     }
 }

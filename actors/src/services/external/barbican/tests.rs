@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use chronova_events::clock::SystemClock;
-use serde_json::{Value, json};
+use chronova_events::ids::{ProjectId, UserId};
 
 use super::super::http::{CallOptions, ServiceClient, TlsTrust};
 use super::super::keystone::{CallingAccounts, KeptUserToken, KeptUserTokens, KeystoneSession, ServicePlace};
@@ -77,6 +78,69 @@ async fn the_key_of_a_volume_is_its_passphrase_in_hexadecimal_digits() {
     let stub = StubService::beside_keystone(|_| StubAnswer::Says(200, described(&json!({})))).await;
     let refused = barbican(&stub, PATIENCE).passphrase(ID, &of_request("req-1")).await;
     assert!(matches!(refused, Err(PortError::Invalid(_))), "{refused:?}");
+}
+
+fn owner() -> KeyRequester {
+    KeyRequester { user: UserId::new("u"), project: ProjectId::new("p") }
+}
+
+/// A Barbican that keeps one secret. It answers each deletion with `deletes`.
+async fn with_store(deletes: u16) -> StubService {
+    let kept = Mutex::new(None::<String>);
+    StubService::beside_keystone(move |call| {
+        let mut kept = kept.lock().unwrap();
+        let reference = json!({"secret_ref": format!("http://barbican/v1/secrets/{ID}")});
+        match call.line.split_once(' ').unwrap() {
+            ("POST", "/v1/secrets") => {
+                let secret: Value = serde_json::from_str(&call.body).unwrap();
+                assert_eq!((&secret["secret_type"], &secret["name"]), (&json!("passphrase"), &json!(tpm_name(ID))));
+                *kept = secret["payload"].as_str().map(str::to_owned);
+                StubAnswer::Says(201, reference.to_string())
+            }
+            ("GET", path) if path.starts_with("/v1/secrets?name=chronova-tpm-") => {
+                let found: Vec<Value> = kept.iter().map(|_| reference.clone()).collect();
+                StubAnswer::Says(200, json!({"secrets": found}).to_string())
+            }
+            ("GET", path) if path.ends_with("/payload") => StubAnswer::Says(200, kept.clone().unwrap()),
+            ("GET", _) => StubAnswer::Says(
+                200,
+                described(&json!({"secret_type": "passphrase", "content_types": {"default": "text/plain"}})),
+            ),
+            ("DELETE", _) => {
+                *kept = None;
+                StubAnswer::Says(deletes, String::new())
+            }
+            other => panic!("the stub does not know this call: {other:?}"),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_passphrase_of_a_tpm_is_stored_once_and_read_and_deleted_in_the_name_of_the_user() {
+    let stub = with_store(204).await;
+    let (secrets, work, id) = (barbican(&stub, PATIENCE), of_request("req-1"), ID.parse().unwrap());
+    let reference = secrets.store(id, SecretPayload::new("first"), &owner(), &work).await.unwrap();
+    let again = secrets.store(id, SecretPayload::new("second"), &owner(), &work).await.unwrap();
+    assert_eq!((reference.as_str(), again.as_str(), stub.count("POST ")), (ID, ID, 1));
+    assert_eq!(secrets.read(&reference, &owner(), &work).await.unwrap().expose(), "first");
+    for _ in 0..2 {
+        secrets.delete(&reference, &work).await.unwrap();
+    }
+    assert_eq!(stub.count("DELETE "), 1);
+    let gone = secrets.read(&reference, &owner(), &work).await;
+    assert!(matches!(gone, Err(PortError::NotFound(_))), "{gone:?}");
+    assert!(stub.calls().iter().all(|call| call.header("x-auth-token") == Some("user")));
+}
+
+/// A server is deleted even if its user may not delete the secret.
+#[tokio::test]
+async fn a_passphrase_that_may_not_be_deleted_stays() {
+    let stub = with_store(403).await;
+    let (secrets, work) = (barbican(&stub, PATIENCE), of_request("req-1"));
+    secrets.store(ID.parse().unwrap(), SecretPayload::new("first"), &owner(), &work).await.unwrap();
+    secrets.delete(ID, &work).await.unwrap();
+    assert_eq!(stub.count(&format!("DELETE /v1/secrets/{ID}")), 1);
 }
 
 #[tokio::test]

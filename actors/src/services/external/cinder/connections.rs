@@ -29,7 +29,7 @@ pub fn initiator(host: &str) -> String {
 
 /// How a host reaches a volume.
 pub(super) struct FoundConnection {
-    /// What callers record.
+    /// The part that callers record.
     pub connection: Connection,
     /// The disk for QEMU, without its encryption. It may hold a password.
     pub disk: NetworkDisk,

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+use chronova_events::ids::{ProjectId, UserId};
+use serde_json::Value;
+
 use super::super::http::{CallOptions, TlsTrust};
 use super::super::stub::{StubAnswer, StubCall, StubService};
 use super::*;
@@ -117,6 +120,51 @@ async fn the_key_of_a_volume_in_vault_is_its_passphrase() {
     let keeper = vault(store(&stub), with_token(), PATIENCE);
     let passphrase = keeper.passphrase(ID, &Meta::system("test")).await.unwrap();
     assert_eq!(passphrase.expose(), "004b6579");
+}
+
+/// A Vault that keeps one secret.
+async fn with_one_secret() -> StubService {
+    let kept = std::sync::Mutex::new(None::<Value>);
+    StubService::start(move |call, _| {
+        let mut kept = kept.lock().unwrap();
+        match call.line.split_once(' ').unwrap() {
+            ("GET", _) => match kept.as_ref() {
+                Some(record) => versioned(record),
+                None => StubAnswer::Says(404, json!({"errors": []}).to_string()),
+            },
+            ("POST", _) => {
+                let mut body: Value = serde_json::from_str(&call.body).unwrap();
+                *kept = Some(body["data"].take());
+                StubAnswer::Says(200, "{}".to_owned())
+            }
+            _ => {
+                *kept = None;
+                StubAnswer::Says(204, String::new())
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_passphrase_of_a_tpm_in_vault_is_for_its_project_alone() {
+    let of = |project: &str| KeyRequester { user: UserId::new("u"), project: ProjectId::new(project) };
+    let stub = with_one_secret().await;
+    let (keeper, work) = (vault(store(&stub), with_token(), PATIENCE), Meta::system("test"));
+    let id: Uuid = ID.parse().unwrap();
+    let reference = keeper.store(id, SecretPayload::new("first"), &of("p"), &work).await.unwrap();
+    keeper.store(id, SecretPayload::new("second"), &of("p"), &work).await.unwrap();
+    let refused = keeper.store(id, SecretPayload::new("third"), &of("q"), &work).await;
+    assert!(matches!(refused, Err(PortError::Conflict(_))), "{refused:?}");
+    assert_eq!(stub.count(&format!("POST /v1/secret/data/{ID}")), 1, "{:?}", stub.calls());
+    assert_eq!(keeper.read(&reference, &of("p"), &work).await.unwrap().expose(), "first");
+    let refused = keeper.read(&reference, &of("q"), &work).await;
+    assert!(matches!(refused, Err(PortError::Forbidden(_))), "{refused:?}");
+    for _ in 0..2 {
+        keeper.delete(&reference, &work).await.unwrap();
+    }
+    let gone = keeper.read(&reference, &of("p"), &work).await;
+    assert!(matches!(gone, Err(PortError::NotFound(_))), "{gone:?}");
 }
 
 #[tokio::test]
