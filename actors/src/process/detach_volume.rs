@@ -16,6 +16,7 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::disks::{self, host, mine, still_mine, task};
 use crate::instance::InstanceVolumeRecord;
+use crate::ports::PortError;
 
 pub const DEFINITION: Definition = Definition {
     name: "detach_volume",
@@ -78,7 +79,15 @@ async fn plug(work: &StepRun) -> Result<(), StepError> {
     if !work.host_answers(host)? {
         return Ok(());
     }
-    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, connection, &work.meta).await?;
+    let disk = match disks::volume_disk(work.context.volumes.as_ref(), &server, &device, connection, &work.meta).await {
+        // No later attempt helps: for example, this process may not read the key of an encrypted volume. A guest that did
+        // not release the disk still has it. Otherwise the next hard reboot attaches it, or says why not.
+        Err(PortError::Invalid(reason)) => {
+            tracing::warn!(server = %work.instance_id(), serial = connection.serial, reason, "a disk is not attached again");
+            return Ok(());
+        }
+        found => found?,
+    };
     let driver = work.driver(host)?;
     let Some(volumes) = driver.volume_attachment() else { return Ok(()) };
     disks::told_or_gone(volumes.attach_disk(work.instance_id(), &disk).await)

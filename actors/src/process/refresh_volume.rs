@@ -87,9 +87,21 @@ async fn is_renewed(work: &StepRun) -> Result<bool, StepError> {
 async fn renew(work: &StepRun) -> Result<StepOutput, StepError> {
     if !is_renewed(work).await? {
         let (server, device) = still_mine(work).await?;
+        check_key(work, &server, &device).await?;
         exchange(work, &server, device).await?;
     }
     Ok(StepOutput::Nothing)
+}
+
+/// Refuses the renewal if this process may not read the key of an encrypted volume. After the end of the old attachment,
+/// it would be too late: the new one cannot be connected without the key.
+async fn check_key(work: &StepRun, server: &Alive, device: &BlockDevice) -> Result<(), StepError> {
+    let Some(connection) = &device.connection else { return Ok(()) };
+    match disks::volume_disk(work.context.volumes.as_ref(), server, device, connection, &work.meta).await {
+        Err(error @ PortError::Invalid(_)) => Err(error.into()),
+        // An old attachment that is gone or broken is what the renewal is for.
+        _ => Ok(()),
+    }
 }
 
 /// Completes the renewal if the old attachment is gone, because nothing can bring it back.

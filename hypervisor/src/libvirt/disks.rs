@@ -131,7 +131,7 @@ pub(super) fn resize(domain: &Domain, key: &str, size: u64) -> DriverResult<()> 
     }
     let missing = || DriverError::Failed { call: CALL, message: format!("the guest has no disk {key}") };
     let found = find(domain, LIVE, key, CALL)?.ok_or_else(missing)?;
-    let size = match found.xml.contains("<encryption ") {
+    let size = match is_encrypted(&found.xml) {
         true => payload(size, domain.block_info(&found.device, 0).during(CALL)?.capacity),
         false => size,
     };
@@ -202,6 +202,9 @@ pub(super) fn exchange(
         return Err(failed("the guest is not running"));
     }
     if let Some(live) = find(domain, LIVE, old, CALL)? {
+        if is_encrypted(&live.xml) {
+            return Err(no_encrypted_swap());
+        }
         match blockcopy::progress(domain, &live.device)? {
             None => {
                 // The definition names the new volume before the guest uses only that volume. If the guest ends in
@@ -229,6 +232,16 @@ pub(super) fn exchange(
     }
     redefine(domain, old, new, facts)?;
     Ok(Exchange::Done)
+}
+
+/// Whether QEMU decrypts the disk.
+fn is_encrypted(disk: &str) -> bool {
+    disk.contains("<encryption ")
+}
+
+/// Nova refuses such a swap, too. The content of an encrypted volume is smaller than the volume by a header.
+pub(super) fn no_encrypted_swap() -> DriverError {
+    DriverError::Unsupported("it cannot exchange a volume that QEMU decrypts for another one".to_owned())
 }
 
 /// Gives the guest the new volume from its next start on. From then on, the disk also has the serial of `new`.
@@ -296,6 +309,16 @@ mod tests {
     fn key(disk: &str) -> Option<String> {
         let document = Document::parse(disk).unwrap();
         key_of(document.root_element()).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_disk_that_qemu_decrypts_is_found_in_libvirt_s_definition() {
+        let disk =
+            |inner: &str| format!("<disk><source protocol='rbd' name='volumes/volume-{ONE}'>{inner}</source></disk>");
+        assert!(is_encrypted(&disk(
+            "<encryption format='luks' engine='qemu'><secret type='passphrase'/></encryption>"
+        )));
+        assert!(!is_encrypted(&disk("<auth username='cinder'/>")));
     }
 
     #[test]

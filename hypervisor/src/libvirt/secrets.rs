@@ -3,10 +3,9 @@
 //! All disks of a host use the same secret for a Ceph user. Either the operator has defined this secret, or Chronova
 //! defines it with the key of `[chronova] rbd_keyring`. libvirtd stores that secret on the host, so that a guest starts
 //! without the control plane. The CHAP secret of an iSCSI volume, and the passphrase of an encrypted volume, are only in
-//! libvirtd's memory. Chronova sets its value
-//! before each use, and removes the secret when no guest of the host has the volume any more. A secret for a guest that
-//! never arrived (a failed live migration) ends with libvirtd. No client of libvirtd can read a secret that Chronova has
-//! defined.
+//! libvirtd's memory. Chronova sets their values before each use, and removes them when no guest of the host has the
+//! volume any more. A secret for a guest that never arrived (a failed live migration) ends with libvirtd. No client of
+//! libvirtd can read a secret that Chronova has defined.
 
 use virt::connect::Connect;
 use virt::error::ErrorNumber;
@@ -127,8 +126,10 @@ fn chap(uuid: &str, target: &str) -> Element {
     secret(uuid, "yes", usage)
 }
 
+/// A host has at most one secret for a usage. Nova's is the id of the volume alone, and a host that Nova had may still
+/// keep that secret.
 fn passphrase(uuid: &str, volume: &str) -> Element {
-    let usage = Element::new("usage").attr("type", "volume").child(Element::leaf("volume", volume));
+    let usage = Element::new("usage").attr("type", "volume").child(Element::leaf("volume", format!("{volume} {uuid}")));
     secret(uuid, "yes", usage)
 }
 
@@ -156,6 +157,10 @@ mod tests {
         assert!(
             opening.contains("ephemeral='yes' private='yes'") && opening.contains("<usage type='volume'>"),
             "{opening}"
+        );
+        assert!(
+            opening.contains(&format!("<volume>volume {uuid}</volume>")),
+            "not the usage of Nova's secret: {opening}"
         );
     }
 

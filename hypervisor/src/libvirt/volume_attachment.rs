@@ -46,10 +46,19 @@ impl LibvirtDriver {
         call: &'static str,
         deadline: Duration,
     ) -> DriverResult<Vec<GatePermit>> {
-        let keys: BTreeSet<String> = disks.iter().flat_map(secrets::passing).map(str::to_owned).collect();
+        self.hold(disks.iter().flat_map(secrets::passing).map(str::to_owned).collect(), call, deadline).await
+    }
+
+    /// Enters the gates of these keys, in their order.
+    async fn hold(
+        &self,
+        keys: BTreeSet<String>,
+        call: &'static str,
+        deadline: Duration,
+    ) -> DriverResult<Vec<GatePermit>> {
         let mut held = Vec::with_capacity(keys.len());
-        for key in &keys {
-            held.push(self.volumes.enter(key, call, deadline).await?);
+        for key in keys {
+            held.push(self.volumes.enter(&key, call, deadline).await?);
         }
         Ok(held)
     }
@@ -79,9 +88,10 @@ impl VolumeAttachment for LibvirtDriver {
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
         let known = self.known().await?;
         let (disk, direct_io) = (disk.clone(), Arc::clone(&self.direct_io));
-        // This call defines the secret before the guest uses it. The detachment from another guest must not remove the
-        // secret in between.
-        let pass = self.volumes.enter(&disk.serial, "disk attachment", self.options.call_deadline).await?;
+        // Another guest's detachment must not remove the volume's secrets between their definition and their use. The two
+        // keys differ after Cinder has moved the volume.
+        let keys = BTreeSet::from([disk.serial.clone(), disk.key().to_owned()]);
+        let pass = self.hold(keys, "disk attachment", self.options.call_deadline).await?;
         self.change("disk attachment", instance, self.options.call_deadline, move |connect, options| {
             let _until_done = pass;
             let domain = domain::require(connect, instance)?;
@@ -113,11 +123,15 @@ impl VolumeAttachment for LibvirtDriver {
         })
         .await?;
         self.wait_for_detachment(instance, key).await?;
-        // Only a disk that its serial identifies has a secret of its own.
+        // A password has the serial as its key, and only disks that their serial identifies have one.
         self.forget_secret(key.to_owned()).await
     }
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        // Before the host gets the passphrase, which nothing would remove again.
+        if new.passphrase().is_some() {
+            return Err(disks::no_encrypted_swap());
+        }
         let known = self.known().await?;
         let mut begun = 0;
         loop {

@@ -24,10 +24,10 @@ struct VolumeEncryption {
 
 impl VolumeEncryption {
     /// Whether QEMU can decrypt the volume: by the short name of the format, or by the name of a class of Nova's or
-    /// os-brick's.
+    /// os-brick's, with or without its module.
     fn is_luks(&self) -> bool {
         let provider = self.provider.as_deref().unwrap_or_default();
-        provider == "luks" || provider.ends_with(".LuksEncryptor")
+        provider == "luks" || provider.rsplit('.').next() == Some("LuksEncryptor")
     }
 }
 
@@ -37,11 +37,11 @@ impl CinderVolumes {
         let own = self.own(meta.request_id.as_ref()).await?;
         let answer = self.must(&own, &CinderCall::get(format!("volumes/{volume}/encryption"))).await?;
         let encryption: VolumeEncryption = read(&answer)?;
-        if encryption.control_location.as_deref() == Some("back-end") {
+        if encryption.control_location.as_deref().is_some_and(|who| who.eq_ignore_ascii_case("back-end")) {
             return Ok(None);
         }
         if !encryption.is_luks() {
-            let provider = encryption.provider.unwrap_or_default();
+            let provider = encryption.provider.as_deref().unwrap_or("no named provider");
             return Err(PortError::Invalid(format!(
                 "The volume is encrypted by {provider}, which QEMU cannot decrypt: give the volume a type whose encryption \
                  has the provider luks."
@@ -52,7 +52,7 @@ impl CinderVolumes {
         })?;
         let key = encryption
             .encryption_key_id
-            .ok_or_else(|| PortError::Unavailable(format!("Cinder names no key of the encrypted volume {volume}")))?;
+            .ok_or_else(|| PortError::Invalid(format!("Cinder names no key of the encrypted volume {volume}")))?;
         let passphrase = keys.passphrase(&key, meta).await.map_err(|error| match error {
             PortError::Unavailable(_) => error,
             other => PortError::Invalid(format!("The key of the encrypted volume cannot be read: {other}")),

@@ -91,13 +91,19 @@ async fn an_encrypted_volume_that_no_guest_could_read_is_refused_before_it_is_at
         (luks("another"), true, "cannot be read: not yours"),
         (provider("plain"), true, "encrypted by plain"),
         (provider("luks2"), true, "encrypted by luks2"),
+        (json!({"encryption_key_id": KEY}), true, "encrypted by no named provider"),
+        (json!({"encryption_key_id": null, "provider": "luks"}), true, "names no key"),
     ] {
         let stub = encrypted(encryption).await;
         let keys = has_keys.then(|| Arc::new(OneKey::default()) as Arc<dyn VolumeKeyKeeper>);
         let refused = cinder_with(&stub, LONG, keys).connect(volume(), attachment(), "node-1", None, work()).await;
         assert!(matches!(&refused, Err(PortError::Invalid(told)) if told.contains(words)), "{words}: {refused:?}");
     }
-    for (encryption, fits) in [(provider("nova.volume.encryptors.luks.LuksEncryptor"), true), (luks("silent"), false)] {
+    for (encryption, fits) in [
+        (provider("nova.volume.encryptors.luks.LuksEncryptor"), true),
+        (provider("LuksEncryptor"), true),
+        (luks("silent"), false),
+    ] {
         let stub = encrypted(encryption).await;
         let found = disk(&cinder_with(&stub, LONG, Some(Arc::new(OneKey::default())))).await;
         assert_eq!(found.is_ok(), fits, "{found:?}");
