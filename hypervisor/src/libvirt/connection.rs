@@ -6,7 +6,7 @@
 //! ([`Link::lost`]).
 //!
 //! Only the thread uses its connection, which receives the events. Calls use connections of their own
-//! ([`HeldConnection`]), each in one thread at a time. The reason is a bug in libvirt's client before 10.5
+//! ([`HeldConnection`]), each in one thread at a time. The reason is a bug in libvirt's client before 10.4
 //! (CVE-2024-4418; Debian 12 has 9.0). If another thread's call wakes the waiting thread, the waiting thread forgets to
 //! remove a source from the connection's event loop. The next thread that waits then writes to a stack that no longer
 //! exists.
