@@ -229,6 +229,11 @@ async fn audit_keeps_the_names_of_servers_in_a_sealed_file() {
     assert!(std::fs::read(&path).unwrap() != sealed, "the file was not made again after an erasure");
     let unknown = audit::run(&asked("web-9", Some(path.clone())), &*store, NOW, &mut Vec::new()).await.unwrap_err();
     assert!(unknown.to_string().contains("no server web-9"), "{unknown}");
+    let (sealed, other) = (std::fs::read(&path).unwrap(), MemoryStore::with_keys(Some(Arc::clone(&keys))));
+    let names = (0..4_300).map(|n| NewEvent::new(name(&format!("name-{n}")), NOW, &Meta::system("test"))).collect();
+    other.append(&StreamId::new("instance", WEB), Expected::Any, names).await.unwrap();
+    assert!(!audited(&other, asked("name-1", Some(path.clone()))).await.is_empty());
+    assert!(std::fs::read(&path).unwrap() != sealed, "the file of another log was used");
 }
 
 #[tokio::test]

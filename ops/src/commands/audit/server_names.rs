@@ -16,7 +16,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use chronova_events::chain::{Anchor, EventHash};
@@ -215,6 +215,10 @@ fn write(path: &Path, seal: &WholeSeal, until: Anchor, entries: &[u8]) -> io::Re
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&draft)?;
     if file.try_lock().is_err() {
         // Another command writes the same.
+        return Ok(());
+    }
+    if file.metadata()?.ino() != fs::metadata(&draft)?.ino() {
+        // The other command has finished: this is the file itself, and no draft any more.
         return Ok(());
     }
     let written = file.set_len(0).and_then(|()| {
