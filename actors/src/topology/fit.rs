@@ -153,8 +153,8 @@ fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: b
 }
 
 /// Tries assignments of nodes to cells in the order of the cells. `true`: `chosen` holds the first one that `admits`
-/// accepts. `false`: `admits` accepts none. `None`: `admits` ended the search, or the search has taken too long. `placed`
-/// counts the steps of the search.
+/// accepts. `false`: `admits` accepts none. `None`: `admits` ended the search, or the search has taken too long.
+/// `placed` counts the steps of the search.
 fn choose(
     fits_by_node: &[Vec<Option<FittedNumaCell>>],
     chosen: &mut Vec<usize>,
@@ -207,7 +207,7 @@ fn fit_node(
     let (pinned, emulator) = pack(cell, node, topology.threads, reserved).ok_or_else(|| {
         let free = cell.free_processors().len();
         format!(
-            "dedicated CPUs: hw:cpu_thread_policy cannot be met: no {wants} of the {free} that are free are threads of suitable cores"
+            "dedicated CPUs: wants {wants}, free {free}, but too few of them on cores that hw:cpu_thread_policy allows"
         )
     })?;
     let floating = node.floating.iter().copied().collect();

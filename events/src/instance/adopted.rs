@@ -1,7 +1,7 @@
-//! A server of another control plane, as `chronova adopt` found it.
+//! A server of another control plane, as `chronova adopt` or `chronova host adopt` found it.
 //!
-//! Earlier events of the stream, with that control plane's times, record the request ([`BuildRequested`]), the disks,
-//! the host and the ports. This event records the rest: the server's state, and the actions of its users.
+//! Earlier events of the stream record the request ([`BuildRequested`]), the disks, the host and the ports. [`Adopted`]
+//! records the server's state and the actions on it. [`MigrationAdopted`] records one earlier migration of the server.
 //!
 //! [`BuildRequested`]: super::BuildRequested
 
@@ -169,7 +169,7 @@ fn finished_move(moved: &AdoptedMove) -> Moving {
     }
 }
 
-/// One example of each event.
+/// An example of [`Adopted`] for each state, and one of [`MigrationAdopted`] for each outcome.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let uuid = uuid::Uuid::from_u128;
     let at = Timestamp(1_760_000_000_000_000);

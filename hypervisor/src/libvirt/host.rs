@@ -32,8 +32,8 @@ pub struct LibvirtDriver {
     pub(super) link: Arc<Link>,
     /// The threads for calls that change the host.
     pub(super) threads: CallThreads,
-    /// The threads that read disks. Such a thread waits for its reader. A copy within one host is written by one of
-    /// `threads`, so readers must not take all of those.
+    /// The threads that read disks. Such a thread blocks until the receiver takes the bytes. If a disk is copied within
+    /// this host, the receiver is one of `threads`. Reads on `threads` could occupy all of them and leave no receiver.
     pub(super) readings: CallThreads,
     /// The threads for queries, so that the host answers queries while it creates many guests.
     pub(super) questions: CallThreads,

@@ -1,4 +1,4 @@
-//! The embedded image service on a log in memory, with its bytes in a separate folder.
+//! The embedded image service on a log in memory. The bytes of the images are in a temporary folder.
 
 use std::sync::Arc;
 

@@ -2,7 +2,8 @@
 # emulator.sh DIRECTORY   gets a QEMU that emulates a network card with SR-IOV (igb, from QEMU 8.0 on), from Debian's
 # backports, and writes DIRECTORY/qemu, a script that starts it
 #
-# The QEMU lies in a Debian of its own in DIRECTORY/root and runs with the libraries there. Nothing of this machine changes.
+# The QEMU lies in a Debian of its own in DIRECTORY/root and runs with the libraries there. Nothing of this machine
+# changes.
 set -euo pipefail
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin
 OUT=$1 R=$1/root

@@ -141,7 +141,7 @@ async fn an_unconfirmed_resize_is_confirmed_after_the_configured_time() {
 }
 
 /// A move is due for its confirmation when it is as old as `resize_confirm_window`. Without a window, which is the
-/// default, no move is ever due.
+/// default, no move becomes due by its age.
 #[actix_rt::test]
 async fn a_resize_is_not_confirmed_before_its_time() {
     let api = api(|_| {}).await;
@@ -171,7 +171,7 @@ async fn volumes_follow_their_server_and_come_back_with_it() {
     assert_eq!((hosts_of(&api, &first), plugged(&api, &server)), (vec![away.clone()], vec![first.clone()]));
     api.world.check().await;
 
-    // A volume that is attached between resize and confirm stays with the server.
+    // A volume that is attached between resize and revert stays with the server.
     assert_eq!(attach(&api, &server, &second).await, 200);
     let mut both = vec![first.clone(), second.clone()];
     both.sort();

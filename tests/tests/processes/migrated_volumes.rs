@@ -1,4 +1,4 @@
-//! The swap of volumes with a service that migrates attached volumes itself, as Cinder does.
+//! The swap of two volumes, if the volume service itself migrates attached volumes, as Cinder does.
 
 use std::sync::Arc;
 

@@ -75,8 +75,8 @@ fn write_number(number: &Number, out: &mut String) {
     }
 }
 
-/// Uses single quotes, unless the text has single quotes and no double quotes. Escapes characters that are not
-/// printable.
+/// Uses single quotes, unless the text has single quotes and no double quotes. Escapes control characters, and white
+/// space other than the space. Python also escapes other characters that are not printable, such as U+200B.
 fn write_text(text: &str, out: &mut String) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);

@@ -298,7 +298,7 @@ pub(super) fn attachment_shown() -> Answers {
     ok(one("attachment", attachment()))
 }
 
-/// The other attachments of the volume.
+/// The answer to the deletion of an attachment: the attachments that the volume still has.
 pub(super) fn attachments_left() -> Answers {
     ok(one("attachments", array(listed_attachment())))
 }

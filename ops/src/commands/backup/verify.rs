@@ -1,4 +1,4 @@
-//! `chronova backup verify`: reads every byte of a folder of backups, and names each damaged file.
+//! `chronova backup verify`: reads every byte of the backups in a folder, and names each damaged file.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -50,7 +50,8 @@ fn survey(folder: &BackupFolder, manifests: &[ReadManifest]) -> Result<BackupSur
     let ends = check_log(log, &mut damages)?;
     for backup in &backups {
         if backup.position > 0 && ends.get(&backup.position) != Some(&backup.hash) {
-            damages.push(format!("log: it does not reach position {} with the hash of that backup", backup.position));
+            let position = backup.position;
+            damages.push(format!("log: no segment ends at position {position} with the hash that its backup names"));
         }
     }
     let files: BTreeMap<&str, &StoredFile> =
