@@ -115,13 +115,14 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Describes events that the caller causes with this client.
+    /// The metadata of events that the caller causes. `source`: the client to record; `None` for an event that has the
+    /// client in its payload.
     pub(crate) fn meta(&self, source: Option<Arc<RequestSource>>) -> Arc<Meta> {
         let Caller { user, project, roles, .. } = &self.caller;
         self.meta_by(Cause::User { user: user.clone(), project: project.clone(), roles: roles.clone(), source })
     }
 
-    /// Describes events with this cause.
+    /// The metadata of events with this cause.
     pub(crate) fn meta_by(&self, cause: Cause) -> Arc<Meta> {
         let (request_id, correlation) = (Some(self.request_id.clone()), correlation(&self.request_id));
         Arc::new(Meta { request_id, correlation, causation: None, cause })

@@ -1,4 +1,7 @@
-//! The step of [`super::build_instance`] that creates, reserves and connects a server's volumes, and its undo.
+//! The volumes of a server that is built or deleted.
+//!
+//! A build creates, reserves and connects them, and completes their attachments once the guest has them. Its undo and a
+//! delete release them. Moves only look up the host that the volumes require.
 
 use chronova_events::ids::{AttachmentId, HostId, VolumeId};
 use chronova_events::instance::{Alive, BlockDevice, BlockSource};
@@ -108,7 +111,7 @@ async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId
     Ok(volume)
 }
 
-/// The zone that a new volume must be in. It is the zone of the server's host, which the record of the placement has.
+/// The zone that a new volume must be in: the zone of the server's host, from the record of the server's placement.
 /// `None` if a server may have volumes of other zones.
 fn zone(work: &StepRun, server: &Alive) -> Option<String> {
     let placed = server.placement.as_ref().filter(|_| !work.context.options.cross_az_attach);

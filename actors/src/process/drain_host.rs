@@ -47,13 +47,13 @@ const MOST_EVENTS: usize = 10_000;
 fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         record(work, DrainRecord::Ended { process: work.running.process }).await?;
-        tracing::info!(host = %host_id(work), "drained a host");
+        tracing::info!(host = %host_id(work), "the drain of a host ended");
         Ok(())
     }
     .boxed()
 }
 
-/// The table of processes runs the steps of a drain for hosts only.
+/// The host of the process. Only tasks of hosts run these steps, so the nil id is never used.
 fn host_id(work: &StepRun) -> HostId {
     work.running.task.host().unwrap_or(HostId(uuid::Uuid::nil()))
 }
@@ -164,8 +164,9 @@ fn look(work: &StepRun, site: DrainedHost<'_>, drain: &Drain) -> DrainObservatio
     looked
 }
 
-/// Checks that a host without servers in the read model is really empty. Claims on the host belong to servers that are
-/// about to come, or to servers that left disks here.
+/// Looks for claims on the host that are not those of its servers. A claim of another server means that this server is
+/// about to come, so the drain waits for it. A claim of a migration means that a server left its disks here until its
+/// move is confirmed or reverted. Such a server is recorded as one that stays.
 async fn check_host_is_empty(work: &StepRun, site: DrainedHost<'_>, drain: &Drain) -> Result<DrainPass, StepError> {
     let views = &work.context.views;
     let here = ProviderId(site.id.0);

@@ -43,7 +43,7 @@ pub(super) async fn of_ports(work: &StepRun, ports: &[PortId]) -> Result<Vec<Dev
 }
 
 /// The devices that the server's ports have on the host, with the host's names of them. A host that is down does not
-/// report these names. Then no guest gets the devices, but the ports can be bound to the host.
+/// report these names. The bindings of ports do without them, and such a host gets no guests.
 pub(super) async fn held(
     work: &StepRun,
     host: HostId,
@@ -152,12 +152,13 @@ pub(crate) async fn of_server(
 /// The interfaces of a guest that are devices of its host.
 pub(super) struct DeviceInterfaces {
     ports: Vec<PortId>,
-    /// Whether one of them is a whole card. A guest gets such a card with its definition alone.
+    /// Whether one of them is a whole card. A whole card cannot be plugged into an existing guest, nor unplugged.
     pub(super) has_whole_card: bool,
 }
 
-/// The interfaces of the guest at one end of its move, or on its only host. A user may have changed `vnic_type` of a port
-/// since it got its device, so the claims say which interfaces these are. A server that Nova built has no such claims.
+/// The interfaces of the guest at one end of its move, or on its only host. A user may have changed `vnic_type` of a
+/// port since it got its device, so the claims say which interfaces these are. A server that Nova built has no such
+/// claims.
 pub(super) async fn in_guest(work: &StepRun, server: &Alive, placed: &Placed) -> Result<DeviceInterfaces, StepError> {
     let held = at(work, server, placed).await?;
     if held.is_empty() {

@@ -46,7 +46,7 @@ fn device(node: Node<'_, '_>) -> Option<GuestDevice> {
     Some(GuestDevice { kind, bus, address: place.and_then(pci) })
 }
 
-/// Formats the address as `lspci` does. libvirt writes each part as `0x...`.
+/// Formats the address as `lspci -D` does. libvirt writes each part as `0x...`.
 fn pci(place: Node<'_, '_>) -> Option<String> {
     let number = |name: &str| u32::from_str_radix(place.attribute(name)?.trim_start_matches("0x"), 16).ok();
     let (domain, bus, slot, function) = (number("domain")?, number("bus")?, number("slot")?, number("function")?);

@@ -175,7 +175,7 @@ fn severity(level: Level) -> u8 {
     }
 }
 
-/// `<14>1 2026-01-31T12:00:00.000000Z host chronova 42 - [chronova@32473 request_id="req-1"] built`
+/// `<14>1 2026-01-31T12:00:00.000000Z host chronova 42 - [chronova@32473 target="chronova" request_id="req-1"] built`
 fn syslog(line: &DaemonLine<'_>, facility: u8, host: &str) -> String {
     let priority = u16::from(facility) * 8 + u16::from(severity(line.level));
     let host = if host.is_empty() { "-" } else { host };
@@ -239,7 +239,7 @@ fn journal(line: &DaemonLine<'_>) -> Vec<u8> {
             .chars()
             .map(|sign| if sign.is_ascii_alphanumeric() { sign.to_ascii_uppercase() } else { '_' })
             .collect();
-        // The journal reserves all other names.
+        // The journal drops fields whose names begin with an underscore or a digit.
         if upper.starts_with(|sign: char| sign.is_ascii_uppercase()) {
             put(&upper, value);
         }

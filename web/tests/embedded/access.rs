@@ -39,7 +39,7 @@ fn by_password(user: &str, password: &str) -> Value {
     json!({"auth": {"identity": {"methods": ["password"], "password": {"user": user}}}})
 }
 
-/// Logs in from an address with a program, and returns the status and the token.
+/// Logs in with the address and the `User-Agent` of a client, and returns the status and the token.
 async fn login(world: &World, body: Value) -> (u16, String) {
     let asked = request("", "POST", "/identity/v3/auth/tokens").set_json(body);
     let asked = asked.peer_addr("198.51.100.7:1".parse().unwrap()).insert_header(("User-Agent", "keystoneauth1"));
@@ -169,7 +169,7 @@ async fn refusals_of_a_project_are_bounded_and_the_rest_is_counted() {
     let found = records(&world, begin).await;
     let count = |kind: &str| found.iter().filter(|recorded| &*recorded.kind == kind).count();
     assert_eq!(count("access.logged_in"), 1, "refusals push out log-ins");
-    // Some of the rate may have come back meanwhile.
+    // The rate admits another record every 12 seconds, so a slow run records more than five.
     let written = count("access.request_refused");
     assert!((5..10).contains(&written), "{written}");
     let Some(AccessEvent::RecordsLeftOut(left_out)) = found.last().map(|recorded| told(recorded)) else {
@@ -181,7 +181,7 @@ async fn refusals_of_a_project_are_bounded_and_the_rest_is_counted() {
     assert_eq!(left_out.total, number);
 }
 
-/// Guessing beyond the rate of failed log-ins writes nothing.
+/// The log has no record of a guess beyond the rate of failed log-ins, only the number of such guesses.
 #[actix_web::test]
 async fn log_ins_above_the_rate_are_only_counted() {
     let world = World::new().await;

@@ -169,7 +169,7 @@ fn an_evacuation_overtakes_tasks_on_the_host_that_is_down() {
     let rebooting = || placed_active().and(power(PowerAction::RebootHard));
     let stopping = || placed_active().and(power(PowerAction::Stop));
     assert_eq!(shown(&stopping()).2, Some("powering-off"));
-    // The undo of the rescue waits for the host that is down.
+    // The undo of a rescue needs the rescued guest's host, which is down here. The evacuation does not wait for it.
     let image = request().image.as_deref().cloned().unwrap();
     let rescue = || moving(WorkRequest::Rescue { process: POWER, image: image.clone(), asker: USER });
     let rescuing = || placed_active().and(rescue());
@@ -233,13 +233,13 @@ fn an_evacuation_gives_up_a_rebuild_that_changed_no_disk_and_a_shelve() {
     let before = placed_active();
     let image = |given: &Given| given.0.alive().unwrap().request.image.clone();
     let begun = before.clone().and(rebuild());
-    assert_ne!(image(&begun), image(&before), "the rebuild does not choose another image");
+    assert_ne!(image(&begun), image(&before), "the rebuild chooses another image");
     let at_work = begun.clone().and(Record::from(WorkRecord::Advanced { process: POWER, stage: WorkStage::AtWork }));
     for given in [begun, at_work] {
         let given = given.and(evacuate());
         assert_eq!(image(&given), image(&before));
         let late = WorkRecord::Ended { process: POWER, end: WorkOutcome::RebuildFailed(fault()) };
-        assert_eq!(given.when(Record::from(late)), Ok(vec![]), "the overtaken rebuild records a failure");
+        assert_eq!(given.when(Record::from(late)), Ok(vec![]), "the failure of the overtaken rebuild has no effect");
     }
     let kept = ImageId(Uuid::from_u128(22));
     let shelving = before.and(shelve(Some(kept)));
@@ -247,7 +247,7 @@ fn an_evacuation_gives_up_a_rebuild_that_changed_no_disk_and_a_shelve() {
     let given = shelving.and(evacuate());
     assert_eq!(given.0.alive().unwrap().shelved, None);
     let late = WorkRecord::Ended { process: POWER, end: WorkOutcome::Shelved { image: kept } };
-    assert_eq!(given.when(Record::from(late)), Ok(vec![]), "the overtaken shelve records its end");
+    assert_eq!(given.when(Record::from(late)), Ok(vec![]), "the end of the overtaken shelve has no effect");
 }
 
 /// Operations that Nova's documents rule out for a server with a TPM, encrypted memory or accelerators. The hardware is

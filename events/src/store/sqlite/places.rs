@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::envelope::StreamId;
 
-/// The number of cached streams; the cache may grow to twice this number.
+/// The number of young streams at which the old ones are forgotten. The cache never holds more than twice this number.
 const REMEMBERED: usize = 65_536;
 
 /// A stream's number in the file and its revision.

@@ -18,8 +18,9 @@ pub(super) struct ChaosFindings {
     pub(super) lives: u32,
     pub(super) events: u64,
     pub(super) head: EventHash,
-    /// How long the run lasted, by its own clock.
+    /// How long the run lasted by the simulated clock.
     pub(super) lasted: Duration,
+    /// How long the run took on this machine.
     pub(super) took: Duration,
     pub(super) servers: usize,
     pub(super) migrations: usize,
