@@ -48,8 +48,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// The process that the server is asked to start, and the resource that this process needs. The table of processes runs
-/// these steps for this task only.
+/// The process that the server is asked to start, and the resource that this process needs. Only
+/// this task runs these steps.
 fn asked(work: &StepRun) -> Result<(ProcessId, &RequestNeed), StepError> {
     match &work.running.task {
         Task::AskServer { asks_for, needs, .. } => Ok((*asks_for, needs)),

@@ -57,7 +57,7 @@ struct CreateClaim<'a> {
     group: Option<&'a (ProjectId, ServerGroupId)>,
 }
 
-/// The table of processes runs these steps for this task only.
+/// Only this task runs these steps.
 fn claimed(work: &StepRun) -> Result<CreateClaim<'_>, StepError> {
     match &work.running.task {
         Task::CreateServers { project, instances, group } => {

@@ -104,7 +104,7 @@ impl ChaosWorld {
         })
     }
 
-    /// How long the run has lasted, by its own clock.
+    /// How much simulated time has passed since the run began.
     pub(super) fn age(&self) -> Duration {
         self.clock.0.elapsed()
     }

@@ -38,7 +38,7 @@ impl StepRun {
     pub(super) fn volume_id(&self) -> VolumeId {
         match self.running.task.subject() {
             ProcessSubject::Volume(volume) => volume,
-            // The table of processes runs the steps of a volume's process for volumes only.
+            // Only tasks of volumes run these steps, so the nil id is never used.
             ProcessSubject::Server(_) | ProcessSubject::Host(_) | ProcessSubject::Project(_) => {
                 VolumeId(uuid::Uuid::nil())
             }
