@@ -39,7 +39,9 @@ pub(super) fn signatures(config: &Config) -> Vec<Clash> {
         ),
     );
     let of_vault = if is_vault { vault(config) } else { Vec::new() };
-    of_vault.into_iter().for_each(|clash| found(true, clash));
+    for clash in of_vault {
+        found(true, clash);
+    }
     let without_keystone = config.keystone_authtoken.auth_url.is_none() || config.api.auth_strategy == "noauth2";
     let keyless = without_keystone && !is_vault;
     found(
