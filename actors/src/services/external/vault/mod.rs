@@ -223,8 +223,8 @@ impl KeyManager for VaultSecrets {
         }
         let record = json!({"type": "passphrase", "value": hexadecimal(payload.expose().as_bytes()), "algorithm": null,
             "bit_length": null, "name": tpm_name(&reference), "created": null, "project": requester.project.as_str()});
-        // With versions, Vault refuses to write over the secret of an earlier attempt whose answer came too late. The next
-        // attempt finds that secret.
+        // With versions, Vault refuses to write over the secret of an earlier attempt whose answer came too late. The
+        // next attempt finds that secret.
         let body = if self.store.has_versions { json!({"options": {"cas": 0}, "data": record}) } else { record };
         self.call(&place, request, |url| ServiceRequest::post(url).json(&body)).await?;
         Ok(reference)
