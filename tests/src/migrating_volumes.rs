@@ -3,6 +3,7 @@
 //! answer about each migration is lost.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -14,27 +15,37 @@ use chronova_actors::ports::{
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
 use chronova_hypervisor::driver::Driver;
+use chronova_hypervisor::guest::NetworkDisk;
 
 /// The migrations that have ended. They survive a crash of the control plane.
 #[derive(Debug, Default)]
-pub struct EndedMigrations(Mutex<BTreeMap<(VolumeId, VolumeId), bool>>);
+pub struct EndedMigrations {
+    pairs: Mutex<BTreeMap<(VolumeId, VolumeId), bool>>,
+    /// Whether the volumes are encrypted, and nobody may read their keys.
+    locked: AtomicBool,
+}
 
 impl EndedMigrations {
+    /// From now on, nobody may read the keys of the volumes.
+    pub fn lock_keys(&self) {
+        self.locked.store(true, Ordering::Relaxed);
+    }
+
     /// The end of a migration: whether it has failed, and whether this call is the first. Only the first call decides.
     fn end(&self, exchange: &VolumeExchange, failed: bool) -> (bool, bool) {
-        let mut ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = (exchange.old, exchange.new);
         let is_first = !ended.contains_key(&pair);
         (*ended.entry(pair).or_insert(failed), is_first)
     }
 
     fn has_ended(&self, old: VolumeId, new: VolumeId) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&(old, new))
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&(old, new))
     }
 
     /// The successful migrations: the old volume and the new one.
     pub fn moved(&self) -> Vec<(VolumeId, VolumeId)> {
-        let ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         ended.iter().filter(|(_, failed)| !**failed).map(|(pair, _)| *pair).collect()
     }
 
@@ -180,6 +191,19 @@ impl VolumeService for MigratingVolumes {
         match is_first {
             true => Err(PortError::Unavailable("The answer is lost.".to_owned())),
             false => Ok(exchange.old),
+        }
+    }
+
+    async fn network_disk(
+        &self,
+        _: VolumeId,
+        _: AttachmentId,
+        _: &str,
+        _: Arc<Meta>,
+    ) -> Result<Option<NetworkDisk>, PortError> {
+        match self.ended.locked.load(Ordering::Relaxed) {
+            true => Err(PortError::Invalid("The key of the encrypted volume cannot be read.".to_owned())),
+            false => Ok(None),
         }
     }
 

@@ -28,6 +28,8 @@ mod image_cache;
 mod leftovers;
 #[path = "processes/live.rs"]
 mod live;
+#[path = "processes/locked_volumes.rs"]
+mod locked_volumes;
 #[path = "processes/migrated_volumes.rs"]
 mod migrated_volumes;
 #[path = "processes/moves.rs"]

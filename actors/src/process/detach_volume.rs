@@ -80,10 +80,11 @@ async fn plug(work: &StepRun) -> Result<(), StepError> {
         return Ok(());
     }
     let disk = match disks::volume_disk(work.context.volumes.as_ref(), &server, &device, connection, &work.meta).await {
-        // No later attempt helps: for example, this process may not read the key of an encrypted volume. A guest that did
-        // not release the disk still has it. Otherwise the next hard reboot attaches it, or says why not.
+        // No later attempt helps: for example, this process may not read the key of an encrypted volume. A guest that
+        // did not release the disk still has it. Otherwise the next hard reboot attaches it, or says why not.
         Err(PortError::Invalid(reason)) => {
-            tracing::warn!(server = %work.instance_id(), serial = connection.serial, reason, "a disk is not attached again");
+            let serial = connection.serial.as_str();
+            tracing::warn!(server = %work.instance_id(), serial, reason, "a disk is not attached again");
             return Ok(());
         }
         found => found?,

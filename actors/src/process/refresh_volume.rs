@@ -93,8 +93,8 @@ async fn renew(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Refuses the renewal if this process may not read the key of an encrypted volume. After the end of the old attachment,
-/// it would be too late: the new one cannot be connected without the key.
+/// Refuses the renewal if this process may not read the key of an encrypted volume. After the end of the old
+/// attachment, it would be too late: the new one cannot be connected without the key.
 async fn check_key(work: &StepRun, server: &Alive, device: &BlockDevice) -> Result<(), StepError> {
     let Some(connection) = &device.connection else { return Ok(()) };
     match disks::volume_disk(work.context.volumes.as_ref(), server, device, connection, &work.meta).await {

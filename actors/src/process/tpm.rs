@@ -52,9 +52,11 @@ fn forbidden(server: &Alive) -> StepError {
     StepError::fatal(403, &message, "")
 }
 
-fn refused(server: &Alive, error: PortError) -> StepError {
+fn refused(server: &Alive, requester: &KeyRequester, error: PortError) -> StepError {
     match error {
         PortError::Forbidden(_) => forbidden(server),
+        // Barbican shows a user no secret of another project.
+        PortError::NotFound(_) if requester.project != server.request.project => forbidden(server),
         PortError::NotFound(message) => {
             let message = format!("The passphrase of the server's TPM is lost: {message}");
             StepError::fatal(404, &message, "")
@@ -88,7 +90,7 @@ async fn store(work: &StepRun, server: &Alive) -> Result<(Uuid, String), StepErr
     }
     let passphrase = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, random);
     let stored = work.context.keys.store(secret, SecretPayload::new(passphrase), &requester, &work.meta).await;
-    let reference = stored.map_err(|error| refused(server, error))?;
+    let reference = stored.map_err(|error| refused(server, &requester, error))?;
     let record = InstanceRecord::TpmSecret { secret, reference: reference.clone() };
     let gateway = &work.context.gateway;
     settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
@@ -100,7 +102,7 @@ pub(super) async fn check_access(work: &StepRun, server: &Alive) -> Result<(), S
     let Some(stored) = server.tpm.as_ref().filter(|_| version(server).is_some()) else { return Ok(()) };
     let requester = requester(work, server)?;
     let read = work.context.keys.read(&stored.reference, &requester, &work.meta).await;
-    read.map(drop).map_err(|error| refused(server, error))
+    read.map(drop).map_err(|error| refused(server, &requester, error))
 }
 
 /// Starts a guest with `start`. If the guest has a TPM, its host has the passphrase meanwhile. If the passphrase cannot
@@ -118,7 +120,7 @@ pub(super) async fn with_passphrase<T>(
     let (secret, reference) = store(work, server).await?;
     let requester = requester(work, server)?;
     let read = work.context.keys.read(&reference, &requester, &work.meta).await;
-    let payload = read.map_err(|error| refused(server, error))?;
+    let payload = read.map_err(|error| refused(server, &requester, error))?;
     let driver = work.driver(host)?;
     let tpm = driver.emulated_tpm().needed().map_err(StepError::from)?;
     let passphrase = TpmPassphrase::new(work.instance_id(), secret, payload.expose().to_owned());

@@ -19,8 +19,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::ports::PortError;
 use crate::ports::keys::{CertificateKeeper, KeyManager, KeyRequester, SecretPayload, VolumeKeyKeeper};
+use crate::ports::{PortError, UserToken};
 use crate::services::external::http::{CallFailure, ServiceAnswer, ServiceRequest};
 use crate::services::external::keystone::{Asker, CalledService, SharedUserTokens};
 use crate::services::external::secrets::{SecretKind, hexadecimal, text_of, tpm_name};
@@ -139,7 +139,16 @@ impl BarbicanSecrets {
         }
     }
 
-    async fn remove(&self, asker: Asker<'_>, reference: &str, work: &Meta) -> Result<(), PortError> {
+    /// The token of the user whose request began the work. Chronova's own account is in another project: a passphrase
+    /// that it stored there would be lost to the server's owner, and it finds none of the owner's.
+    fn user_of(&self, work: &Meta) -> Result<UserToken, PortError> {
+        let lost = || PortError::Forbidden("the token of the user is not known any more".to_owned());
+        self.users.of(work).ok_or_else(lost)
+    }
+
+    async fn remove(&self, reference: &str, work: &Meta) -> Result<(), PortError> {
+        let user = self.user_of(work)?;
+        let asker = Asker::User(&user);
         let Some(secret) = self.passphrase_id(asker, reference, work).await? else { return Ok(()) };
         let remove = |root: &str| ServiceRequest::delete(format!("{root}/secrets/{secret}"));
         self.ask(asker, work.request_id.as_ref(), remove).await.map(drop)
@@ -155,9 +164,14 @@ impl KeyManager for BarbicanSecrets {
         _requester: &KeyRequester,
         work: &Meta,
     ) -> Result<String, PortError> {
-        let (reference, user) = (id.to_string(), self.users.of(work));
-        let asker = user.as_ref().map_or(Asker::Own, Asker::User);
-        if self.passphrase_id(asker, &reference, work).await?.is_none() {
+        let (reference, user) = (id.to_string(), self.user_of(work)?);
+        let asker = Asker::User(&user);
+        let mut known = self.passphrase_id(asker, &reference, work).await?;
+        // The secret of an earlier attempt without an answer may still come. Two secrets would be two passphrases.
+        if known.is_none() && self.service.settle(work.request_id.as_ref()).await {
+            known = self.passphrase_id(asker, &reference, work).await?;
+        }
+        if known.is_none() {
             let secret = json!({"name": tpm_name(&reference), "secret_type": "passphrase", "payload": payload.expose(),
                 "payload_content_type": "text/plain"});
             let make = |root: &str| ServiceRequest::post(format!("{root}/secrets")).json(&secret);
@@ -167,8 +181,8 @@ impl KeyManager for BarbicanSecrets {
     }
 
     async fn read(&self, reference: &str, _requester: &KeyRequester, work: &Meta) -> Result<SecretPayload, PortError> {
-        let user = self.users.of(work);
-        let asker = user.as_ref().map_or(Asker::Own, Asker::User);
+        let user = self.user_of(work)?;
+        let asker = Asker::User(&user);
         // Barbican lists only secrets of the token's project, so another project finds none.
         let missing = || PortError::NotFound(format!("Barbican has no passphrase {reference}"));
         let secret = self.passphrase_id(asker, reference, work).await?.ok_or_else(missing)?;
@@ -178,8 +192,7 @@ impl KeyManager for BarbicanSecrets {
     /// The server is deleted in the name of a user who may have no right to the secret. Then the secret stays in its
     /// owner's project.
     async fn delete(&self, reference: &str, work: &Meta) -> Result<(), PortError> {
-        let user = self.users.of(work);
-        match self.remove(user.as_ref().map_or(Asker::Own, Asker::User), reference, work).await {
+        match self.remove(reference, work).await {
             Err(PortError::NotFound(_)) => Ok(()),
             Err(PortError::Forbidden(reason)) => {
                 tracing::warn!(reference, reason, "the passphrase of a TPM stays in Barbican");

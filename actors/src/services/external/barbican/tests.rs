@@ -12,7 +12,6 @@ use super::super::http::{CallOptions, ServiceClient, TlsTrust};
 use super::super::keystone::{CallingAccounts, KeptUserToken, KeptUserTokens, KeystoneSession, ServicePlace};
 use super::super::stub::{StubAnswer, StubService};
 use super::*;
-use crate::ports::UserToken;
 
 const ID: &str = "00000000-0000-0000-0000-000000000007";
 
@@ -131,6 +130,19 @@ async fn the_passphrase_of_a_tpm_is_stored_once_and_read_and_deleted_in_the_name
     let gone = secrets.read(&reference, &owner(), &work).await;
     assert!(matches!(gone, Err(PortError::NotFound(_))), "{gone:?}");
     assert!(stub.calls().iter().all(|call| call.header("x-auth-token") == Some("user")));
+}
+
+/// A restart loses the tokens of users. The owner of a server would not find a passphrase in Chronova's own project.
+#[tokio::test]
+async fn no_passphrase_of_a_tpm_is_in_the_project_of_chronova_s_own_account() {
+    let stub = with_store(204).await;
+    let (secrets, work) = (barbican(&stub, PATIENCE), of_request("req-2"));
+    let refused = secrets.store(ID.parse().unwrap(), SecretPayload::new("first"), &owner(), &work).await;
+    assert!(matches!(refused, Err(PortError::Forbidden(_))), "{refused:?}");
+    let refused = secrets.read(ID, &owner(), &work).await;
+    assert!(matches!(refused, Err(PortError::Forbidden(_))), "{refused:?}");
+    secrets.delete(ID, &work).await.unwrap();
+    assert_eq!(stub.calls().len(), 0);
 }
 
 /// A server is deleted even if its user may not delete the secret.

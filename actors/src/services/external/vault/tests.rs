@@ -134,6 +134,7 @@ async fn with_one_secret() -> StubService {
             },
             ("POST", _) => {
                 let mut body: Value = serde_json::from_str(&call.body).unwrap();
+                assert_eq!(body["options"]["cas"], 0, "no secret is written over");
                 *kept = Some(body["data"].take());
                 StubAnswer::Says(200, "{}".to_owned())
             }
