@@ -138,8 +138,8 @@ struct OrphanedEvent {
     follower: Arc<PostgresStore>,
 }
 
-/// A cancelled wait for the standby leaves a commit that the primary shows and that no standby has. Then the leader dies
-/// together with the primary. `broken` are statements that take a protection away; empty: none.
+/// A cancelled wait for the standby leaves a commit that the primary shows and that no standby has. Then the leader
+/// dies together with the primary. `broken` are statements that take a protection away; empty: none.
 async fn orphan(pair: &Arc<Pair>, broken: &str) -> OrphanedEvent {
     // The leader has a runtime of its own, so that it can die.
     let (leader, database) = (Runtime::new().unwrap(), Arc::clone(pair));
@@ -163,8 +163,8 @@ async fn orphan(pair: &Arc<Pair>, broken: &str) -> OrphanedEvent {
         appending.is_finished() || waiting(&pair.primary, "UPDATE chronova_head SET epoch%")
     })
     .await;
-    // A follower writes `seen` just before it reads the head row and then the events. When `seen` has changed three times,
-    // `b` has read both since the event appeared.
+    // A follower writes `seen` just before it reads the head row and then the events. When `seen` has changed three
+    // times, `b` has read both since the event appeared.
     let announced = || pair.primary.sql("SELECT seen FROM chronova_members WHERE name = 'b'");
     for _ in 0..3 {
         let before = announced();

@@ -143,7 +143,8 @@ impl VolumeDisk {
     }
 }
 
-/// The UUID of the libvirt secret with the passphrase of the disk with this key; `None` if the key is no id of a volume.
+/// The UUID of the libvirt secret with the passphrase of the disk with this key; `None` if the key is no id of a
+/// volume.
 pub fn passphrase_secret(key: &str) -> Option<String> {
     let volume: VolumeId = key.parse().ok()?;
     Some(VolumeId::derive(volume.0, "passphrase").to_string())

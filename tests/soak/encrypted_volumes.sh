@@ -59,8 +59,9 @@ failure_of() { web server event show "$1" "$(web server event list "$1" -f value
 key_of() { # volume: prints the id of its key
   curl -s -m 30 -H "X-Auth-Token: $ADMIN" "$CINDER/v3/$ADMIN_PROJECT/volumes/$1/encryption" | field encryption_key_id
 }
-# How many secrets of the host open a volume, or that libvirtd does not answer.
-opening() { local all; if all=$(v secret-list); then grep -c ' volume ' <<<"$all"; else echo "no answer"; fi; }
+# How many secrets of the host are for this usage, or that libvirtd does not answer.
+secrets_for() { local all; if all=$(v secret-list); then grep -c " $1 " <<<"$all"; else echo "no answer"; fi; } # usage
+opening() { secrets_for volume; }
 secret() { # name, options...: makes an encrypted volume
   local name=$1; shift
   web volume create --size 1 --type secret "$@" "$name" >"$WORK/volume-$name" 2>&1 || bad "the volume $name is requested" "$(tail -n 5 "$WORK/volume-$name")"
@@ -71,7 +72,7 @@ CLOUD=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cloud.XXXXXX") HOUSE_CLOUDS=$CLOUD/c
 chmod 755 "$CLOUD"
 house_open sealed 10.94
 ADMIN=$(token admin admin) ADMIN_PROJECT=$(os project show admin -f value -c id)
-like "the health says where keys are" "$(curl -fsS "$URL/healthz")" '"key manager":\{"place":"[^"]*","service":"barbican"|"service":"barbican"'
+like "the health says where keys are" "$(curl -fsS "$URL/healthz")" '"service":"barbican"'
 
 os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public sealed >"$WORK/image" 2>&1 \
   || bad "the image is uploaded" "$(cat "$WORK/image")"
@@ -139,19 +140,24 @@ same "the key is deleted" "$(ask "$(token ann web)" "$BARBICAN/v1/secrets/$KEY" 
 expect "an attachment without the key is requested" web server add volume sealed-one data
 within 90 "the volume is available after the failed attachment" eval '[ -z "$(attachments)" ] && volume_is data available'
 like "the server's action gives the reason of the failure" "$(failure_of sealed-one)" 'key of the encrypted volume cannot be read'
-unlike "the guest has no disk after the failed attachment" "$(v dumpxml "$ONE")" "$VOLUME"
+unlike "the guest has no disk after the failed attachment" "$(v dumpxml "$ONE" || echo "no answer, nothing is known of $VOLUME")" "$VOLUME"
 expect "the server without its volume is deleted" web server delete --wait sealed-one
 
 # -------------------------------------------------------------------------------------------- the passphrase of a TPM
 
-tpms() { curl -s -m 30 -H "X-Auth-Token: $(token ann web)" "$BARBICAN/v1/secrets?limit=100" | grep -o '"name": "chronova-tpm-[^"]*"' | wc -l; }
+# How many passphrases Barbican has, or that it does not answer.
+tpms() {
+  local all
+  all=$(curl -fsS -m 30 -H "X-Auth-Token: $(token ann web)" "$BARBICAN/v1/secrets?limit=100" 2>&1) || { echo "no answer: $all"; return; }
+  grep -o '"name": "chronova-tpm-[^"]*"' <<<"$all" | wc -l
+}
 expect "a flavor with a TPM is made" asked flavor create --vcpus 1 --ram 160 --disk 1 --property hw:tpm_version=2.0 --property hw:tpm_model=tpm-tis sealed-tpm
 web server create --wait --flavor sealed-tpm --image sealed --network sealed sealed-four >"$WORK/boot-four" 2>&1 \
   || bad "a server with a TPM is made" "$(tail -n 5 "$WORK/boot-four")"
 FOUR=$(web server show sealed-four -f value -c id); SERVERS+=("$FOUR")
 web_ready sealed-four
 same "Barbican has one passphrase of a TPM" "$(tpms)" 1
-same "the host has no passphrase of a TPM" "$(v secret-list | grep -c vtpm)" 0
+same "the host has no passphrase of a TPM" "$(secrets_for vtpm)" 0
 expect "the server with a TPM is stopped" web server stop sealed-four
 within 60 "the server with a TPM is off" eval '[ "$(web server show sealed-four -f value -c status)" = SHUTOFF ]'
 expect "the server with a TPM is started" web server start sealed-four

@@ -70,8 +70,8 @@ pub trait CertificateKeeper: Send + Sync {
 #[async_trait]
 pub trait VolumeKeyKeeper: fmt::Debug + Send + Sync {
     /// The passphrase of a volume whose key has this id, for the user whose request began `work`: the bytes of the key
-    /// in lower-case hexadecimal digits, as in Nova. `Invalid`: the secret is no symmetric key. An id that is no UUID is
-    /// `NotFound`.
+    /// in lower-case hexadecimal digits, as in Nova. `Invalid`: the secret is no symmetric key. An id that is no UUID
+    /// is `NotFound`.
     async fn passphrase(&self, id: &str, work: &Meta) -> Result<SecretPayload, PortError>;
 }
 

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `act` | asks the driver for the action; a start or reboot creates a vanished guest again from its disks |
 //!
-//! As in Nova, a hard reboot and a start make the guest's definition again from its server's record. If the host refuses
-//! the new definition, or the guest does not start with it, the guest starts as it was defined. If the host cannot start
-//! the guest as it is defined, both actions define the guest again, with missing disks and files. A start keeps the
-//! saved memory of a guest, and the definition of a server that another copy of the log may have changed.
+//! As in Nova, a hard reboot and a start make the guest's definition again from its server's record. If the host
+//! refuses the new definition, or the guest does not start with it, the guest starts as it was defined. If the host
+//! cannot start the guest as it is defined, both actions define the guest again, with missing disks and files. A start
+//! keeps the saved memory of a guest, and the definition of a server that another copy of the log may have changed.
 //!
 //! As in Nova, a soft reboot becomes a hard one if the guest does not react.
 
@@ -231,11 +231,11 @@ async fn reboot_hard(driver: &dyn Driver, work: &StepRun, server: &Alive) -> Dri
 }
 
 /// Starts a guest from a new definition, or from its old one if a new one is not possible now. A guest that is not off
-/// stays as it is, because a step that runs again must not cut the power of the guest that it has started. A guest whose
-/// memory is saved continues from there.
+/// stays as it is, because a step that runs again must not cut the power of the guest that it has started. A guest
+/// whose memory is saved continues from there.
 async fn start(driver: &dyn Driver, work: &StepRun, server: &Alive) -> DriverResult<()> {
-    // Another copy of the log may have given a volume of this server to another guest. Only a hard reboot gives the guest
-    // the devices in the log.
+    // Another copy of the log may have given a volume of this server to another guest. Only a hard reboot gives the
+    // guest the devices in the log.
     let is_trusted = work.context.fleet.doubt().trusts(server.created_at);
     let answer = if is_trusted { redefined(driver, work, server, Renew::AtStart).await } else { None };
     match answer {

@@ -2,8 +2,8 @@
 //!
 //! All disks of a host use the same secret for a Ceph user. Either the operator has defined this secret, or Chronova
 //! defines it with the key of `[chronova] rbd_keyring`. libvirtd stores that secret on the host, so that a guest starts
-//! without the control plane. The CHAP secret of an iSCSI volume, and the passphrase of an encrypted volume, are only in
-//! libvirtd's memory. Chronova sets their values before each use, and removes them when no guest of the host has the
+//! without the control plane. The CHAP secret of an iSCSI volume, and the passphrase of an encrypted volume, are only
+//! in libvirtd's memory. Chronova sets their values before each use, and removes them when no guest of the host has the
 //! volume any more. A secret for a guest that never arrived (a failed live migration) ends with libvirtd. No client of
 //! libvirtd can read a secret that Chronova has defined.
 
@@ -61,8 +61,8 @@ fn provide_ceph(connect: &Connect, options: &LibvirtOptions, user: &str, secret:
     }
 }
 
-/// The keys of the disk's secrets that are only in libvirtd's memory. Such a secret is removed when no guest of the host
-/// has the volume any more.
+/// The keys of the disk's secrets that are only in libvirtd's memory. Such a secret is removed when no guest of the
+/// host has the volume any more.
 pub(super) fn passing(disk: &VolumeDisk) -> Vec<&str> {
     let Some((plain, passphrase)) = disk.network.as_ref().map(NetworkDisk::opened) else { return Vec::new() };
     let chap = matches!(plain, NetworkDisk::Iscsi { chap: Some(_), .. }).then_some(disk.serial.as_str());
@@ -85,8 +85,9 @@ fn require(connect: &Connect, secret: &str, user: &str) -> DriverResult<()> {
     }
 }
 
-/// Removes the CHAP secret and the passphrase of a volume that no guest of the host has any more. Does nothing for other
-/// volumes. The caller holds the volume's gate, because a guest that is about to get the volume does not name it yet.
+/// Removes the CHAP secret and the passphrase of a volume that no guest of the host has any more. Does nothing for
+/// other volumes. The caller holds the volume's gate, because a guest that is about to get the volume does not name it
+/// yet.
 pub(super) fn forget(connect: &Connect, serial: &str) -> DriverResult<()> {
     // Only a secret of Chronova's has the id of a volume, or an id made from it. A host may have no secrets at all.
     let of_volume = [Some(serial.to_owned()), passphrase_secret(serial)];

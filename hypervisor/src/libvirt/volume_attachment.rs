@@ -88,8 +88,8 @@ impl VolumeAttachment for LibvirtDriver {
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
         let known = self.known().await?;
         let (disk, direct_io) = (disk.clone(), Arc::clone(&self.direct_io));
-        // Another guest's detachment must not remove the volume's secrets between their definition and their use. The two
-        // keys differ after Cinder has moved the volume.
+        // Another guest's detachment must not remove the volume's secrets between their definition and their use. The
+        // two keys differ after Cinder has moved the volume.
         let keys = BTreeSet::from([disk.serial.clone(), disk.key().to_owned()]);
         let pass = self.hold(keys, "disk attachment", self.options.call_deadline).await?;
         self.change("disk attachment", instance, self.options.call_deadline, move |connect, options| {

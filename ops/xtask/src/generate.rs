@@ -69,8 +69,8 @@ fn targets_with_references(root: &Path) -> anyhow::Result<BTreeSet<Target>> {
     Ok(targets)
 }
 
-/// Files under `src` are tests of a library. `programs` names the test programs of the packages that list them. In other
-/// packages, each file is a program: `hypervisor/tests/real_libvirt.rs` is `real_libvirt`.
+/// Files under `src` are tests of a library. `programs` names the test programs of the packages that list them. In
+/// other packages, each file is a program: `hypervisor/tests/real_libvirt.rs` is `real_libvirt`.
 fn target_of(path: &str, programs: &BTreeMap<String, Vec<String>>) -> Option<Target> {
     let (package, rest) = path.split_once('/')?;
     match rest.strip_prefix("tests/") {

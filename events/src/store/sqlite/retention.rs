@@ -129,8 +129,8 @@ impl SqliteStore {
         self.move_at_pace(to, place, MovePace::default(), tell).await
     }
 
-    /// Like [`Self::move_to_archive`], with pauses. No step goes beyond the end of a batch. At the end of a batch, `tell`
-    /// is called after the pause.
+    /// Like [`Self::move_to_archive`], with pauses. No step goes beyond the end of a batch. At the end of a batch,
+    /// `tell` is called after the pause.
     ///
     /// # Errors
     /// As for [`Self::move_to_archive`].

@@ -1,5 +1,5 @@
-//! Measures durable appends, and plain SQLite and the bare disk for comparison. With a database, also appends to a log in
-//! PostgreSQL, and plain inserts for comparison.
+//! Measures durable appends, and plain SQLite and the bare disk for comparison. With a database, also appends to a log
+//! in PostgreSQL, and plain inserts for comparison.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -164,8 +164,8 @@ async fn appended(store: &Arc<dyn EventStore>, writers: u32, appends: u64) -> Re
     Ok(meter.stop(all))
 }
 
-/// Inserts as many rows into a table of the database. Each statement, and so each round trip and each commit, has as many
-/// rows as there are writers.
+/// Inserts as many rows into a table of the database. Each statement, and so each round trip and each commit, has as
+/// many rows as there are writers.
 fn inserts(url: &str, writers: u32, appends: u64) -> Result<Run> {
     let bytes = event().event.encode()?.len() + ENVELOPE;
     let insert = format!("INSERT INTO chronova_probe SELECT repeat('x', {bytes}) FROM generate_series(1, {writers})");

@@ -4,15 +4,15 @@
 //! for a name would open an event of every server that ever was. The file repeats the names up to a position, with the
 //! positions of their events. It is sealed as a whole under the key of the caches, which every erasure destroys.
 //!
-//! The file never answers by itself: each event that it names is read from the log and compared. A name that it lacks is
-//! searched in the log. Anybody may remove the file. One that cannot be opened, or is of another log, is made again.
+//! The file never answers by itself: each event that it names is read from the log and compared. A name that it lacks
+//! is searched in the log. Anybody may remove the file. One that cannot be opened, or is of another log, is made again.
 //!
 //! ```text
 //! "CHRNAMES" | format, u32 | seal, 40 bytes | position, u64 | hash of the event there, 32 bytes | sealed entries
 //! ```
 //!
-//! An entry is a position, u64, the length of a name, u32, and the name. Numbers are little-endian. A version that takes
-//! names from other events needs another format number, because its file has other names.
+//! An entry is a position, u64, the length of a name, u32, and the name. Numbers are little-endian. A version that
+//! takes names from other events needs another format number, because its file has other names.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};

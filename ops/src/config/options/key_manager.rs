@@ -1,16 +1,18 @@
-//! The key manager that has the certificates of signed images, with castellan's option names.
+//! The key manager that has the certificates of signed images and the keys of encrypted volumes, with castellan's
+//! option names.
 
 use std::path::PathBuf;
 
 use super::super::option::Default::Text;
 
 section! {
-    /// Key manager: where the certificates of signed images are.
+    /// Key manager: where the certificates of signed images and the keys of encrypted volumes are.
     KeyManager = "key_manager" from Nova {
         backend: String => here {
             default: Text("barbican"), deprecated: &[("key_manager", "api_class")],
-            help: "Key manager with the certificates of signed images: barbican or vault. Another value stops the start. \
-                   Secrets of emulated TPMs are there only if [chronova] key_manager is external.",
+            help: "Key manager with the certificates of signed images and the keys of encrypted volumes: barbican or \
+                   vault. Another value stops the start. Secrets of emulated TPMs are there only if [chronova] \
+                   key_manager is external.",
         }
     }
 }
@@ -32,7 +34,7 @@ impl KeyManager {
 }
 
 section! {
-    /// Vault, if it is the key manager. Chronova reads certificates there with this account.
+    /// Vault, if it is the key manager. Chronova reads and writes secrets there with this account.
     Vault = "vault" from Nova {
         vault_url: String => here {
             default: Text("http://127.0.0.1:8200"),
@@ -40,7 +42,8 @@ section! {
         }
         root_token_id: Option<String> => here {
             secret: true,
-            help: "Token with which Chronova reads. It may be any token that may read the secrets.",
+            help: "Token with which Chronova reads secrets. With [chronova] key_manager = external, it must also be \
+                   allowed to create and delete secrets. It need not be a root token.",
         }
         approle_role_id: Option<String> => here {
             secret: true,

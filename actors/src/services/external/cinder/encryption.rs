@@ -1,8 +1,8 @@
-//! Volumes of encrypted types. Cinder has made the key in the key manager, and the volume with a LUKS header. QEMU decrypts
-//! the volume, so the host needs no device.
+//! Volumes of encrypted types. Cinder has made the key in the key manager, and the volume with a LUKS header. QEMU
+//! decrypts the volume, so the host needs no device.
 //!
-//! Invariant: the passphrase is neither kept nor logged. It is read each time a guest gets the volume, with the token of
-//! the user whose request began the work.
+//! Invariant: the passphrase is neither kept nor logged. It is read each time a guest gets the volume: from Barbican
+//! with the token of the user whose request began the work, from Vault with Chronova's own account.
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::VolumeId;

@@ -1,8 +1,8 @@
 //! Vault with a key-value store, as [`CertificateKeeper`], [`VolumeKeyKeeper`] and [`KeyManager`]. The secrets have
 //! castellan's form: a record with the type of the secret, and its bytes in hexadecimal digits.
 //!
-//! Vault knows no user of Keystone. Chronova's own account in Vault reads every secret, as castellan does. So a passphrase
-//! also names its project, and Chronova itself refuses other projects.
+//! Vault knows no user of Keystone. Chronova's own account in Vault reads every secret, as castellan does. So a
+//! passphrase also names its project, and Chronova itself refuses other projects.
 //!
 //! Invariants: an id from outside becomes part of an address only if it is a UUID, with or without its dashes. A
 //! payload is bounded. No payload, token or secret of an account is logged.
