@@ -57,13 +57,6 @@ house_furnish
 within 60 "the hosts are up" host_is up
 [ -z "$OWN" ] || expect "this machine's own host is for one part alone" os compute service set --disable "$OWN" nova-compute
 
-# Makes a flavor with a disk of 1 GiB.
-flavor() { # name, MiB, CPUs, extra specs...
-  local name=$1 memory=$2 cpus=$3 spec options=(); shift 3
-  for spec in "$@"; do options+=(--property "$spec"); done
-  os flavor create --vcpus "$cpus" --ram "$memory" --disk 1 "${options[@]}" "$NAME-$name" >"$WORK/flavor-$name" 2>&1 \
-    || bad "the flavor $name is made" "$(cat "$WORK/flavor-$name")"
-}
 image() { # name, file, format, properties...
   local name=$1 file=$2 format=$3 property options=(); shift 3
   for property in "$@"; do options+=(--property "$property"); done

@@ -12,12 +12,6 @@ part() { [[ $PARTS == *" $1 "* ]]; }
 export TESTBED_CPUS=4
 devices_open nodes dn 10.92 1
 os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public "$NAME" >"$WORK/image" 2>&1 || bad "the image is uploaded" "$(cat "$WORK/image")"
-flavor() { # name, MiB, CPUs, extra specs...
-  local name=$1 memory=$2 cpus=$3 spec options=(); shift 3
-  for spec in "$@"; do options+=(--property "$spec"); done
-  os flavor create --vcpus "$cpus" --ram "$memory" --disk 1 "${options[@]}" "$NAME-$name" >"$WORK/flavor-$name" 2>&1 \
-    || bad "the flavor $name is made" "$(cat "$WORK/flavor-$name")"
-}
 
 # ------------------------------------------------------------------------------------------------ nodes of unequal size
 

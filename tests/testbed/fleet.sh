@@ -78,6 +78,16 @@ uuid_of() { moves_of "$1" -c UUID | tail -n 1; }
 migration_is() { [ "$(moves_of "$1" -c Status | tail -n 1)" = "$2" ]; } # server, status
 migration_over() { ! moves_of "$1" -c Status | tail -n 1 | grep -qE 'accepted|queued|preparing|running|migrating|finishing|finished'; }
 
+# -------------------------------------------------------------------------------------------------------------- flavors
+
+# Makes the flavor $NAME-name with a disk of 1 GiB.
+flavor() { # name, MiB, CPUs, extra specs...
+  local name=$1 memory=$2 cpus=$3 spec options=(); shift 3
+  for spec in "$@"; do options+=(--property "$spec"); done
+  os flavor create --vcpus "$cpus" --ram "$memory" --disk 1 "${options[@]}" "$NAME-$name" >"$WORK/flavor-$name" 2>&1 \
+    || bad "the flavor $name is made" "$(cat "$WORK/flavor-$name")"
+}
+
 # ------------------------------------------------------------------------------------------------- a volume of a server
 
 # give_volume attaches a volume to a server as its second disk. write_on and read_on let the guest write and read a word
