@@ -270,7 +270,7 @@ if part cpu; then
   expect "a guest with a quota of three quarters gets at least twice as much, and no more than its quota" \
     [ "${A:-0}" -ge $((${C:-100} * 2)) -a "${A:-100}" -le 78 ]
   for name in first second third; do deleted $name; done
-  same "nothing is left of those servers on this machine" "$(leftovers "$FIRST")$(leftovers "$THIRD")" ""
+  same "nothing is left of those servers on this machine" "$(leftovers "$FIRST")$(leftovers "$SECOND")$(leftovers "$THIRD")" ""
   os compute service set --disable "$OWN" nova-compute
 fi
 
