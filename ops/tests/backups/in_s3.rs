@@ -17,7 +17,7 @@ const FULL: ObjectTrouble = Status(507, "XMinioStorageFull");
 fn drafts(cloud: &Cloud, folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(cloud.data().join(folder)).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.ends_with(".tmp")).collect()
+    names.filter(|name| std::path::Path::new(name).extension().is_some_and(|end| end == "tmp")).collect()
 }
 
 /// The first key with this beginning and this end.

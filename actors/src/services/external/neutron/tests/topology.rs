@@ -36,7 +36,7 @@ async fn the_check_of_auto_makes_no_network_and_the_build_makes_one() {
     neutron.networks.check(&request.project, &request.networks, &[], &caller).await.unwrap();
     neutron.networks.check_auto(&request.project, &caller).await.unwrap();
     let checked = (format!("{PROJECT}?fields=dry-run"), "of-the-user".to_owned());
-    assert_eq!(asked(&neutron), [checked.clone()]);
+    assert_eq!(asked(&neutron), std::slice::from_ref(&checked));
     let nics = neutron.networks.allocate(request.clone(), meta()).await.unwrap();
     assert_eq!(nics.iter().map(|nic| nic.network_label.as_str()).collect::<Vec<_>>(), ["inner"]);
     assert_eq!(asked(&neutron), [checked, (PROJECT.to_owned(), "of-the-account".to_owned())]);
