@@ -103,6 +103,12 @@ struct Seeded {
     port: String,
 }
 
+/// The host of the server of the samples: the first of the list, because lists are compared by their first element.
+async fn busy_host(api: &Api) -> String {
+    let hypervisors = api.get("/os-hypervisors", "2.1").await;
+    hypervisors["hypervisors"][0]["hypervisor_hostname"].as_str().unwrap().to_owned()
+}
+
 /// Creates a server and the other resources of the samples. Returns the server's id, the id of its first request, and
 /// its port.
 async fn seed(api: &Api) -> Seeded {
@@ -110,6 +116,8 @@ async fn seed(api: &Api) -> Seeded {
     server_request["metadata"] = json!({"foo": "Foo Value"});
     server_request["accessIPv4"] = json!("1.2.3.4");
     server_request["accessIPv6"] = json!("80fe::");
+    let busy = busy_host(api).await;
+    server_request["availability_zone"] = json!(format!("nova:{busy}"));
     let server = api.server(ADMIN, server_request).await;
     let private = json!({"flavor": {"id": "10", "name": "private", "ram": 1, "vcpus": 1, "disk": 1, "os-flavor-access:is_public": false}});
     api.call("POST", "/flavors", "2.1", ADMIN, Some(private)).await;
@@ -121,8 +129,7 @@ async fn seed(api: &Api) -> Seeded {
         let aggregate = json!({"aggregate": {"name": name, "availability_zone": zone}});
         api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(aggregate)).await;
     }
-    let hypervisors = api.get("/os-hypervisors", "2.1").await;
-    let host = json!({"add_host": {"host": hypervisors["hypervisors"][0]["hypervisor_hostname"]}});
+    let host = json!({"add_host": {"host": busy}});
     api.call("POST", "/os-aggregates/1/action", "2.1", ADMIN, Some(host)).await;
     let group = json!({"server_group": {"name": "test", "policies": ["anti-affinity"]}});
     api.call("POST", "/os-server-groups", "2.1", ADMIN, Some(group)).await;
@@ -496,7 +503,10 @@ async fn service_update(
     version: &str,
 ) -> Option<(&'static str, String, &'static str, Option<Value>)> {
     let services = api.get("/os-services?binary=nova-compute", version).await;
-    let (id, host) = (&services["services"][1]["id"], &services["services"][1]["host"]);
+    // The requests change a host without servers.
+    let busy = busy_host(api).await;
+    let idle = services["services"].as_array()?.iter().find(|service| service["host"] != busy.as_str())?;
+    let (id, host) = (&idle["id"], &idle["host"]);
     let verb = ["disable-log", "disable", "enable", "force-down"].into_iter().find(|verb| sample.contains(verb))?;
     let by_id = id.is_string();
     let (path, mut body) = match (by_id, verb) {
