@@ -133,7 +133,7 @@ expect "the first guest writes a word on the shared volume" write_to "$ONE" vdb 
 expect "the shared volume is attached to the second guest, too" adds cinder-two 2.60
 within 30 "the second guest sees the shared disk" sees_disk "$TWO" vdc
 same "the second guest reads the word on the shared volume" "$(read_from "$TWO" vdc)" for-both
-expect "the second guest writes on the shared volume, too" write_to "$TWO" vdc of-two
+expect "the second guest writes on the shared volume as well" write_to "$TWO" vdc of-two
 same "the first guest reads the word of the second" "$(inside "$ONE" "dd if=/dev/vdb bs=512 skip=200 count=1 iflag=direct 2>/dev/null | head -n 1")" of-two
 same "each server has a complete attachment of its own" "$(attachments)" "$(printf '%s attached\n' "$ONE" "$TWO" "$TWO" | sort)"
 expect "the shared volume is detached from the first guest" web server remove volume cinder-one both
