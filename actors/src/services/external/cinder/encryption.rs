@@ -18,7 +18,7 @@ use crate::ports::PortError;
 struct VolumeEncryption {
     encryption_key_id: Option<String>,
     provider: Option<String>,
-    /// Who decrypts: `front-end` is the compute host, `back-end` the storage itself.
+    /// The place of the decryption: `front-end` on the compute host, `back-end` in the storage.
     control_location: Option<String>,
 }
 
