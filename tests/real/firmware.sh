@@ -47,7 +47,7 @@ for host in h1 h2; do like "$host offers secure boot, both versions of a TPM and
 same "h1 reports the CPU features of the model and of the flags" "$(traits h1 | grep -xE 'HW_CPU_X86_(AESNI|AVX|AVX2|SSE42)' | sort | tr '\n' ' ')" "HW_CPU_X86_AESNI HW_CPU_X86_SSE42 "
 
 # `chronova host check` needs no running control plane. It tells an operator why a host would not be registered.
-check_host() { printf '[libvirt]\n%s\n' "$@" >"$WORK/check.conf"; "$CHRONOVA_BIN" host check --config-file "$WORK/check.conf" "$(uri_of h1)" 2>&1; } # options...
+check_host() { printf '%s\n' '[libvirt]' "$@" >"$WORK/check.conf"; "$CHRONOVA_BIN" host check --config-file "$WORK/check.conf" "$(uri_of h1)" 2>&1; } # options...
 like "the check of a host names its firmware" "$(check_host 'swtpm_enabled = true')" 'ok +guests can have an emulated TPM 2.0'
 like "the check of a host says why guests are emulated" "$(check_host 'virt_type = qemu')" 'emulated.*virt_type is qemu'
 like "the check of a host says whether guests can have PCI devices" "$(check_host 'virt_type = qemu')" 'guests can(not)? have PCI devices'
